@@ -1,0 +1,81 @@
+# Every target sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+STAMP := $(VENV)/.installed
+# The first interpreter that is new enough; override with `make PYTHON=/path/to/python …`.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+DATA ?= data
+PORT ?= 9092
+DIR ?= .demo/idempotent
+ARGS ?=
+
+.PHONY: help setup java kcat demo serve test lint types fmt bench compat spark crash fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml setup.py constraints.txt
+	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) ## Make the virtual environment with every extra
+
+java: ## Find Java for Spark, or install a headless JRE 17 with apt-get where that is allowed
+	@if [ -n "$${JAVA_HOME:-}" ] && [ -x "$$JAVA_HOME/bin/java" ]; then :; \
+	elif command -v java >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		echo "No Java found: installing openjdk-17-jre-headless"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; \
+	else echo "Spark needs Java 17 or later. Install one (Debian, Ubuntu: 'sudo apt-get install openjdk-17-jre-headless'; macOS: 'brew install openjdk@17') or set JAVA_HOME, then run make again." >&2; exit 1; fi
+
+kcat: ## Find kcat for the client tests, or install it with apt-get where that is allowed
+	@if command -v kcat >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >/dev/null; \
+	else echo "kcat is missing: its tests will be skipped (Debian, Ubuntu: 'sudo apt-get install kcat')" >&2; fi
+
+demo: $(STAMP) java ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
+	@$(PY) -m client_compat.demo $(ARGS)
+
+serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
+	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
+
+test: $(STAMP) java kcat ## Run all tests
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(STAMP) ## Check style and layers
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
+
+types: $(STAMP) ## Check types, strictly
+	@$(BIN)/mypy
+
+fmt: $(STAMP) ## Format the code
+	@$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format .
+
+bench: $(STAMP) ## Measure speed, side by side with a Rust broker in the same run
+	@$(PY) -m client_compat.bench $(ARGS)
+
+compat: $(STAMP) kcat ## Run the scenarios of every real client
+	@$(PY) -m pytest tests/scenario -k 'client or kcat or group' $(ARGS)
+
+spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
+	@$(BIN)/ottla audit $(DIR) $(ARGS)
+
+crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
+	@$(PY) -m client_compat.crash $(ARGS)
+
+fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
+	@$(PY) -m client_compat.fuzz $(ARGS)
+
+clean: ## Remove what the targets made, but for data directories
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
