@@ -1,0 +1,65 @@
+"""The typed values that one log needs of its topic's configuration.
+
+`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` only ever sees this. It is immutable:
+a change of configuration puts a new object in the log's place, so that every decision reads one consistent set of values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+
+POLICY_DELETE: Final = "delete"
+POLICY_COMPACT: Final = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's topic configuration by Kafka's names, `.` written `_`. Times are milliseconds, sizes bytes; -1 switches a retention off."""
+
+    cleanup_policy: frozenset[str] = frozenset({POLICY_DELETE})
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = INT64_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_type: str = CREATE_TIME
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention by size and time applies."""
+        return POLICY_DELETE in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the cleaner applies, and with it the rule that every record has a key."""
+        return POLICY_COMPACT in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether the broker's clock, not the client's, stamps the batches."""
+        return self.message_timestamp_type == LOG_APPEND_TIME
