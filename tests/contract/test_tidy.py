@@ -1,0 +1,111 @@
+"""The house rules that a reader relies on, checked over the source tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("protocol", "broker", "client_compat", "spark_jobs")
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+# A module this short has nothing that its users' tests do not show.
+MIRROR_LINES_MIN = 40
+
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+ALL_PYTHON = SOURCES + sorted((ROOT / "tests").rglob("*.py"))
+SUPPRESSION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z0-9, ]+)?|type:\s*ignore(?:\[[^\]]*\])?|pragma:\s*\w[\w ]*)(?P<rest>.*)$")
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def mirrors_of(path: Path) -> list[Path]:
+    """Where the tests of a module may stand; an API handler is tested over a socket."""
+    inside = path.relative_to(ROOT)
+    if inside.parts[:2] == ("broker", "api") and path.stem.startswith("k"):
+        return [ROOT / "tests" / "wire" / f"test_{path.stem}.py"]
+    unit = ROOT / "tests" / "unit" / inside.parent
+    return [unit / f"test_{path.stem}.py", unit / f"test_{inside.parent.name}.py"]
+
+
+def needs_mirror(path: Path) -> bool:
+    inside = path.relative_to(ROOT)
+    if path.stem.startswith("__") or inside.parts[0] == "client_compat":
+        return False
+    if inside.parts[:2] == ("protocol", "messages"):  # tested all together against two independent libraries
+        return False
+    return len(path.read_text().splitlines()) >= MIRROR_LINES_MIN
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = []
+    for path in ALL_PYTHON:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > FUNCTION_LINES_MAX:
+                    long.append(f"{relative(path)}:{node.lineno} {node.name} has {length} lines")
+    assert long == []
+
+
+def test_no_file_is_longer_than_its_limit() -> None:
+    assert [f"{relative(p)}: {n}" for p in ALL_PYTHON if (n := len(p.read_text().splitlines())) > FILE_LINES_MAX] == []
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if needs_mirror(p)], ids=relative)
+def test_every_module_has_its_mirror_test(path: Path) -> None:
+    places = mirrors_of(path)
+    assert any(place.exists() for place in places), f"none of {[relative(p) for p in places]} exists"
+
+
+def test_every_route_has_a_handler_file_and_a_wire_test_of_the_same_stem() -> None:
+    from broker.api.routes import ROUTES
+
+    missing = []
+    for key in ROUTES:
+        stems = [p.stem for p in (ROOT / "broker" / "api").glob(f"k{int(key):02d}_*.py")]
+        tests = [p.stem for p in (ROOT / "tests" / "wire").glob(f"test_k{int(key):02d}_*.py")]
+        if len(stems) != 1 or tests != [f"test_{stems[0]}"]:
+            missing.append((key.name, stems, tests))
+    assert missing == []
+
+
+def test_every_suppression_gives_its_reason() -> None:
+    bare = []
+    for path in ALL_PYTHON:
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = SUPPRESSION.search(line)
+            if match and len(re.sub(r"[\W_]+", "", match["rest"])) < 6:
+                bare.append(f"{relative(path)}:{number}: {line.strip()}")
+    assert bare == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|HA" + r"CK)\b|raise NotImplemented" + "Error")
+    assert [f"{relative(p)}:{n}" for p in ALL_PYTHON for n, line in enumerate(p.read_text().splitlines(), 1) if words.search(line)] == []
+
+
+def test_tests_do_not_sleep() -> None:
+    sleeping = re.compile(r"\btime\.sle" + r"ep\(|asyncio\.sle" + r"ep\((?!0\))")
+    tests = [p for p in ALL_PYTHON if relative(p).startswith("tests/") and "support" not in p.parts]
+    assert [f"{relative(p)}:{n}" for p in tests for n, line in enumerate(p.read_text().splitlines(), 1) if sleeping.search(line)] == []
+
+
+def test_the_readme_names_every_make_target() -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    readme = (ROOT / "README.md").read_text()
+    assert [t for t in targets if f"make {t}" not in readme and f"`{t}`" not in readme] == []
+
+
+def test_make_help_lists_every_target() -> None:
+    printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert [t for t in targets if f"make {t} " not in printed] == []
