@@ -1,0 +1,51 @@
+"""Every bound of the broker, with the sum that gives it. Settings may lower some of them; nothing may exceed them.
+
+Memory held for one connection is at most: one partly read frame (socket.request.max.bytes) + one read (READ_CHUNK_BYTES)
++ responses not yet taken by the peer (WRITE_HIGH_BYTES, plus the one response that crossed it, at most fetch.max.bytes).
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- one connection ---------------------------------------------------------------------------------------------------------
+READ_CHUNK_BYTES = 256 * KIB
+"""The most that one read from a socket delivers (uvloop's buffer)."""
+
+WRITE_HIGH_BYTES = 1 * MIB
+"""Above this many unsent response bytes no further request of the connection is started: 16 full socket buffers of 64 KiB."""
+
+WRITE_LOW_BYTES = 256 * KIB
+"""Below this the connection goes on: a quarter of the high mark, so that it does not flutter."""
+
+IN_FLIGHT_REQUESTS = 256
+"""Requests of one connection that wait for something; clients keep 5 (Java, librdkafka idempotent) to 100 in flight."""
+
+# --- all connections --------------------------------------------------------------------------------------------------------
+TOTAL_BUFFERED_BYTES = 512 * MIB
+"""Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once."""
+
+ACCEPT_BACKLOG = 1024
+"""Connections that the kernel queues before we accept them."""
+
+# --- one request ------------------------------------------------------------------------------------------------------------
+FETCH_PARTITION_READ_BYTES = 64 * MIB
+"""The most one partition adds to a Fetch, whatever the client asks: above fetch.max.bytes' default of 55 MiB."""
+
+RECORD_ERRORS_MAX = 1000
+"""Bad records named in one Produce response; a batch can hold 2^31 of them."""
+
+# --- timers and background work ---------------------------------------------------------------------------------------------
+TIMER_CALLBACKS_PER_TURN = 500
+"""Expired timers that run before the loop serves sockets again: at 10 us each 5 ms."""
+
+HOUSEKEEPING_SLICE_MS = 5
+"""How long one slice of housekeeping may hold the loop before it yields."""
+
+FLUSH_THREADS = 2
+"""Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
+
+# --- stop -------------------------------------------------------------------------------------------------------------------
+STOP_DRAIN_MS = 5_000
+"""How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""

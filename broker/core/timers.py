@@ -1,0 +1,92 @@
+"""Deadlines in one heap, without a clock and without a loop.
+
+Rules: a callback runs at most once, never before its deadline, and earlier deadlines run first (ties in the order they were scheduled).
+Cancelling is cheap; cancelled entries are swept when they outnumber the live ones, so the heap stays within twice its live size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+Callback = Callable[[], None]
+
+_SWEEP_AT_LEAST = 64
+
+
+class TimerHandle:
+    """One scheduled callback; `cancel` is idempotent and harmless after it ran."""
+
+    __slots__ = ("_callback", "_timers", "deadline_ms")
+
+    def __init__(self, deadline_ms: int, callback: Callback, timers: Timers) -> None:
+        self.deadline_ms = deadline_ms
+        self._callback: Callback | None = callback
+        self._timers = timers
+
+    @property
+    def active(self) -> bool:
+        """True until it ran or was cancelled."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        if self._callback is not None:
+            self._callback = None
+            self._timers._cancelled()
+
+    def _take(self) -> Callback | None:
+        callback, self._callback = self._callback, None
+        return callback
+
+
+class Timers:
+    """A timer queue. Its owner asks `next_deadline` when to come back, and calls `run_due` then."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, TimerHandle]] = []
+        self._count = 0
+        self._dead = 0
+        self.on_earlier: Callback | None = None
+        """Called after a `schedule` that made `next_deadline` earlier, so that a sleeping driver can wake in time."""
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead
+
+    def schedule(self, deadline_mono_ms: int, callback: Callback) -> TimerHandle:
+        """Run `callback` once monotonic time has reached `deadline_mono_ms`."""
+        handle = TimerHandle(deadline_mono_ms, callback, self)
+        earlier = not self._heap or deadline_mono_ms < self._heap[0][0]
+        self._count += 1
+        heapq.heappush(self._heap, (deadline_mono_ms, self._count, handle))
+        if earlier and self.on_earlier is not None:
+            self.on_earlier()
+        return handle
+
+    def next_deadline(self) -> int | None:
+        """Monotonic milliseconds of the earliest live timer, or None."""
+        heap = self._heap
+        while heap and not heap[0][2].active:
+            heapq.heappop(heap)
+            self._dead -= 1
+        return heap[0][0] if heap else None
+
+    def run_due(self, now_mono_ms: int, max_callbacks: int | None = None) -> int:
+        """Run what is due at `now_mono_ms`, at most `max_callbacks` of them; returns how many ran."""
+        ran = 0
+        while max_callbacks is None or ran < max_callbacks:
+            deadline = self.next_deadline()
+            if deadline is None or deadline > now_mono_ms:
+                break
+            callback = heapq.heappop(self._heap)[2]._take()
+            if callback is not None:
+                ran += 1
+                callback()
+        return ran
+
+    def _cancelled(self) -> None:
+        self._dead += 1
+        if self._dead > _SWEEP_AT_LEAST and self._dead * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].active]
+            heapq.heapify(self._heap)
+            self._dead = 0
