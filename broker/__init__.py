@@ -1,0 +1,1 @@
+"""Ottla, the broker."""

@@ -1,0 +1,98 @@
+"""What a handler is given beside its request.
+
+Rules: a Context lives as long as its request; everything long-lived hangs on `Services`, which `broker/app.py` builds once. A handler changes
+the world only through services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.settings import BrokerSettings
+    from broker.core.timers import Timers
+    from broker.groups.service import Groups
+    from broker.runtime.fetch_sessions import FetchSessions
+    from broker.runtime.fetch_waits import FetchWaits
+    from broker.runtime.flusher import Flusher
+    from broker.runtime.partitions import Partitions
+    from broker.storage.log_dir import LogDir
+    from broker.topics.catalog import Catalog
+
+
+class CloseConnection(Exception):
+    """Raised by a handler that has no other way to say no (acks=0): nothing is answered and the connection closes."""
+
+
+class ProducerIds(Protocol):
+    """Gives out producer ids from blocks that were made durable before the first id of each was given."""
+
+    def next(self) -> int:
+        """A producer id never given before; raises Rejected when no block can be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One named listener: where it is bound (the port as the kernel gave it), and what Metadata advertises for it, if anything was configured."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+
+
+@dataclass(slots=True)
+class Connection:
+    """What is known of the peer. `local_host`/`local_port` are the address that the client dialled, as this end of the socket sees it."""
+
+    peer_host: str
+    local_host: str
+    local_port: int
+    listener: Listener
+    client_software_name: str = ""
+    client_software_version: str = ""
+
+    @property
+    def broker_address(self) -> tuple[str, int]:
+        """Where this client is to find the broker: the advertised listener, or else the address that it dialled."""
+        listener = self.listener
+        host = listener.advertised_host if listener.advertised_host is not None else self.local_host
+        port = listener.advertised_port if listener.advertised_port is not None else self.local_port
+        return host, port
+
+
+@dataclass(slots=True)
+class Services:
+    """The long-lived objects that handlers use."""
+
+    settings: BrokerSettings
+    clock: Clock
+    timers: Timers
+    node_id: int
+    cluster_id: str
+    log_dir: LogDir
+    partitions: Partitions
+    topics: Catalog
+    groups: Groups
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    fetch_waits: FetchWaits
+    flusher: Flusher
+    listeners: Sequence[Listener] = field(default_factory=list)
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("client_id", "connection", "services", "version")
+
+    def __init__(self, version: int, client_id: str | None, connection: Connection, services: Services) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection
+        self.services = services

@@ -1,0 +1,128 @@
+"""From one frame to one reply. The only catch-all of the broker is here.
+
+Rules: a request is handled the moment it is parsed; only an answer that has to wait becomes a task. What the bytes got wrong goes up as a
+ProtocolError (the session closes that connection); what a handler got wrong is logged once with its trace and answered with
+UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode_request, encode_response, response_class
+from protocol.error_codes import ErrorCode
+from protocol.errors import UnsupportedVersion
+
+from broker.api.context import CloseConnection, Connection, Context, Services
+from broker.api.routes import ROUTES, Route
+
+if TYPE_CHECKING:
+    from protocol.codec import RequestHeader
+
+    from broker.faults.rules import Faults
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Action(Enum):
+    """A reply that is not bytes."""
+
+    CLOSE = "close"
+
+
+CLOSE: Final = Action.CLOSE
+"""Close the connection once everything before this request is answered."""
+
+Reply = list[Buffer] | None | Action
+"""Buffers to send, None for a request without a response (acks=0), or CLOSE."""
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Decodes, finds the handler, calls it, encodes. One for all connections."""
+
+    def __init__(self, services: Services, faults: Faults, routes: Mapping[ApiKey, Route] | None = None) -> None:
+        self._services = services
+        self._faults = faults
+        self._routes = ROUTES if routes is None else routes
+        self._tasks: set[asyncio.Task[Reply]] = set()
+
+    def handle(self, frame: Buffer, connection: Connection) -> Reply | asyncio.Task[Reply]:
+        """The reply to one frame, or the task that will have it. Raises ProtocolError for bytes that cannot be trusted."""
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as error:
+            return self._unsupported(error)
+        header = request.header
+        route = self._routes.get(header.api_key)  # type: ignore[call-overload] # an IntEnum key is found by its int, without making the enum
+        if route is None or not route.min_version <= header.api_version <= route.max_version:
+            raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
+        context = Context(header.api_version, header.client_id, connection, self._services)
+        try:
+            answer = route.handle(context, request.body)
+            if answer is not None and inspect.isawaitable(answer):
+                return self._later(answer, header)
+            return self._reply(answer, header)
+        except CloseConnection as reason:
+            return _closed(reason, header)
+        except Exception:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
+            return _bug(header)
+
+    async def drain(self, timeout_s: float) -> int:
+        """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
+        tasks = set(self._tasks)
+        if not tasks:
+            return 0
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        return len(late)
+
+    def _later(self, answer: Awaitable[Any], header: RequestHeader) -> asyncio.Task[Reply]:
+        task = asyncio.get_running_loop().create_task(self._finish(answer, header))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finish(self, answer: Awaitable[Any], header: RequestHeader) -> Reply:
+        try:
+            return self._reply(await answer, header)
+        except CloseConnection as reason:
+            return _closed(reason, header)
+        except Exception:  # noqa: BLE001 # the same catch-all, for the part of a handler that waited
+            return _bug(header)
+
+    def _reply(self, response: Any, header: RequestHeader) -> Reply:
+        if self._faults.active and self._faults.drops_response(header.api_key):
+            return CLOSE
+        if response is None:
+            return None
+        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+
+    def _unsupported(self, error: UnsupportedVersion) -> Reply:
+        """ApiVersions is answered whatever its version, in the format of v0, with what we do speak (KIP-511); all else closes."""
+        if error.api_key != ApiKey.API_VERSIONS:
+            raise error
+        from broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed once per old client, not at start
+
+        return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response())
+
+
+def _closed(reason: CloseConnection, header: RequestHeader) -> Reply:
+    logger.info("Closing the connection of client %r: %s", header.client_id, reason)
+    return CLOSE
+
+
+def _bug(header: RequestHeader) -> Reply:
+    logger.exception("Bug while handling api key %d version %d", header.api_key, header.api_version)
+    make: Callable[..., Any] = response_class(header.api_key)
+    if "error_code" not in getattr(make, "__dataclass_fields__", {}):
+        return CLOSE
+    return encode_response(header.api_key, header.api_version, header.correlation_id, make(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))

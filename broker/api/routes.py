@@ -1,0 +1,57 @@
+"""Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a handler.
+
+A module `kNN_name` is imported when its first request comes (or by `load_all`, which the broker calls once it listens): a start does not pay
+for messages that nobody sends. It holds `handle(ctx, request)`; the request class is that of `protocol.messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from protocol.api_keys import ApiKey
+
+from broker.api.context import Context
+
+Handler = Callable[[Context, Any], Awaitable[Any] | Any]
+"""`handle(ctx, request) -> response | Awaitable[response] | None`; Any because each handler takes and gives its own message class."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One API key. Versions are inclusive. `advertised_min` is below `min_version` only for Produce (see `k00_produce`)."""
+
+    module: str
+    min_version: int
+    max_version: int
+    advertised_min: int
+
+    @cached_property
+    def handle(self) -> Handler:
+        """The handler; imports its module on first use."""
+        handler: Handler = import_module(f"broker.api.{self.module}").handle
+        return handler
+
+
+def _route(module: str, min_version: int, max_version: int, advertised_min: int | None = None) -> Route:
+    return Route(module, min_version, max_version, min_version if advertised_min is None else advertised_min)
+
+
+ROUTES: dict[ApiKey, Route] = {
+    ApiKey.PRODUCE: _route("k00_produce", 3, 13, advertised_min=0),
+    ApiKey.FETCH: _route("k01_fetch", 4, 18),
+    ApiKey.LIST_OFFSETS: _route("k02_list_offsets", 1, 10),
+    ApiKey.API_VERSIONS: _route("k18_api_versions", 0, 4),
+    ApiKey.INIT_PRODUCER_ID: _route("k22_init_producer_id", 0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _route("k23_offset_for_leader_epoch", 2, 4),
+}
+"""One line for each API; a new handler adds its own, in the order of the keys."""
+
+
+def load_all() -> None:
+    """Import every handler now."""
+    for route in ROUTES.values():
+        _ = route.handle

@@ -1,0 +1,194 @@
+"""The broker's settings: Kafka's names with `.` written `_`, typed, each declared once with its default, its rule and what it does.
+
+`BROKER_KEYS` and the attributes of `BrokerSettings` are the same table, so a setting cannot be documented and not exist.
+Reading the sources (file, environment, command line) is `settings_load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Rule, Value, any_of, at_least, between, exactly
+from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
+
+__all__ = ["BROKER_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
+_POSITIVE = at_least(1)
+_NOT_NEGATIVE = at_least(0)
+_OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
+
+
+def _key(kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *, dynamic: bool = False) -> Any:
+    """A field of BrokerSettings that is also a row of BROKER_KEYS. Any, as dataclasses.field is typed by its default."""
+    return field(default=default, metadata={"type": kind, "doc": doc, "rule": rule, "dynamic": dynamic})
+
+
+@dataclass(slots=True)
+class BrokerSettings:
+    """Every setting that the broker honours. Times are milliseconds and sizes bytes unless the name says otherwise; None is "not set"."""
+
+    # --- who and where -------------------------------------------------------------------------------------------------------
+    node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE)
+    cluster_id: str | None = _key(
+        _STRING, None, "Cluster id of a new data directory; by default a random one. An existing directory must agree."
+    )
+    broker_rack: str | None = _key(_STRING, None, "The rack that Metadata reports.")
+    log_dir: str = _key(_STRING, "ottla-data", "The data directory.")
+    log_dirs: tuple[str, ...] = _key(_LIST, (), "Kafka's list of data directories: here exactly one.")
+    listeners: tuple[str, ...] = _key(
+        _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen: NAME://host:port, comma separated; port 0 takes a free one."
+    )
+    advertised_listeners: tuple[str, ...] = _key(_LIST, (), "What Metadata tells clients; by default the address that each client dialled.")
+    listener_security_protocol_map: tuple[str, ...] = _key(
+        _LIST, ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "Protocol of each listener name."
+    )
+
+    # --- connections and requests --------------------------------------------------------------------------------------------
+    socket_request_max_bytes: int = _key(_INT, 104_857_600, "The largest request.", _POSITIVE)
+    socket_listen_backlog_size: int = _key(_INT, 1024, "Connections that wait to be accepted.", _POSITIVE)
+    max_connections: int = _key(_INT, 2**31 - 1, "Connections at a time.", _NOT_NEGATIVE, dynamic=True)
+    max_connections_per_ip: int = _key(_INT, 2**31 - 1, "Connections at a time from one address.", _NOT_NEGATIVE, dynamic=True)
+    connections_max_idle_ms: int = _key(_LONG, 600_000, "A connection silent for so long is closed.", any_of([exactly(-1), _POSITIVE]))
+    queued_max_request_bytes: int = _key(
+        _LONG, -1, "Bytes buffered for all connections together; -1 takes the built-in bound.", _OFF_OR_POSITIVE
+    )
+
+    # --- topics --------------------------------------------------------------------------------------------------------------
+    auto_create_topics_enable: bool = _key(_BOOLEAN, True, "Create a topic when a client asks for it.")
+    delete_topic_enable: bool = _key(_BOOLEAN, True, "Whether topics can be deleted.")
+    num_partitions: int = _key(_INT, 1, "Partitions of a topic that is created without a number.", _POSITIVE)
+    default_replication_factor: int = _key(_INT, 1, "Replicas of a topic that is created without a number.", _POSITIVE)
+
+    # --- defaults of topic configurations ------------------------------------------------------------------------------------
+    log_cleanup_policy: tuple[str, ...] = _key(_LIST, ("delete",), "Default of cleanup.policy.", POLICIES, dynamic=True)
+    compression_type: str = _key(_STRING, "producer", "Default of compression.type.", CODECS, dynamic=True)
+    compression_gzip_level: int = _key(_INT, -1, "Default of compression.gzip.level.", GZIP_LEVELS, dynamic=True)
+    compression_lz4_level: int = _key(_INT, 9, "Default of compression.lz4.level.", LZ4_LEVELS, dynamic=True)
+    compression_zstd_level: int = _key(_INT, 3, "Default of compression.zstd.level.", ZSTD_LEVELS, dynamic=True)
+    log_cleaner_delete_retention_ms: int = _key(_LONG, 86_400_000, "Default of delete.retention.ms.", _NOT_NEGATIVE, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = _key(_LONG, INT64_MAX, "Default of max.compaction.lag.ms.", _POSITIVE, dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = _key(_LONG, 0, "Default of min.compaction.lag.ms.", _NOT_NEGATIVE, dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = _key(_DOUBLE, 0.5, "Default of min.cleanable.dirty.ratio.", between(0, 1), dynamic=True)
+    log_segment_delete_delay_ms: int = _key(_LONG, 60_000, "Default of file.delete.delay.ms.", _NOT_NEGATIVE, dynamic=True)
+    log_flush_interval_messages: int = _key(_LONG, INT64_MAX, "Default of flush.messages.", _POSITIVE, dynamic=True)
+    log_flush_interval_ms: int | None = _key(_LONG, None, "Default of flush.ms.", _NOT_NEGATIVE, dynamic=True)
+    log_index_interval_bytes: int = _key(_INT, 4096, "Default of index.interval.bytes.", _NOT_NEGATIVE, dynamic=True)
+    log_index_size_max_bytes: int = _key(_INT, 10_485_760, "Default of segment.index.bytes.", at_least(4), dynamic=True)
+    log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", exactly(-2))
+    log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", exactly(-2))
+    message_max_bytes: int = _key(_INT, 1_048_588, "Default of max.message.bytes.", _NOT_NEGATIVE, dynamic=True)
+    log_message_timestamp_type: str = _key(_STRING, "CreateTime", "Default of message.timestamp.type.", TIMESTAMP_TYPES, dynamic=True)
+    log_message_timestamp_before_max_ms: int = _key(
+        _LONG, INT64_MAX, "Default of message.timestamp.before.max.ms.", _NOT_NEGATIVE, dynamic=True
+    )
+    log_message_timestamp_after_max_ms: int = _key(
+        _LONG, 3_600_000, "Default of message.timestamp.after.max.ms.", _NOT_NEGATIVE, dynamic=True
+    )
+    min_insync_replicas: int = _key(_INT, 1, "Default of min.insync.replicas.", _POSITIVE, dynamic=True)
+    log_preallocate: bool = _key(_BOOLEAN, False, "Default of preallocate.", dynamic=True)
+    log_retention_bytes: int = _key(_LONG, -1, "Default of retention.bytes.", at_least(-1), dynamic=True)
+    log_retention_ms: int | None = _key(_LONG, None, "Default of retention.ms.", at_least(-1), dynamic=True)
+    log_retention_minutes: int | None = _key(_INT, None, "Default of retention.ms, in minutes.", at_least(-1))
+    log_retention_hours: int = _key(_INT, 168, "Default of retention.ms, in hours.", at_least(-1))
+    log_segment_bytes: int = _key(_INT, 1_073_741_824, "Default of segment.bytes.", SEGMENT_BYTES, dynamic=True)
+    internal_segment_bytes: int | None = _key(_INT, None, "Segments below log.segment.bytes' minimum; for tests.", _POSITIVE)
+    log_roll_ms: int | None = _key(_LONG, None, "Default of segment.ms.", _POSITIVE, dynamic=True)
+    log_roll_hours: int = _key(_INT, 168, "Default of segment.ms, in hours.", _POSITIVE)
+    log_roll_jitter_ms: int | None = _key(_LONG, None, "Default of segment.jitter.ms.", _NOT_NEGATIVE, dynamic=True)
+    log_roll_jitter_hours: int = _key(_INT, 0, "Default of segment.jitter.ms, in hours.", _NOT_NEGATIVE)
+    unclean_leader_election_enable: bool = _key(_BOOLEAN, False, "Default of unclean.leader.election.enable.", dynamic=True)
+
+    # --- looking after logs --------------------------------------------------------------------------------------------------
+    log_retention_check_interval_ms: int = _key(_LONG, 300_000, "How often retention looks.", _POSITIVE)
+    log_initial_task_delay_ms: int = _key(_LONG, 30_000, "When retention looks first.", _NOT_NEGATIVE)
+    log_flush_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often recovery points are written.", _POSITIVE)
+    log_flush_start_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often log start offsets are written.", _POSITIVE)
+    replica_high_watermark_checkpoint_interval_ms: int = _key(_LONG, 5_000, "How often high watermarks are written.", _POSITIVE)
+    log_cleaner_enable: bool = _key(_BOOLEAN, True, "Whether compacted topics are compacted.")
+    log_cleaner_backoff_ms: int = _key(
+        _LONG, 15_000, "How long the cleaner sleeps when there is nothing to do.", _NOT_NEGATIVE, dynamic=True
+    )
+    log_cleaner_dedupe_buffer_size: int = _key(_LONG, 134_217_728, "Memory for the cleaner's map of keys.", _POSITIVE, dynamic=True)
+    producer_id_expiration_ms: int = _key(_INT, 86_400_000, "A producer's state is forgotten after so long.", _POSITIVE, dynamic=True)
+    producer_id_expiration_check_interval_ms: int = _key(_INT, 600_000, "How often producers are looked at for that.", _POSITIVE)
+
+    # --- fetch ---------------------------------------------------------------------------------------------------------------
+    fetch_max_bytes: int = _key(_INT, 57_671_680, "The largest Fetch response, whatever the client asks.", at_least(1024))
+    max_incremental_fetch_session_cache_slots: int = _key(_INT, 1000, "Fetch sessions kept.", _NOT_NEGATIVE)
+
+    # --- consumer groups -----------------------------------------------------------------------------------------------------
+    group_initial_rebalance_delay_ms: int = _key(_INT, 0, "How long a new group waits for more members (Kafka: 3000).", _NOT_NEGATIVE)
+    group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may ask.", _NOT_NEGATIVE)
+    group_max_session_timeout_ms: int = _key(_INT, 1_800_000, "Longest session timeout that a member may ask.", _NOT_NEGATIVE)
+    group_max_size: int = _key(_INT, 2**31 - 1, "Members of one group.", _POSITIVE)
+    offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
+    offsets_commit_timeout_ms: int = _key(_INT, 5_000, "How long a commit may wait to be durable.", _POSITIVE)
+    offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)
+    offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
+    offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)
+    offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
+    offsets_topic_replication_factor: int = _key(_INT, 1, "Replicas of __consumer_offsets (Kafka: 3).", _POSITIVE)
+    offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
+
+    # --- transactions --------------------------------------------------------------------------------------------------------
+    transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)
+    transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)
+    transaction_state_log_replication_factor: int = _key(_INT, 1, "Replicas of __transaction_state (Kafka: 3).", _POSITIVE)
+    transaction_state_log_min_isr: int = _key(_INT, 1, "In-sync replicas of __transaction_state (Kafka: 2).", _POSITIVE)
+    transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
+    transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "An unused transactional id is forgotten after so long.", _POSITIVE)
+
+    explicit: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's name of each setting that somebody gave, and where ("file", "environment", "command line"); the others are defaults."""
+
+    def value(self, name: str) -> Value:
+        """The typed value of the setting `name` (Kafka's spelling); KeyError for a name that is not in BROKER_KEYS."""
+        BROKER_KEYS[name]
+        found: Value = getattr(self, attribute_of(name))
+        return found
+
+    def set_value(self, name: str, text: str) -> None:
+        """Change one setting while running; raises InvalidConfig. Who may call it for which key is the admin API's affair."""
+        setattr(self, attribute_of(name), BROKER_KEYS[name].parse(text))
+
+
+def attribute_of(name: str) -> str:
+    """`log.segment.bytes` -> `log_segment_bytes`."""
+    return name.replace(".", "_")
+
+
+def _broker_keys() -> dict[str, ConfigKey]:
+    keys = {}
+    for item in fields(BrokerSettings):
+        if item.metadata:
+            name = item.name.replace("_", ".")
+            keys[name] = ConfigKey(
+                name, item.metadata["type"], item.default, item.metadata["doc"], item.metadata["rule"], item.metadata["dynamic"]
+            )
+    return keys
+
+
+BROKER_KEYS: dict[str, ConfigKey] = _broker_keys()
+
+
+def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
+    """What a topic without overrides has: for each key the first synonym that is set, times its factor, else the key's own default.
+
+    A negative synonym (retention of -1 hours) stays -1: it means "no limit" in every unit.
+    """
+    return {name: _topic_default(key, settings) for name, key in TOPIC_KEYS.items()}
+
+
+def _topic_default(key: ConfigKey, settings: BrokerSettings) -> Value:
+    for synonym in key.synonyms:
+        value = settings.value(synonym.name)
+        if value is None:
+            continue
+        if synonym.factor != 1 and isinstance(value, int) and value >= 0:
+            return value * synonym.factor
+        return value
+    return key.default

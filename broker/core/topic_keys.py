@@ -1,0 +1,196 @@
+"""The configuration keys of a topic (Kafka's `TopicConfig`), with the broker settings that give their defaults.
+
+Every key here can be set on a topic and is answered by DescribeConfigs. The keys of tiered storage and replication throttles are
+accepted and kept, because tools set them, but only at values that change nothing.
+"""
+
+from __future__ import annotations
+
+from broker.core.config_keys import (
+    INT32_MAX,
+    INT64_MAX,
+    ConfigKey,
+    ConfigType,
+    Rule,
+    Synonym,
+    Value,
+    any_of,
+    at_least,
+    between,
+    each_of,
+    exactly,
+    one_of,
+)
+
+_HOURS = 3_600_000
+_MINUTES = 60_000
+
+POLICIES = each_of("compact", "delete")
+CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
+GZIP_LEVELS = any_of([between(1, 9), exactly(-1)])
+LZ4_LEVELS = between(1, 17)
+ZSTD_LEVELS = between(-131072, 22)
+SEGMENT_BYTES = at_least(1024 * 1024)
+_OFF = exactly(False)
+
+
+def _is_throttle(value: Value) -> bool:
+    return isinstance(value, tuple) and (value == ("*",) or all(item.count(":") == 1 for item in value))
+
+
+_THROTTLED = Rule(_is_throttle, "[partition]:[broker],... or *")
+
+
+def _key(name: str, kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *synonyms: str | Synonym) -> ConfigKey:
+    chain = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
+    return ConfigKey(name, kind, default, doc, rule, dynamic=True, synonyms=chain)
+
+
+_T = ConfigType
+_KEYS = (
+    _key("cleanup.policy", _T.LIST, ("delete",), "What happens to old records: delete, compact, or both.", POLICIES, "log.cleanup.policy"),
+    _key(
+        "compression.type",
+        _T.STRING,
+        "producer",
+        "The codec batches are stored in; producer keeps the client's.",
+        CODECS,
+        "compression.type",
+    ),
+    _key("compression.gzip.level", _T.INT, -1, "Level when the topic's codec is gzip.", GZIP_LEVELS, "compression.gzip.level"),
+    _key("compression.lz4.level", _T.INT, 9, "Level when the topic's codec is lz4.", LZ4_LEVELS, "compression.lz4.level"),
+    _key("compression.zstd.level", _T.INT, 3, "Level when the topic's codec is zstd.", ZSTD_LEVELS, "compression.zstd.level"),
+    _key(
+        "delete.retention.ms",
+        _T.LONG,
+        86_400_000,
+        "How long a compacted topic keeps tombstones.",
+        at_least(0),
+        "log.cleaner.delete.retention.ms",
+    ),
+    _key(
+        "file.delete.delay.ms",
+        _T.LONG,
+        60_000,
+        "How long a deleted segment's files stay on disk.",
+        at_least(0),
+        "log.segment.delete.delay.ms",
+    ),
+    _key(
+        "flush.messages",
+        _T.LONG,
+        INT64_MAX,
+        "Records after which the log is synced before it is acknowledged.",
+        at_least(1),
+        "log.flush.interval.messages",
+    ),
+    _key("flush.ms", _T.LONG, INT64_MAX, "Time after which the log is synced.", at_least(0), "log.flush.interval.ms"),
+    _key("follower.replication.throttled.replicas", _T.LIST, (), "Kept, without effect: one node does not replicate.", _THROTTLED),
+    _key("leader.replication.throttled.replicas", _T.LIST, (), "Kept, without effect: one node does not replicate.", _THROTTLED),
+    _key("index.interval.bytes", _T.INT, 4096, "Bytes of log for one entry of the offset index.", at_least(0), "log.index.interval.bytes"),
+    _key("local.retention.bytes", _T.LONG, -2, "Tiered storage is not there: only -2.", exactly(-2), "log.local.retention.bytes"),
+    _key("local.retention.ms", _T.LONG, -2, "Tiered storage is not there: only -2.", exactly(-2), "log.local.retention.ms"),
+    _key(
+        "max.compaction.lag.ms",
+        _T.LONG,
+        INT64_MAX,
+        "Time after which a record must be compacted.",
+        at_least(1),
+        "log.cleaner.max.compaction.lag.ms",
+    ),
+    _key(
+        "max.message.bytes", _T.INT, 1_048_588, "The largest record batch, as compressed by the client.", at_least(0), "message.max.bytes"
+    ),
+    _key("message.timestamp.type", _T.STRING, "CreateTime", "Whose clock stamps records.", TIMESTAMP_TYPES, "log.message.timestamp.type"),
+    _key(
+        "message.timestamp.before.max.ms",
+        _T.LONG,
+        INT64_MAX,
+        "How far behind the broker's clock a timestamp may be.",
+        at_least(0),
+        "log.message.timestamp.before.max.ms",
+    ),
+    _key(
+        "message.timestamp.after.max.ms",
+        _T.LONG,
+        3_600_000,
+        "How far ahead of the broker's clock a timestamp may be.",
+        at_least(0),
+        "log.message.timestamp.after.max.ms",
+    ),
+    _key(
+        "min.cleanable.dirty.ratio",
+        _T.DOUBLE,
+        0.5,
+        "Share of a log that must be dirty to be compacted.",
+        between(0, 1),
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    _key(
+        "min.compaction.lag.ms", _T.LONG, 0, "Time for which a record is never compacted.", at_least(0), "log.cleaner.min.compaction.lag.ms"
+    ),
+    _key("min.insync.replicas", _T.INT, 1, "Replicas that acks=all needs.", at_least(1), "min.insync.replicas"),
+    _key("preallocate", _T.BOOLEAN, False, "Allocate a segment's file at once.", None, "log.preallocate"),
+    _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
+    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
+    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
+    _key(
+        "retention.bytes",
+        _T.LONG,
+        -1,
+        "Size above which a partition's oldest segments go; -1 is no limit.",
+        at_least(-1),
+        "log.retention.bytes",
+    ),
+    _key(
+        "retention.ms",
+        _T.LONG,
+        604_800_000,
+        "Age at which segments go; -1 is no limit.",
+        at_least(-1),
+        "log.retention.ms",
+        Synonym("log.retention.minutes", _MINUTES),
+        Synonym("log.retention.hours", _HOURS),
+    ),
+    _key("segment.bytes", _T.INT, 1_073_741_824, "Size of a segment file.", SEGMENT_BYTES, "log.segment.bytes"),
+    _key(
+        "internal.segment.bytes",
+        _T.INT,
+        None,
+        "Size of a segment file below segment.bytes' minimum; for tests.",
+        at_least(1),
+        "internal.segment.bytes",
+    ),
+    _key("segment.index.bytes", _T.INT, 10_485_760, "Size of a segment's index files.", at_least(4), "log.index.size.max.bytes"),
+    _key(
+        "segment.jitter.ms",
+        _T.LONG,
+        0,
+        "Random time taken off segment.ms.",
+        at_least(0),
+        "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", _HOURS),
+    ),
+    _key(
+        "segment.ms",
+        _T.LONG,
+        604_800_000,
+        "Time after which a segment is closed.",
+        at_least(1),
+        "log.roll.ms",
+        Synonym("log.roll.hours", _HOURS),
+    ),
+    _key(
+        "unclean.leader.election.enable",
+        _T.BOOLEAN,
+        False,
+        "Whether a replica outside the in-sync set may lead.",
+        None,
+        "unclean.leader.election.enable",
+    ),
+)
+
+TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
+
+assert all(key.default is None or key.type is not _T.INT or (isinstance(key.default, int) and key.default <= INT32_MAX) for key in _KEYS)
