@@ -1,0 +1,124 @@
+"""The two members of the consumer group, each in a process of its own, comparing every record with what was sent.
+
+Rules: nothing is consumed before the group has given each member its half of the partitions; members leave together, so that no
+rebalance hands out a partition again; a record below the offset already read would be a redelivery by the group, not a copy in the log,
+and is not counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+from client_compat.demo.flights import read_rows
+from client_compat.demo.ledger import CLIENTS, MEMBERS, PARTITIONS, Ledger, place
+
+GROUP = "flights-readback"
+ROW = re.compile(rb'\{"row":(\d+),')
+FETCH_MS = 500
+FETCH_BYTES = 2 * 1024 * 1024
+RECORDS_AT_ONCE = 5_000
+ASSIGN_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readback:
+    """What a consumer process is told."""
+
+    bootstrap: str
+    topic: str
+    rows: Path
+    client_log: Path
+
+
+class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """Known when this member has its share of the partitions."""
+
+    def __init__(self) -> None:
+        self.half = asyncio.Event()
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.half.clear()
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        if len(assigned) == PARTITIONS // MEMBERS:
+            self.half.set()
+
+
+class Comparison:
+    """Checks one member's records against the rows, and writes what it finds into the ledger."""
+
+    def __init__(self, member: int, rows: list[tuple[bytes, bytes]], ledger: Ledger) -> None:
+        self._member, self._rows, self._ledger = member, rows, ledger
+        self._last_row: dict[tuple[bytes, int], int] = {}
+
+    def take(self, record: Any) -> None:
+        ledger, member = self._ledger, self._member
+        if record.offset < ledger.next_offset[record.partition]:
+            return
+        ledger.next_offset[record.partition] = record.offset + 1
+        ledger.consumed[member] += 1
+        match = ROW.match(record.value or b"")
+        row = int(match[1]) if match else -1
+        if not 0 <= row < len(self._rows) or self._rows[row] != (record.key, record.value):
+            ledger.altered[member] += 1
+            return
+        if not ledger.seen[row]:
+            self._check_order(record.key, row)
+        ledger.seen[row] += 1
+        if ledger.acked_at[row] == place(record.partition, record.offset):
+            ledger.confirmed[row] = 1
+
+    def _check_order(self, key: bytes, row: int) -> None:
+        stream = (key, row % len(CLIENTS))
+        if row < self._last_row.get(stream, -1):
+            self._ledger.disordered[self._member] += 1
+        else:
+            self._last_row[stream] = row
+
+
+async def _consume(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
+    comparison = Comparison(member, read_rows(task.rows), ledger)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=task.bootstrap,
+        group_id=GROUP,
+        client_id=f"member-{member}",
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=FETCH_BYTES,
+        fetch_max_wait_ms=FETCH_MS,
+    )
+    assigned = _Assigned()
+    consumer.subscribe([task.topic], listener=assigned)
+    async with consumer:
+        await asyncio.wait_for(assigned.half.wait(), ASSIGN_TIMEOUT_S)
+        ends = await consumer.end_offsets(sorted(consumer.assignment()))
+        while any(ledger.next_offset[tp.partition] < end for tp, end in ends.items()):
+            batches = await consumer.getmany(timeout_ms=FETCH_MS, max_records=RECORDS_AT_ONCE)
+            for records in batches.values():
+                for record in records:
+                    comparison.take(record)
+        await consumer.commit()
+        await asyncio.to_thread(leave_together.wait)
+
+
+async def lag_of(bootstrap: str, topic: str) -> int:
+    """Records between what the group committed and the ends of the log."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False)
+    async with consumer:
+        partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        ends = await consumer.end_offsets(partitions)
+        committed = [await consumer.committed(partition) for partition in partitions]
+    return sum(end - (offset or 0) for end, offset in zip((ends[tp] for tp in partitions), committed, strict=True))
+
+
+def main(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
+    """The whole life of one consumer process."""
+    logging.basicConfig(filename=task.client_log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    asyncio.run(_consume(member, task, ledger, leave_together))

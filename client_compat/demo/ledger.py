@@ -1,0 +1,45 @@
+"""What the processes of a run know together, in shared memory: acknowledgements by row, and what came back.
+
+Rule: every cell has one writer. A row is sent by one producer, and all copies of a row are in one partition, which one consumer reads.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_int64, c_uint8
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+PARTITIONS = 6
+CLIENTS = ("aiokafka", "confluent-kafka", "kafka-python")
+MEMBERS = 2
+OFFSET_BITS = 48
+NOT_ACKED = -1
+
+
+def place(partition: int, offset: int) -> int:
+    """One number for a partition and an offset."""
+    return partition << OFFSET_BITS | offset
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Arrays over `rows` rows. They may be handed to a spawned process as an argument of `multiprocessing.Process`."""
+
+    rows: int
+    acked_at: Any = field(init=False)  # by row: `place` of its acknowledgement, or NOT_ACKED
+    acked: Any = field(init=False)  # by client: rows acknowledged
+    failed: Any = field(init=False)  # by client: rows refused for good
+    seen: Any = field(init=False)  # by row: how many copies were consumed
+    confirmed: Any = field(init=False)  # by row: 1 when a copy stands where the acknowledgement said
+    next_offset: Any = field(init=False)  # by partition: consumed up to here
+    consumed: Any = field(init=False)  # by member: records
+    altered: Any = field(init=False)  # by member: records whose key or value is not what was sent
+    disordered: Any = field(init=False)  # by member: first copies that came after a later row of the same producer and key
+
+    def __post_init__(self) -> None:
+        self.acked_at = RawArray(c_int64, [NOT_ACKED] * self.rows)
+        self.acked, self.failed = RawArray(c_int64, len(CLIENTS)), RawArray(c_int64, len(CLIENTS))
+        self.seen, self.confirmed = RawArray(c_uint8, self.rows), RawArray(c_uint8, self.rows)
+        self.next_offset = RawArray(c_int64, PARTITIONS)
+        self.consumed, self.altered, self.disordered = (RawArray(c_int64, MEMBERS) for _ in range(3))

@@ -1,0 +1,161 @@
+"""One run of the main job: load through three clients over a broker that loses acknowledgements and is killed, then read all back.
+
+Rule: this process only starts, watches and kills; the records pass through the six client processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from rich.progress import Progress, TaskID
+
+from client_compat.demo import consumers, producers
+from client_compat.demo.ledger import CLIENTS, MEMBERS, NOT_ACKED, PARTITIONS, Ledger
+from client_compat.support.admin import create_topic
+from client_compat.support.brokers import ottla
+
+TOPIC = "flights"
+KILL_AT = 0.5  # of the rows acknowledged
+LOOK_S = 0.05
+STAGE_TIMEOUT_S = 180.0
+LOST_ACK_SHARE = 0.05
+FAULT_SEED = 7
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class RunFailed(RuntimeError):
+    """A process of the run ended badly or the run did not end in time; the message says where to look."""
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What the clients saw: counts of rows or records, seconds."""
+
+    idempotent: bool
+    directory: Path
+    rows: int
+    consumed: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    altered: int = 0
+    disordered: int = 0
+    failed: int = 0
+    unacked: int = 0
+    misplaced: int = 0  # acknowledged at an offset where no copy of the row stands
+    lag: int = 0
+    restart_seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def fill(self, ledger: Ledger) -> None:
+        seen, confirmed = bytes(ledger.seen), bytes(ledger.confirmed)
+        self.consumed = sum(ledger.consumed)
+        self.lost = seen.count(0)
+        self.duplicates = sum(seen) - (len(seen) - self.lost)
+        self.altered, self.disordered, self.failed = sum(ledger.altered), sum(ledger.disordered), sum(ledger.failed)
+        self.unacked = sum(1 for where in ledger.acked_at if where == NOT_ACKED)
+        self.misplaced = len(confirmed) - sum(confirmed) - self.unacked
+
+
+class Run:
+    """One run in `directory`, which must not exist; `display` shows it live."""
+
+    def __init__(self, directory: Path, rows: Path, count: int, *, idempotent: bool, display: Progress) -> None:
+        self._rows, self._display = rows, display
+        self._result = RunResult(idempotent, directory, count)
+        self._ledger = Ledger(count)
+        self._name = "idempotent" if idempotent else "plain"
+        fault = f"drop-ack:api=Produce,share={LOST_ACK_SHARE},seed={FAULT_SEED}"
+        # Its output stands beside the directory, never in it: the directory holds what Kafka's would.
+        self._broker = ottla(directory, options=["--fault", fault])
+        self._client_log = directory.with_name(f"{directory.name}-clients.log")
+
+    def execute(self) -> RunResult:
+        result = self._result
+        with self._broker as broker:
+            create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+            began = time.perf_counter()
+            self._load()
+            loaded = time.perf_counter()
+            self._read_back()
+            result.lag = asyncio.run(consumers.lag_of(broker.bootstrap, TOPIC))
+            result.seconds |= {"load": loaded - began, "read back": time.perf_counter() - loaded}
+        result.fill(self._ledger)
+        return result
+
+    def _load(self) -> None:
+        shares = [len(range(index, self._result.rows, len(CLIENTS))) for index in range(len(CLIENTS))]
+        bars = [self._bar(f"{self._name}: {client}", share) for client, share in zip(CLIENTS, shares, strict=True)]
+        load = producers.Load(self._broker.bootstrap, TOPIC, self._rows, self._result.idempotent, self._client_log)
+        workers = [_SPAWN.Process(target=producers.main, args=(index, load, self._ledger), daemon=True) for index in range(len(CLIENTS))]
+        killed = False
+        with _Workers(workers, self._client_log) as running:
+            while running.any_alive():
+                self._show(bars, self._ledger.acked)
+                if not killed and sum(self._ledger.acked) >= KILL_AT * self._result.rows:
+                    killed = True
+                    self._kill_and_restart(bars)
+                self._broker.check_alive()
+        self._show(bars, self._ledger.acked)
+        if not killed:
+            raise RunFailed(f"half of the rows were never acknowledged; the clients' own words are in {self._client_log}")
+
+    def _kill_and_restart(self, bars: Sequence[TaskID]) -> None:
+        self._broker.kill()
+        self._result.restart_seconds = self._broker.start()
+        for bar in bars:
+            self._display.update(bar, note=f"broker SIGKILLed here, back in {self._result.restart_seconds:.2f} s")
+
+    def _read_back(self) -> None:
+        bars = [self._bar(f"{self._name}: group member {index}", None) for index in range(MEMBERS)]
+        together = _SPAWN.Barrier(MEMBERS)
+        task = consumers.Readback(self._broker.bootstrap, TOPIC, self._rows, self._client_log)
+        workers = [_SPAWN.Process(target=consumers.main, args=(n, task, self._ledger, together), daemon=True) for n in range(MEMBERS)]
+        with _Workers(workers, self._client_log) as running:
+            while running.any_alive():
+                self._show(bars, self._ledger.consumed)
+                self._broker.check_alive()
+        for index, bar in enumerate(bars):
+            self._display.update(bar, completed=self._ledger.consumed[index], total=self._ledger.consumed[index])
+
+    def _bar(self, title: str, total: int | None) -> TaskID:
+        return self._display.add_task(title, total=total, note="")
+
+    def _show(self, bars: Sequence[TaskID], counts: Sequence[int]) -> None:
+        for bar, count in zip(bars, counts, strict=True):
+            self._display.update(bar, completed=count)
+
+
+class _Workers:
+    """Client processes of one stage: all end well within the time, or the stage fails and none is left."""
+
+    def __init__(self, processes: Sequence[BaseProcess], client_log: Path) -> None:
+        self._processes, self._client_log = processes, client_log
+
+    def __enter__(self) -> _Workers:
+        self._deadline = time.monotonic() + STAGE_TIMEOUT_S
+        for process in self._processes:
+            process.start()
+        return self
+
+    def any_alive(self) -> bool:
+        """Wait a moment, then say whether to look again. Raises `RunFailed`."""
+        if time.monotonic() > self._deadline:
+            raise RunFailed(f"a stage took more than {STAGE_TIMEOUT_S:.0f} s; the clients' own words are in {self._client_log}")
+        if bad := [process for process in self._processes if process.exitcode not in (None, 0)]:
+            raise RunFailed(f"a client process ended with {bad[0].exitcode}; see above and {self._client_log}")
+        alive = [process for process in self._processes if process.is_alive()]
+        if alive:
+            alive[0].join(LOOK_S)
+        return bool(alive)
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+            process.join()

