@@ -6,7 +6,7 @@ the world only through services.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,14 @@ class Connection:
     listener: Listener
     client_software_name: str = ""
     client_software_version: str = ""
+    on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
+    """What to call when the connection is gone, under a key that takes it back: a parked request registers its own cancelling."""
+
+    def closed(self) -> None:
+        """The connection is gone: tell whoever waits for it."""
+        callbacks, self.on_closed = self.on_closed, {}
+        for callback in callbacks.values():
+            callback()
 
     @property
     def broker_address(self) -> tuple[str, int]:

@@ -54,7 +54,7 @@ class Dispatcher:
         self._routes = ROUTES if routes is None else routes
         self._tasks: set[asyncio.Task[Reply]] = set()
 
-    def handle(self, frame: Buffer, connection: Connection) -> Reply | asyncio.Task[Reply]:
+    def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Task[Reply]:
         """The reply to one frame, or the task that will have it. Raises ProtocolError for bytes that cannot be trusted."""
         try:
             request = decode_request(frame)

@@ -1,0 +1,164 @@
+"""The asyncio shell of one connection: moves bytes between a transport and its session, and does what the session says. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from broker.api.context import Connection as Peer
+from broker.api.context import Listener
+from broker.core import limits
+from broker.net.session import ByteBudget, Session
+
+if TYPE_CHECKING:
+    from broker.api.dispatch import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+
+class Shared:
+    """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
+
+    def __init__(self, dispatcher: Dispatcher, mono_ms: Callable[[], int], max_request_bytes: int, budget: ByteBudget | None = None) -> None:
+        self.dispatcher = dispatcher
+        self.mono_ms = mono_ms
+        self.max_request_bytes = max_request_bytes
+        self.budget = budget or ByteBudget()
+        self.max_connections = 2**31 - 1
+        self.max_connections_per_ip = 2**31 - 1
+        self.connections: set[Connection] = set()
+        self.per_ip: Counter[str] = Counter()
+        self.starved: set[Connection] = set()
+
+    def refusal(self, host: str) -> str | None:
+        """Why a connection from `host` is not accepted, or None."""
+        if len(self.connections) >= self.max_connections:
+            return f"max.connections={self.max_connections} is reached"
+        if self.per_ip[host] >= self.max_connections_per_ip:
+            return f"max.connections.per.ip={self.max_connections_per_ip} is reached"
+        return None
+
+    def wake_starved(self) -> None:
+        """Let connections read again that stopped because the byte budget was spent."""
+        if self.starved and not self.budget.exhausted:
+            starved, self.starved = self.starved, set()
+            for connection in starved:
+                connection.flush()
+
+
+class Connection(asyncio.Protocol):
+    """One client. Reading pauses while the session says so; replies are written as lists of buffers."""
+
+    def __init__(self, shared: Shared, listener: Listener) -> None:
+        self._shared = shared
+        self._listener = listener
+        self._reading = True
+        self._held_output = 0
+        self.last_active_ms = 0
+        self.peer: Peer | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept the connection, or close it when there are too many."""
+        shared = self._shared
+        self._transport = cast(asyncio.Transport, transport)
+        remote = transport.get_extra_info("peername") or ("", 0)
+        local = transport.get_extra_info("sockname") or (self._listener.host, self._listener.port)
+        self.peer = Peer(remote[0], local[0], local[1], self._listener)
+        self._session = Session(partial(shared.dispatcher.handle, self.peer), self.flush, shared.budget, shared.max_request_bytes)
+        reason = shared.refusal(remote[0])
+        shared.connections.add(self)
+        shared.per_ip[remote[0]] += 1
+        if reason is not None:
+            logger.warning("Refused a connection from %s: %s", remote[0], reason)
+            self._session.stop_reading()
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
+        self.last_active_ms = shared.mono_ms()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the peer."""
+        self.last_active_ms = self._shared.mono_ms()
+        self._session.receive(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is ready, go on with the backlog if there is room again, and start or stop reading accordingly."""
+        session, transport = self._session, self._transport
+        while True:
+            out = session.take_output()
+            if len(out) == 1:
+                transport.write(out[0])
+            elif out:
+                transport.writelines(out)
+            if not session.runnable:
+                break
+            session.run()
+        if session.finished:
+            transport.close()
+        elif session.paused is self._reading:
+            self._switch_reading(not self._reading)
+
+    def _switch_reading(self, on: bool) -> None:
+        self._reading = on
+        if on:
+            self._transport.resume_reading()
+            return
+        self._transport.pause_reading()
+        if self._shared.budget.exhausted:
+            self._shared.starved.add(self)
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than we answer: start nothing more."""
+        self._session.write_blocked = True
+        self._held_output = self._transport.get_write_buffer_size()
+        self._shared.budget.used += self._held_output
+
+    def resume_writing(self) -> None:
+        """The peer caught up."""
+        self._session.write_blocked = False
+        self._release_output()
+        self.last_active_ms = self._shared.mono_ms()
+        if not self._transport.is_closing():
+            self.flush()
+        self._shared.wake_starved()
+
+    def eof_received(self) -> bool:
+        """A peer that will send no more has gone, as in Kafka: the transport closes, and parked requests are dropped with it."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection; what waits for it is told."""
+        shared = self._shared
+        self._session.lost()
+        self._release_output()
+        shared.connections.discard(self)
+        shared.starved.discard(self)
+        if self.peer is not None:
+            self.peer.closed()
+            shared.per_ip[self.peer.peer_host] -= 1
+            if not shared.per_ip[self.peer.peer_host]:
+                del shared.per_ip[self.peer.peer_host]
+        shared.wake_starved()
+
+    @property
+    def idle(self) -> bool:
+        """True when no request of this connection waits for an answer."""
+        return not self._session.in_flight
+
+    def stop_reading(self) -> None:
+        """Graceful stop: answer what is in flight, then close."""
+        self._session.stop_reading()
+        self.flush()
+
+    def abort(self) -> None:
+        """Close without waiting for unsent output."""
+        self._transport.abort()
+
+    def _release_output(self) -> None:
+        self._shared.budget.used -= self._held_output
+        self._held_output = 0

@@ -1,0 +1,68 @@
+"""Waiting for the disk without holding the loop: fsync runs on a worker thread, and one fsync serves everything appended before it began.
+
+Rules: at most one fsync of a log at a time; what is appended meanwhile waits for the next one (group commit). A failed fsync is fatal, because
+what the page cache holds after it is unknown (the pages may be marked clean and be lost): `on_failure` is told once, and nothing that
+waited is ever acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.core import limits
+
+if TYPE_CHECKING:
+    from broker.storage.partition_log import PartitionLog
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Syncs logs on a few threads. `on_failure(error)` stops the process."""
+
+    def __init__(self, on_failure: Callable[[OSError], None], threads: int = limits.FLUSH_THREADS) -> None:
+        self._on_failure = on_failure
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="flush")
+        self._failed = False
+        self.syncs = 0
+        """How many fsyncs of logs were done."""
+
+    def flush(self, log: PartitionLog, done: Callable[[int], None]) -> None:
+        """Sync `log` up to its present end; then call `done(offset)` on the loop, where all before `offset` is on disk.
+
+        The caller sees to it that one log has one flush at a time.
+        """
+        end_offset = log.log_end_offset
+        ticket = log.flush_begin()
+
+        def completed(sync: asyncio.Future[None]) -> None:
+            error = None if sync.cancelled() else sync.exception()
+            if isinstance(error, OSError):
+                self._fail(error)
+            elif error is not None:
+                raise error
+            elif not sync.cancelled() and not self._failed:
+                self.syncs += 1
+                log.flush_end(ticket)
+                done(end_offset)
+
+        asyncio.get_running_loop().run_in_executor(self._pool, ticket.sync).add_done_callback(completed)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run other blocking file work (a checkpoint's write and sync) on the same threads; raises what it raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        """Wait for the threads; nothing can be flushed afterwards."""
+        self._pool.shutdown(wait=True)
+
+    def _fail(self, error: OSError) -> None:
+        if not self._failed:
+            self._failed = True
+            logger.critical("fsync failed, stopping: what the disk holds is unknown until a restart reads it (%s)", error)
+            self._on_failure(error)

@@ -1,0 +1,115 @@
+"""One partition that this broker leads: its log, and everyone who waits for it.
+
+Rules:
+* the high watermark is the log's end, for there is one replica, except while records wait for an fsync that flush.messages asks for: then
+  neither the high watermark nor an acknowledgement passes what is on disk;
+* who waits is woken by the append (or the fsync) that it waited for, never by looking again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from protocol.error_codes import ErrorCode
+from protocol.records.record import SimpleRecord, build_batch
+
+from broker.core.log_config import INT64_MAX
+from broker.core.rejected import Rejected
+from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.runtime.flusher import Flusher
+
+Buffer = bytes | bytearray | memoryview
+Woken = Callable[[int], None]
+
+
+class Partition:
+    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion)."""
+
+    __slots__ = ("_clock", "_flusher", "_flushing", "_synced_offset", "_waiting", "index", "log", "removed", "topic", "watchers")
+
+    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
+        self.topic = log.topic
+        self.index = log.partition
+        self.log = log
+        self.removed = False
+        self.watchers: dict[object, Woken] = {}
+        self._flusher = flusher
+        self._clock = clock
+        self._flushing = False
+        self._synced_offset = log.log_end_offset
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        log.advance_high_watermark(log.log_end_offset)
+
+    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT) -> AppendInfo:
+        """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging."""
+        log = self.log
+        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=self._clock.now_ms())
+        if not info.duplicate:
+            self._grew(len(batch))
+        return info
+
+    def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
+        """Append records of a coordinator as one batch, stamped with the present time where they carry none."""
+        now_ms = self._clock.now_ms()
+        stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
+        return self.append(build_batch(stamped), origin)
+
+    def when_durable(self, info: AppendInfo) -> asyncio.Future[None] | None:
+        """A future that is done when the append may be acknowledged, or None when that is now. Fails with Rejected if the partition goes."""
+        if self.log.high_watermark > info.last_offset:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((info.last_offset, future))
+        return future
+
+    def remove(self) -> None:
+        """The partition is being deleted: whoever waits is told."""
+        self.removed = True
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+        self._waiting.clear()
+        self._wake(0)
+
+    def flush(self) -> None:
+        """Start syncing what is not on disk yet, unless that is under way."""
+        if not self._flushing and self._synced_offset < self.log.log_end_offset:
+            self._flushing = True
+            self._flusher.flush(self.log, self._synced)
+
+    def _grew(self, size: int) -> None:
+        log = self.log
+        if log.config.flush_messages != INT64_MAX:
+            if log.log_end_offset - self._synced_offset >= log.config.flush_messages:
+                self.flush()
+            if self._flushing:
+                return
+        log.advance_high_watermark(log.log_end_offset)
+        if self.watchers:
+            self._wake(size)
+
+    def _synced(self, offset: int) -> None:
+        self._flushing = False
+        self._synced_offset = max(self._synced_offset, offset)
+        if self.removed:
+            return
+        log = self.log
+        if log.log_end_offset - offset >= log.config.flush_messages:
+            self.flush()
+        log.advance_high_watermark(offset if self._flushing else log.log_end_offset)
+        waiting = self._waiting
+        while waiting and waiting[0][0] < log.high_watermark:
+            future = waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+        self._wake(0)
+
+    def _wake(self, size: int) -> None:
+        for woken in list(self.watchers.values()):
+            woken(size)

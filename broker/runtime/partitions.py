@@ -1,0 +1,86 @@
+"""All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from protocol.error_codes import ErrorCode
+
+from broker.core.rejected import Rejected
+from broker.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.runtime.flusher import Flusher
+    from broker.storage.partition_log import PartitionLog
+
+
+class TopicPartitions:
+    """The partitions of one topic that live here."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, Partition] = {}
+
+    def get(self, index: int) -> Partition:
+        """The partition of that index; raises Rejected."""
+        partition = self.partitions.get(index)
+        if partition is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+
+class Partitions:
+    """The registry."""
+
+    def __init__(self, flusher: Flusher, clock: Clock) -> None:
+        self._flusher = flusher
+        self._clock = clock
+        self._by_name: dict[str, TopicPartitions] = {}
+        self._by_id: dict[bytes, TopicPartitions] = {}
+
+    def add(self, log: PartitionLog) -> Partition:
+        """Serve the partition of `log`, which is open and recovered."""
+        topic = self._by_name.get(log.topic)
+        if topic is None:
+            topic = self._by_name[log.topic] = self._by_id[log.topic_id] = TopicPartitions(log.topic, log.topic_id)
+        assert topic.topic_id == log.topic_id, f"{log.topic} has two topic ids"
+        assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
+        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
+        return partition
+
+    def remove_topic(self, name: str) -> list[Partition]:
+        """Serve the topic no longer; who waits for its partitions is told. Returns what was served."""
+        topic = self._by_name.pop(name, None)
+        if topic is None:
+            return []
+        del self._by_id[topic.topic_id]
+        for partition in topic.partitions.values():
+            partition.remove()
+        return list(topic.partitions.values())
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition; raises Rejected(UNKNOWN_TOPIC_OR_PARTITION)."""
+        found = self._by_name.get(topic)
+        if found is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found.get(index)
+
+    def by_name(self, name: str) -> TopicPartitions | None:
+        """The topic of that name, or None."""
+        return self._by_name.get(name)
+
+    def by_topic_id(self, topic_id: bytes) -> TopicPartitions | None:
+        """The topic of that id, or None."""
+        return self._by_id.get(topic_id)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in list(self._by_name.values()):
+            yield from list(topic.partitions.values())
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())
