@@ -1,0 +1,1 @@
+"""Speed beside another broker, in one run, with the same client."""
