@@ -1,0 +1,85 @@
+"""What the two compilers share: source lines that remember which field each serves, and the questions they ask of a struct.
+
+A compiled function is straight-line Python in one try block. When a line raises, its number says which field it was reading or
+writing, so the hot path carries no bookkeeping for error texts.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from protocol.fields import ArrayOf, Kind, WireField, wire_fields
+
+FIXED_SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in ("?", "b", "B", "h", "H", "i", "I", "q", "d", "16s")}
+
+
+class Source:
+    """A function under construction: indented lines, the globals that they name, and the field path of each line."""
+
+    def __init__(self, title: str, signature: str) -> None:
+        self.title = title
+        self.lines = [signature, "    try:"]
+        self.paths: list[list[tuple[str, int]]] = [[], []]
+        self.names: dict[str, Any] = {}
+        self.depth = 2
+        self.path = title
+
+    def line(self, text: str, parts: list[tuple[str, int]] | None = None) -> None:
+        """Add one line. `parts` are (field path, size) where the line serves several fields; else the current path is meant."""
+        self.lines.append("    " * self.depth + text)
+        self.paths.append(parts or [(self.path, 0)])
+
+    def name(self, stem: str, value: Any) -> str:
+        """A global name for a value, the same name for the same value."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def compile(self, errors: str, handler: str, globals_: dict[str, Any]) -> Callable[..., Any]:
+        """Close the try block with `except errors` and give the function; `handler` is the line that then raises."""
+        self.lines += [f"    except {errors} as exc:", f"        {handler}"]
+        text = "\n".join(self.lines) + "\n"
+        filename = f"<{self.title}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        namespace = {**globals_, **self.names}
+        exec(compile(text, filename, "exec"), namespace)
+        function: Callable[..., Any] = namespace[self.lines[0].split("(")[0].removeprefix("def ")]
+        return function
+
+    def culprits(self, exc: BaseException) -> list[tuple[str, int]]:
+        """The (field path, size) pairs that the line which raised `exc` was at work on."""
+        traceback = exc.__traceback__
+        line = traceback.tb_lineno if traceback is not None else 0
+        return self.paths[line - 1] or [(self.title, 0)]
+
+
+def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireField], list[WireField]]:
+    """The fields of a struct as (in order on the wire, tagged by ascending tag, absent) at one version."""
+    fields = wire_fields(type_)
+    present = [field for field in fields if version in field.versions]
+    return (
+        [field for field in present if field.tag is None],
+        sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0),
+        [field for field in fields if version not in field.versions],
+    )
+
+
+def minimal_size(type_: Any, version: int, flexible: bool, *, nullable: bool = False) -> int:
+    """The fewest bytes that a value of this type takes: what an element count is compared with before anything is built."""
+    if isinstance(type_, Kind):
+        if type_.fmt:
+            return FIXED_SIZES[type_.fmt]
+        return 1 if flexible else 2 if type_.name == "string" else 4
+    if isinstance(type_, ArrayOf):
+        return 1 if flexible else 4
+    if nullable:
+        return 1
+    ordered, _, _ = fields_at(type_, version)
+    size = sum(minimal_size(field.type, version, flexible, nullable=version in field.nullable) for field in ordered)
+    return size + (1 if flexible else 0)

@@ -1,0 +1,239 @@
+"""Compiles `decode(buf, pos, end) -> message` for one (message class, version).
+
+What the generated function holds to:
+* `end` is where the message must end, to the byte; `buf` is a memoryview that reaches no further than the frame.
+* Runs of adjacent fixed-size fields are one `struct` call; the length or tag count that follows a run is read by the same call.
+* A length is compared with `end` before it is sliced, and a count with the bytes left over the smallest element before a list is built.
+* As in Kafka's generated readers a negative length is null; a known tag may come twice (the last wins) and in any order; unknown tags are
+  skipped. Stricter than Kafka: a known tagged field must fill its announced size, strings must be UTF-8, nothing may follow the message.
+* It raises `MalformedMessage` and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size
+from protocol.errors import MalformedMessage
+from protocol.fields import ArrayOf, Kind, WireField, bytes_
+from protocol.wire import STRING_BYTES_MAX, Bad, read_uvarint, skip_tags
+
+_READS = (Bad, IndexError, struct.error, UnicodeDecodeError)
+
+_GLOBALS: dict[str, Any] = {
+    "Bad": Bad,
+    "READS": _READS,
+    "new": object.__new__,
+    "read_uvarint": read_uvarint,
+    "skip_tags": skip_tags,
+    "unpack_from": struct.unpack_from,
+}
+
+
+def compile_decoder(message: type, version: int, flexible: bool) -> Callable[[memoryview, int, int], Any]:
+    """Generate the decoder of `message` at `version`; the caller keeps it."""
+    return _DecoderCompiler(message, version, flexible).compile()
+
+
+class _DecoderCompiler:
+    """One pass over the declaration, emitting as it goes. `run` holds fixed-size reads that wait to be merged into one call."""
+
+    def __init__(self, message: type, version: int, flexible: bool) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = flexible
+        self.source = Source(f"{message.__name__} v{version}", "def decode(buf, pos, end):")
+        self.run: list[tuple[str, str, str]] = []
+        self.locals = 0
+
+    def compile(self) -> Callable[[memoryview, int, int], Any]:
+        source = self.source
+        self.struct(self.message, "m")
+        self.flush()
+        source.path = source.title
+        source.line("if pos != end: raise Bad(f'{end - pos} bytes follow its end')")
+        source.line("return m")
+        names = {**_GLOBALS, "fail": self.fail}
+        return source.compile("READS", "fail(exc, pos, end)", names)
+
+    def fail(self, exc: Exception, pos: int, end: int) -> NoReturn:
+        """Say in which field, and where, the bytes stopped making sense."""
+        culprits = self.source.culprits(exc)
+        path = culprits[-1][0]
+        for candidate, size in culprits:
+            path = candidate
+            if size and pos + size > end:
+                break
+            pos += size
+        reason = str(exc) if isinstance(exc, Bad) else "not UTF-8" if isinstance(exc, UnicodeDecodeError) else "the bytes end here"
+        raise MalformedMessage(self.source.title, path.removeprefix(self.source.title + "."), pos, reason) from None
+
+    def local(self, stem: str) -> str:
+        self.locals += 1
+        return f"{stem}{self.locals}"
+
+    def later(self, fmt: str, target: str) -> None:
+        """Read a fixed-size value into `target`, together with its neighbours."""
+        self.run.append((fmt, target, self.source.path))
+
+    def flush(self) -> None:
+        """Emit the waiting run of fixed-size reads."""
+        run, self.run = self.run, []
+        if not run:
+            return
+        size = sum(FIXED_SIZES[fmt] for fmt, _, _ in run)
+        targets = ", ".join(target for _, target, _ in run)
+        parts = [(path, FIXED_SIZES[fmt]) for fmt, _, path in run]
+        if len(run) == 1 and run[0][0] == "B":
+            self.source.line(f"{targets} = buf[pos]; pos += 1", parts)
+            return
+        fmt = ">" + "".join(fmt for fmt, _, _ in run)
+        name = "unpack_" + fmt[1:].replace("?", "t")
+        self.source.names.setdefault(name, struct.Struct(fmt).unpack_from)
+        self.source.line(f"{targets}{',' if len(run) == 1 else ''} = {name}(buf, pos); pos += {size}", parts)
+
+    def struct(self, type_: type, var: str) -> None:
+        """Build a struct in the local `var`: defaults of what this version lacks, then the fields in order, then the tags."""
+        source = self.source
+        ordered, tagged, absent = fields_at(type_, self.version)
+        source.line(f"{var} = new({source.name(type_.__name__, type_)})")
+        for field in absent + tagged:
+            source.line(f"{var}.{field.name} = {self.default(field)}")
+        outer = source.path
+        for field in ordered:
+            source.path = f"{outer}.{field.name}"
+            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
+        source.path = outer
+        if self.flexible:
+            self.tags(tagged, var)
+
+    def default(self, field: WireField) -> str:
+        if not callable(field.default):
+            return repr(field.default)
+        return "[]" if field.default is list else f"{self.source.name(field.default.__name__, field.default)}()"
+
+    def tags(self, tagged: list[WireField], var: str) -> None:
+        """The section of tagged fields that ends every flexible struct."""
+        source = self.source
+        outer = source.path
+        source.path = f"{outer}.tags"
+        count = self.local("t")
+        self.later("B", count)
+        self.flush()
+        if not tagged:
+            source.line(f"if {count}: pos = skip_tags(buf, pos - 1, end)")
+            source.path = outer
+            return
+        source.line(f"if {count} > 127: {count}, pos = read_uvarint(buf, pos - 1)")
+        tag, stop = self.local("tag"), self.local("stop")
+        source.line(f"for _ in range({count}):")
+        source.depth += 1
+        source.line(f"{tag}, pos = read_uvarint(buf, pos)")
+        source.line(f"{stop}, pos = read_uvarint(buf, pos); {stop} += pos")
+        source.line(f"if {stop} > end: raise Bad(f'tagged field ends {{{stop} - end}} bytes after the message')")
+        for index, field in enumerate(tagged):
+            source.line(f"{'el' if index else ''}if {tag} == {field.tag}:")
+            source.depth += 1
+            source.path = f"{outer}.{field.name}"
+            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
+            self.flush()
+            source.line(f"if pos != {stop}: raise Bad(f'tagged field ends {{pos - {stop}}} bytes off its announced end')")
+            source.depth -= 1
+            source.path = f"{outer}.tags"
+        source.line(f"else: pos = {stop}")
+        source.depth -= 1
+        source.path = outer
+
+    def value(self, type_: Any, target: str, *, nullable: bool) -> None:
+        """Read a value of any type into `target`, a local or an attribute."""
+        if isinstance(type_, Kind) and type_.fmt:
+            self.later(type_.fmt, target)
+        elif isinstance(type_, Kind) and type_.name == "string":
+            self.string(target, nullable)
+        elif isinstance(type_, Kind):
+            self.bytes(target, nullable, copy=type_ is bytes_)
+        elif isinstance(type_, ArrayOf):
+            self.array(type_.element, target, nullable)
+        elif nullable:
+            self.nullable_struct(type_, target)
+        else:
+            var = self.local("s")
+            self.struct(type_, var)
+            self.source.line(f"{target} = {var}")
+
+    def length(self, target: str, nullable: bool, fmt: str) -> None:
+        """Read a length into `n` and open the branch for values that are not null."""
+        source = self.source
+        self.later("B" if self.flexible else fmt, "n")
+        self.flush()
+        if self.flexible:
+            source.line("if n > 127: n, pos = read_uvarint(buf, pos - 1)")
+            source.line("n -= 1")
+        if nullable:
+            source.line(f"if n < 0: {target} = None")
+            source.line("else:")
+        else:
+            source.line("if n < 0: raise Bad('null where null is not allowed')")
+            source.line("else:")
+        source.depth += 1
+
+    def slice(self) -> None:
+        self.source.line("e = pos + n")
+        self.source.line("if e > end: raise Bad(f'{n} bytes announced, {end - pos} left')")
+
+    def string(self, target: str, nullable: bool) -> None:
+        self.length(target, nullable, "h")
+        if self.flexible:
+            self.source.line(f"if n > {STRING_BYTES_MAX}: raise Bad(f'string of {{n}} bytes; at most {STRING_BYTES_MAX} are allowed')")
+        self.slice()
+        self.source.line(f"{target} = str(buf[pos:e], 'utf-8'); pos = e")
+        self.source.depth -= 1
+
+    def bytes(self, target: str, nullable: bool, copy: bool) -> None:
+        self.length(target, nullable, "i")
+        self.slice()
+        self.source.line(f"{target} = {'bytes(buf[pos:e])' if copy else 'buf[pos:e]'}; pos = e")
+        self.source.depth -= 1
+
+    def nullable_struct(self, type_: type, target: str) -> None:
+        """An i8 that is negative for null goes before a struct that may be null."""
+        source = self.source
+        self.later("b", "n")
+        self.flush()
+        source.line(f"if n < 0: {target} = None")
+        source.line("else:")
+        source.depth += 1
+        var = self.local("s")
+        self.struct(type_, var)
+        self.flush()
+        source.line(f"{target} = {var}")
+        source.depth -= 1
+
+    def array(self, element: Any, target: str, nullable: bool) -> None:
+        source = self.source
+        self.length(target, nullable, "i")
+        size = minimal_size(element, self.version, self.flexible)
+        if size < 1:
+            raise TypeError(f"{source.path}: an element without bytes cannot be counted")
+        source.line(f"if n * {size} > end - pos: raise Bad(f'{{n}} elements announced, {{end - pos}} bytes left')")
+        if isinstance(element, Kind) and element.fmt and element.fmt != "16s":
+            source.line(f"{target} = list(unpack_from(f'>{{n}}{element.fmt}', buf, pos)); pos += n * {size}")
+        else:
+            items, item = self.local("a"), self.local("x")
+            source.line(f"{items} = []")
+            source.line("for _ in range(n):")
+            source.depth += 1
+            outer = source.path
+            source.path = f"{outer}[]"
+            if isinstance(element, Kind):
+                self.value(element, item, nullable=False)
+            else:
+                self.struct(element, item)
+            self.flush()
+            source.line(f"{items}.append({item})")
+            source.path = outer
+            source.depth -= 1
+            source.line(f"{target} = {items}")
+        source.depth -= 1

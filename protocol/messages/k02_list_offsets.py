@@ -1,0 +1,56 @@
+"""Find the offset for a timestamp, or one of the special offsets that negative timestamps name.
+
+Versions 1-10; flexible from 6.
+
+* 2: `isolation_level`; `throttle_time_ms`. 4: leader epochs, both ways (KIP-320). 5: OFFSET_NOT_AVAILABLE may be answered.
+* 7: timestamp -3, the offset of the largest timestamp (KIP-734). 8: -4, the earliest local offset (KIP-405).
+* 9: -5, the last tiered offset (KIP-1005). 10: `timeout_ms` for remote lookups (KIP-1075).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int8, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition:
+    partition_index: int = int32()
+    current_leader_epoch: int = int32("4+", default=-1)
+    timestamp: int = int64()
+
+
+@dataclass(slots=True)
+class ListOffsetsTopic:
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest(Message, api_key=2, versions="1-10", flexible="6+"):
+    replica_id: int = int32()
+    isolation_level: int = int8("2+")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+")
+
+
+@dataclass(slots=True)
+class ListOffsetsPartitionResponse:
+    partition_index: int = int32()
+    error_code: int = int16()
+    timestamp: int = int64(default=-1)
+    offset: int = int64(default=-1)
+    leader_epoch: int = int32("4+", default=-1)
+
+
+@dataclass(slots=True)
+class ListOffsetsTopicResponse:
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse(Message, api_key=2, versions="1-10", flexible="6+"):
+    throttle_time_ms: int = int32("2+")
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

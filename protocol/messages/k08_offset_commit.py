@@ -1,0 +1,55 @@
+"""Commit offsets of a consumer group.
+
+Versions 2-9; flexible from 8.
+
+* 2-4: `retention_time_ms`, later a matter of the broker. 3: `throttle_time_ms`. 6: `committed_leader_epoch`.
+* 7: `group_instance_id`. 9: the generation may be a member epoch of the consumer protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestPartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("6+", default=-1)
+    committed_metadata: str | None = string(nullable="0+")
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestTopic:
+    name: str = string()
+    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
+
+
+@dataclass(slots=True)
+class OffsetCommitRequest(Message, api_key=8, versions="2-9", flexible="8+"):
+    group_id: str = string()
+    generation_id_or_member_epoch: int = int32(default=-1)
+    member_id: str = string()
+    group_instance_id: str | None = string("7+", nullable="7+", default=None)
+    retention_time_ms: int = int64("2-4", default=-1)
+    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+
+
+@dataclass(slots=True)
+class OffsetCommitResponsePartition:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class OffsetCommitResponseTopic:
+    name: str = string()
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+
+
+@dataclass(slots=True)
+class OffsetCommitResponse(Message, api_key=8, versions="2-9", flexible="8+"):
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

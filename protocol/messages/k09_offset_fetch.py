@@ -1,0 +1,86 @@
+"""Fetch the committed offsets of consumer groups.
+
+Versions 1-9; flexible from 6. Null `topics` means all of them, from version 2 on.
+
+* 2: a top-level `error_code`. 3: `throttle_time_ms`. 5: `committed_leader_epoch`. 7: `require_stable` (KIP-447).
+* 8: many groups in one request: `groups` takes the place of all other fields. 9: `member_id` and `member_epoch` (KIP-848).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopic:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopics:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestGroup:
+    group_id: str = string()
+    member_id: str | None = string("9+", nullable="9+", default=None)
+    member_epoch: int = int32("9+", default=-1)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="0+")
+
+
+@dataclass(slots=True)
+class OffsetFetchRequest(Message, api_key=9, versions="1-9", flexible="6+"):
+    group_id: str = string("1-7")
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "1-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
+    require_stable: bool = boolean("7+")
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("5+", default=-1)
+    metadata: str | None = string(nullable="0+")
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopic:
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartitions:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(default=-1)
+    metadata: str | None = string(nullable="0+")
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopics:
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseGroup:
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class OffsetFetchResponse(Message, api_key=9, versions="1-9", flexible="6+"):
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "1-7")
+    error_code: int = int16("2-7")
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")

@@ -1,0 +1,26 @@
+"""Tell the coordinator of a classic group that a member is alive.
+
+Versions 0-4; flexible from 4.
+
+* 1: `throttle_time_ms`. 3: `group_instance_id`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, int16, int32, string
+
+
+@dataclass(slots=True)
+class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@dataclass(slots=True)
+class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
+    throttle_time_ms: int = int32("1+")
+    error_code: int = int16()

@@ -1,0 +1,29 @@
+"""Get a producer id and epoch, for idempotence or for a transactional id.
+
+Versions 0-5; flexible from 2.
+
+* 3: the id and epoch that the producer has, so that it can go on after an error (KIP-360). 4: PRODUCER_FENCED may be answered.
+* 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
+    transactional_id: str | None = string(nullable="0+")
+    transaction_timeout_ms: int = int32()
+    producer_id: int = int64("3+", default=-1)
+    producer_epoch: int = int16("3+", default=-1)
+
+
+@dataclass(slots=True)
+class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64(default=-1)
+    producer_epoch: int = int16()

@@ -1,0 +1,51 @@
+"""Find the end offset of a leader epoch.
+
+Versions 2-4; flexible from 4.
+
+* 3: `replica_id`; -2 is a debugging consumer that may see beyond the high watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class OffsetForLeaderPartition:
+    partition: int = int32()
+    current_leader_epoch: int = int32(default=-1)
+    leader_epoch: int = int32()
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopic:
+    topic: str = string()
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochRequest(Message, api_key=23, versions="2-4", flexible="4+"):
+    replica_id: int = int32("3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
+
+
+@dataclass(slots=True)
+class EpochEndOffset:
+    error_code: int = int16()
+    partition: int = int32()
+    leader_epoch: int = int32(default=-1)
+    end_offset: int = int64(default=-1)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopicResult:
+    topic: str = string()
+    partitions: list[EpochEndOffset] = array(EpochEndOffset)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochResponse(Message, api_key=23, versions="2-4", flexible="4+"):
+    throttle_time_ms: int = int32()
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

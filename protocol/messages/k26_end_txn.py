@@ -1,0 +1,28 @@
+"""Commit or abort a transaction.
+
+Versions 0-5; flexible from 3.
+
+* 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE. 5: every transaction bumps the epoch: the response tells it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+
+
+@dataclass(slots=True)
+class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)

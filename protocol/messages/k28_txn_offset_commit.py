@@ -1,0 +1,57 @@
+"""Commit offsets of a consumer group as part of a transaction.
+
+Versions 0-5; flexible from 3.
+
+* 2: `committed_leader_epoch`. 3: generation, member and instance id fence zombies (KIP-447). 4: TRANSACTION_ABORTABLE.
+* 5: adds the offsets to the transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequestPartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("2+", default=-1)
+    committed_metadata: str | None = string(nullable="0+")
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequestTopic:
+    name: str = string()
+    partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+    transactional_id: str = string()
+    group_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    generation_id: int = int32("3+", default=-1)
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponsePartition:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponseTopic:
+    name: str = string()
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+    throttle_time_ms: int = int32()
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -1,0 +1,53 @@
+"""Describe log directories: which partitions they hold, and of what size.
+
+Versions 1-4; flexible from 2. Null `topics` means all of them.
+
+* 3: a top-level `error_code`. 4: total and usable bytes of the volume (KIP-827).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, boolean, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class DescribableLogDirTopic:
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsRequest(Message, api_key=35, versions="1-4", flexible="2+"):
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
+
+
+@dataclass(slots=True)
+class DescribeLogDirsPartition:
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+@dataclass(slots=True)
+class DescribeLogDirsTopic:
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResult:
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=-1)
+    usable_bytes: int = int64("4+", default=-1)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResponse(Message, api_key=35, versions="1-4", flexible="2+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+")
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,0 +1,25 @@
+"""Exchange SASL tokens.
+
+Versions 0-2; flexible from 2.
+
+* 1: `session_lifetime_ms` (KIP-368).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Buffer, Message, bytes_, int16, int64, string
+
+
+@dataclass(slots=True)
+class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
+    auth_bytes: Buffer = bytes_()
+
+
+@dataclass(slots=True)
+class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    auth_bytes: Buffer = bytes_()
+    session_lifetime_ms: int = int64("1+")

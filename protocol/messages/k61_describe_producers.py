@@ -1,0 +1,51 @@
+"""Describe the producers that partitions remember (KIP-664).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class TopicRequest:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+"):
+    topics: list[TopicRequest] = array(TopicRequest)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    producer_id: int = int64()
+    producer_epoch: int = int32()
+    last_sequence: int = int32(default=-1)
+    last_timestamp: int = int64(default=-1)
+    coordinator_epoch: int = int32()
+    current_txn_start_offset: int = int64(default=-1)
+
+
+@dataclass(slots=True)
+class PartitionResponse:
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    active_producers: list[ProducerState] = array(ProducerState)
+
+
+@dataclass(slots=True)
+class TopicResponse:
+    name: str = string()
+    partitions: list[PartitionResponse] = array(PartitionResponse)
+
+
+@dataclass(slots=True)
+class DescribeProducersResponse(Message, api_key=61, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array(TopicResponse)

@@ -1,0 +1,58 @@
+"""Describe the partitions of topics in pages (KIP-966).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid
+
+
+@dataclass(slots=True)
+class TopicRequest:
+    name: str = string()
+
+
+@dataclass(slots=True)
+class Cursor:
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
+    topics: list[TopicRequest] = array(TopicRequest)
+    response_partition_limit: int = int32(default=2000)
+    cursor: Cursor | None = struct(Cursor, nullable="0+")
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsResponsePartition:
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array(int32)
+    isr_nodes: list[int] = array(int32)
+    eligible_leader_replicas: list[int] | None = array(int32, nullable="0+", default=None)
+    last_known_elr: list[int] | None = array(int32, nullable="0+", default=None)
+    offline_replicas: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsResponseTopic:
+    error_code: int = int16()
+    name: str | None = string(nullable="0+")
+    topic_id: bytes = uuid()
+    is_internal: bool = boolean()
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(DescribeTopicPartitionsResponsePartition)
+    topic_authorized_operations: int = int32(default=-0x80000000)
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    next_cursor: Cursor | None = struct(Cursor, nullable="0+")

@@ -1,0 +1,160 @@
+"""Messages as dataclasses, and `encode`/`decode` for them. The class is the specification.
+
+A request or response, or a record of an internal topic, is declared so:
+
+    @dataclass(slots=True)
+    class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+        offset: int = int64()
+        leader_epoch: int = int32("3+", default=-1)
+        metadata: str = string()
+        commit_timestamp: int = int64()
+        topic_id: bytes = uuid("4+", tag=0)
+
+The order of the fields is the order on the wire. A nested struct is a plain slotted dataclass with fields of the same kinds, and takes
+the version and the flexibility of the message around it. What a version lacks keeps its default when decoded and is left out when
+encoded, whatever its value: choosing a version that can carry the value is the caller's business.
+
+`encode` and `decode` treat the bare body. Keys and values of internal topics carry an i16 before it: the record type before a key (which
+is never flexible), the version before a value; `encode_prefixed` and `read_prefix` are for these.
+
+Encoders and decoders are compiled on first use, per version (`protocol.encoder`, `protocol.decoder`), and kept.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from protocol.decoder import compile_decoder
+from protocol.encoder import compile_encoder
+from protocol.errors import MalformedMessage, ProtocolError
+from protocol.fields import (
+    Versions,
+    array,
+    boolean,
+    bytes_,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    records_,
+    string,
+    struct,
+    uint16,
+    uint32,
+    uuid,
+)
+from protocol.wire import Buffer
+
+__all__ = [
+    "ZERO_UUID",
+    "Buffer",
+    "Message",
+    "array",
+    "boolean",
+    "bytes_",
+    "decode",
+    "decoder",
+    "encode",
+    "encode_prefixed",
+    "encoder",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "read_prefix",
+    "records_",
+    "string",
+    "struct",
+    "uint16",
+    "uint32",
+    "uuid",
+]
+
+ZERO_UUID = bytes(16)
+"""Kafka's `Uuid.ZERO_UUID`: no id."""
+
+_PREFIX = _struct.Struct(">h")
+
+
+class Message:
+    """Base of what has versions of its own. `FLEXIBLE_SINCE` is above every version where none is flexible."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int] = -1
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_SINCE: ClassVar[int]
+
+    def __init_subclass__(cls, *, versions: str = "", flexible: str = "none", api_key: int = -1) -> None:
+        # dataclass(slots=True) builds the class a second time, without these arguments and with what the first time set.
+        if not versions:
+            return
+        known = Versions.parse(versions)
+        flexible_versions = Versions.parse(flexible)
+        cls.API_KEY = api_key
+        cls.MIN_VERSION = known.first
+        cls.MAX_VERSION = known.last
+        cls.FLEXIBLE_SINCE = flexible_versions.first if flexible_versions.last else known.last + 1
+
+
+M = TypeVar("M", bound=Message)
+Encode = Callable[[Any, bytearray, list[Buffer]], bytearray]
+Decode = Callable[[memoryview, int, int], Any]
+
+
+_encoders: dict[tuple[type, int], Encode] = {}
+_decoders: dict[tuple[type, int], Decode] = {}
+
+
+def encoder(message: type[Message], version: int) -> Encode:
+    """The compiled `encode(msg, w, parts) -> w` (see `protocol.encoder`). ValueError for a version the class does not have."""
+    known = _encoders.get((message, version))
+    if known is None:
+        known = _encoders[message, version] = compile_encoder(message, _known(message, version), version >= message.FLEXIBLE_SINCE)
+    return known
+
+
+def decoder(message: type[Message], version: int) -> Decode:
+    """The compiled `decode(buf, pos, end) -> message` (see `protocol.decoder`). ValueError for a version the class does not have."""
+    known = _decoders.get((message, version))
+    if known is None:
+        known = _decoders[message, version] = compile_decoder(message, _known(message, version), version >= message.FLEXIBLE_SINCE)
+    return known
+
+
+def encode(msg: Message, version: int) -> bytes:
+    """The body of `msg` at `version`. Raises EncodeError for a value that its field cannot carry."""
+    parts: list[Buffer] = []
+    last = encoder(type(msg), version)(msg, bytearray(), parts)
+    return b"".join((*parts, last))
+
+
+def decode(cls: type[M], data: Buffer, version: int) -> M:
+    """Read a body that is exactly `data`. Raises ProtocolError when it is anything else, a version unknown to `cls` included."""
+    if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        raise ProtocolError(f"{cls.__name__} has no version {version}")
+    msg: M = decoder(cls, version)(memoryview(data), 0, len(data))
+    return msg
+
+
+def encode_prefixed(msg: Message, version: int, prefix: int | None = None) -> bytes:
+    """The body with an i16 before it: `prefix` (the record type of a key), by default the version (of a value)."""
+    return _PREFIX.pack(version if prefix is None else prefix) + encode(msg, version)
+
+
+def read_prefix(data: Buffer) -> tuple[int, memoryview]:
+    """The i16 that begins a key or value of an internal topic, and the body after it."""
+    if len(data) < _PREFIX.size:
+        raise MalformedMessage("record of an internal topic", "prefix", 0, f"{len(data)} bytes")
+    return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]
+
+
+def _known(message: type[Message], version: int) -> int:
+    if not message.MIN_VERSION <= version <= message.MAX_VERSION:
+        raise ValueError(f"{message.__name__} has no version {version}")
+    return version

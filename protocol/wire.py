@@ -1,0 +1,67 @@
+"""The primitives that compiled encoders and decoders call where straight-line code is not enough, and nothing that knows a message.
+
+Readers take a buffer and a position and return the value with the position after it. They raise `Bad`, `IndexError` or
+`struct.error` when the bytes do not allow it; the compiled code around them turns these into a `MalformedMessage` that names the field.
+Varints are Kafka's (`ByteUtils`): groups of seven bits, least significant first, at most 5 bytes for 32 bits and 10 for 64.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+STRING_BYTES_MAX = 0x7FFF
+"""A string's length is an i16 before flexible versions, and Kafka holds compact strings to the same limit."""
+
+_UVARINT_BYTES_MAX = 5
+_MALFORMED_UVARINT = "varint longer than 5 bytes or above 2^31 - 1"
+
+
+class Bad(Exception):
+    """The reason why bytes, or a value to be encoded, are refused; never leaves `protocol`."""
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most 31 bits: lengths, counts, tags and sizes are all positive Java ints."""
+    value = shift = 0
+    for pos_ in range(pos, pos + _UVARINT_BYTES_MAX):
+        byte = buf[pos_]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0x7FFFFFFF:
+                raise Bad(_MALFORMED_UVARINT)
+            return value, pos_ + 1
+        shift += 7
+    raise Bad(_MALFORMED_UVARINT)
+
+
+def uvarint(value: int) -> bytes:
+    """The bytes of an unsigned varint."""
+    if value < 0:
+        raise Bad(f"varint of the negative number {value}")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string_length(value: int) -> bytes:
+    """The length prefix of a compact string, which is its length in bytes plus one."""
+    if value > STRING_BYTES_MAX + 1:
+        raise Bad(f"string of {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed")
+    return uvarint(value)
+
+
+def skip_tags(buf: Buffer, pos: int, end: int) -> int:
+    """Step over a section of tagged fields of which none is known to us, and return the position after it."""
+    count, pos = read_uvarint(buf, pos)
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+        if pos > end:
+            raise Bad(f"tagged field ends {pos - end} bytes after the message")
+    return pos
