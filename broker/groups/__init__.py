@@ -1,0 +1,2 @@
+"""Consumer groups: who is a member of which generation, and which offsets a group committed. Pure machines: no waiting, no clock, no
+files."""

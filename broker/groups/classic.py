@@ -1,0 +1,530 @@
+"""A classic consumer group as a pure machine: members come and go, generations follow each other, one at a time.
+
+Rules that hold here:
+
+* Time is an argument; a deadline is met by calling `expire` at or after `next_deadline()`. Nothing here waits: a caller that must wait
+  leaves a ticket.
+* Membership between two generations is soft state and changes at once. What is persisted (generation, protocol, leader, members,
+  assignments) is
+  decided as a `GroupMetadataValue` in `Outcome.record` and takes effect only in `apply`, the very call that reads it back at start-up.
+* A record is written when the leader's assignment arrives, when a generation begins with nobody in it, and when a static member returns
+  under a new id without a rebalance. If it cannot be written, `abandon` puts the group back on its feet; there is nothing to roll back.
+* A ticket is answered exactly once. One that a later request of the same member replaces is answered REBALANCE_IN_PROGRESS
+  (KAFKA leaves the older request unanswered).
+
+Joining, the longest of the operations, is in `classic_join`. Source of the rules: KAFKA GroupMetadataManager.classicGroup*,
+ClassicGroup; KIP-345, KIP-394.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from broker.groups import subscriptions
+from broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
+from broker.groups.group_records import GroupMetadataValue, MemberMetadata
+from broker.groups.roster import JoinProtocol, Member, Roster
+from broker.groups.states import MOVES, ClassicState, Now
+from protocol.error_codes import ErrorCode
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long a member that never got its id may be parked in a join: its client is gone or has retried by then (KAFKA:
+classicGroupNewMemberJoinTimeoutMs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicConfig:
+    """The settings that a classic group obeys, under Kafka's names without `group.`; milliseconds."""
+
+    initial_rebalance_delay_ms: int = 0
+    max_size: int = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an operation decided: whom to answer, once `record` (if any) is appended, applied and durable."""
+
+    replies: list[Reply] = field(default_factory=list)
+    record: GroupMetadataValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syncing:
+    """A SyncGroup request without its version. The protocol's type and name are None where the request has none; only the leader's
+    assignments count."""
+
+    member_id: str
+    instance_id: str | None = None
+    generation: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """One member that is to leave, by its id, or by its instance id alone (an administrator does that)."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class ClassicGroup:
+    """One group of the classic protocol. `generation` counts from 0; the first completed join makes it 1."""
+
+    def __init__(self, group_id: str, config: ClassicConfig, now: Now) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = ClassicState.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.state_timestamp_ms: int | None = now.wall_ms
+        self.members = Roster()
+        self.pending: dict[str, int] = {}
+        """Ids handed out with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: not known, because the protocol is not the consumers' or a subscription cannot be read."""
+        self.replacement: Member | None = None
+        """The static member whose new id is being written; `apply` installs it."""
+        self._pending_sync: set[str] = set()
+        self._join_deadline_ms: int | None = None
+        self._sync_deadline_ms: int | None = None
+        self._initial_delay_left_ms: int | None = None
+        self._joined_during_initial_delay = False
+
+    # --- questions ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.members.leader_id
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is ClassicState.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """A group that only stores offsets: nobody ever joined it."""
+        return self.protocol_type is None and self.is_empty and not self.pending
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a live member reads `topic`; when nobody can tell, a consumers' group is taken to."""
+        return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member holds the instance id."""
+        if instance_id is not None:
+            holder = self.members.static_member_id(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports_protocols(self, protocol_type: str, names: set[str]) -> bool:
+        if self.is_empty:
+            return bool(protocol_type) and bool(names)
+        return self.protocol_type == protocol_type and self.members.supports(names)
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader is told: every member with its subscription under the chosen protocol."""
+        return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
+
+    def current_generation(self, member_id: str) -> JoinAnswer:
+        """The answer to a join that changes nothing; only the leader gets the members."""
+        return JoinAnswer(
+            member_id=member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or "",
+            members=self.joined_members() if member_id == self.leader_id else (),
+        )
+
+    def next_deadline(self) -> int | None:
+        """The monotonic time at which `expire` has something to do, or None. A heartbeat only ever moves it back."""
+        deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
+        deadlines += self.pending.values()
+        deadlines += [deadline for deadline in (self._join_deadline_ms, self._sync_deadline_ms) if deadline is not None]
+        return min(deadlines, default=None)
+
+    # --- operations -----------------------------------------------------------------------------------------------------------
+
+    def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> Outcome:
+        """Give a member its assignment, at once or when the leader has sent it."""
+        error = self._check_sync(syncing)
+        if error is not ErrorCode.NONE:
+            return Outcome([Reply(ticket, SyncAnswer(error=error))])
+        member = self.members[syncing.member_id]
+        self._pending_sync.discard(member.member_id)
+        if not self._pending_sync:
+            self._sync_deadline_ms = None
+        self.reset_session(member, now)
+        if self.state is ClassicState.STABLE:
+            return Outcome([Reply(ticket, self._assignment_of(member.assignment))])
+        outcome = Outcome()
+        self._supersede(member.awaiting_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), outcome)
+        member.awaiting_sync = ticket
+        if member.member_id == self.leader_id:
+            self._assign(syncing.assignments, now, outcome)
+        return outcome
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+        """NONE keeps the session; REBALANCE_IN_PROGRESS keeps it and tells the member to rejoin."""
+        if self.state is ClassicState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self.check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self.reset_session(self.members[member_id], now)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Outcome]:
+        """Take members out, one error code for each in order; then rebalance if one was there."""
+        outcome = Outcome()
+        if self.state is ClassicState.DEAD:
+            return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
+        errors = [self._leave_one(one, outcome) for one in leaving]
+        if ErrorCode.NONE in errors:
+            if self.state in {ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE}:
+                self.prepare_rebalance(now, outcome)
+            else:
+                self.maybe_complete_join(now, outcome)
+        return errors, outcome
+
+    def check_offset_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
+        """Whether these credentials may commit offsets (KAFKA: ClassicGroup.validateOffsetCommit)."""
+        if self.state is ClassicState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            error = self.check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not transactional and self.state is ClassicState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def touch_by_commit(self, member_id: str, now: Now) -> None:
+        """An offset commit keeps the session like a heartbeat."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self.reset_session(member, now)
+
+    def expire(self, now: Now) -> Outcome:
+        """Let everything happen whose deadline has come, in the order of the deadlines."""
+        outcome = Outcome()
+        due = [
+            (m.session_deadline_ms, m.member_id)
+            for m in self.members
+            if m.session_deadline_ms is not None and m.session_deadline_ms <= now.mono_ms
+        ]
+        due += [(deadline, member_id) for member_id, deadline in self.pending.items() if deadline <= now.mono_ms]
+        for _, member_id in sorted(due):
+            self._expire_member(member_id, now, outcome)
+        if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
+            self._expire_join(now, outcome)
+        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.mono_ms:
+            self._expire_sync(now, outcome)
+        return outcome
+
+    # --- persistence ----------------------------------------------------------------------------------------------------------
+
+    def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
+        """The group as it will be once this record is applied: with these assignments, and stable from now on."""
+        return self._record_of(list(self.members), self.leader_id, assignments, now)
+
+    def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
+        """The same generation with `member` in the place of `old_member_id`, its assignment included."""
+        members = [member if m.member_id == old_member_id else m for m in self.members]
+        leader = member.member_id if self.leader_id == old_member_id else self.leader_id
+        return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
+
+    def apply(self, value: GroupMetadataValue) -> None:
+        """Become what the record says, live or at start-up. Soft state of members already known stays."""
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.state_timestamp_ms = None if value.current_state_timestamp == -1 else value.current_state_timestamp
+        self._install(value)
+        self.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
+        self.subscribed_topics = self._read_subscriptions()
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """After the log was read: every member gets a full session to show itself, and a group over its limit rebalances."""
+        outcome = Outcome()
+        for member in self.members:
+            self.reset_session(member, now)
+        if len(self.members) > self.config.max_size:
+            self.prepare_rebalance(now, outcome)
+        return outcome
+
+    def abandon(self, now: Now) -> Outcome:
+        """The record of the last operation could not be written: forget it, and let the members start over."""
+        outcome = Outcome()
+        self.replacement = None
+        if self.state is ClassicState.COMPLETING_REBALANCE:
+            self.prepare_rebalance(now, outcome)
+        return outcome
+
+    def die(self) -> None:
+        """The group was deleted; whoever still holds it must find the coordinator again."""
+        self.state = ClassicState.DEAD
+        self.pending.clear()
+
+    # --- rebalance, the common part of the operations ----------------------------------------------------------------------------
+
+    def reset_session(self, member: Member, now: Now, timeout_ms: int | None = None) -> None:
+        member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def prepare_or_complete(self, now: Now, outcome: Outcome) -> None:
+        """Something about the membership changed: start a rebalance, or see whether the running one has everybody."""
+        if ClassicState.PREPARING_REBALANCE in MOVES[self.state]:
+            self.prepare_rebalance(now, outcome)
+        else:
+            self.maybe_complete_join(now, outcome)
+
+    def prepare_rebalance(self, now: Now, outcome: Outcome) -> None:
+        """Ask everybody to join again. The first rebalance of an empty group leaves others time to arrive: none at all when the delay is
+        0."""
+        if self.state is ClassicState.COMPLETING_REBALANCE:
+            self._fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now, outcome)
+        self._pending_sync.clear()
+        self._sync_deadline_ms = None
+        is_initial = self.is_empty
+        self._move(ClassicState.PREPARING_REBALANCE, now)
+        if is_initial and self.config.initial_rebalance_delay_ms > 0:
+            delay = self.config.initial_rebalance_delay_ms
+            self._join_deadline_ms = now.mono_ms + delay
+            self._initial_delay_left_ms = max(self.members.rebalance_timeout_ms() - delay, 0)
+            self._joined_during_initial_delay = False
+        elif is_initial or self._everybody_joined():
+            self._complete_join(now, outcome)
+        else:
+            self._join_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
+
+    def maybe_complete_join(self, now: Now, outcome: Outcome) -> None:
+        if self.state is ClassicState.PREPARING_REBALANCE and self._initial_delay_left_ms is None and self._everybody_joined():
+            self._complete_join(now, outcome)
+
+    def note_new_member(self) -> None:
+        """A member came during the initial delay: the delay is worth extending."""
+        if self._initial_delay_left_ms is not None:
+            self._joined_during_initial_delay = True
+
+    def forget_pending_sync(self, member_id: str) -> None:
+        self._pending_sync.discard(member_id)
+
+    def await_join(self, member: Member, ticket: Ticket, outcome: Outcome) -> None:
+        self._supersede(member.awaiting_join, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id), outcome)
+        member.awaiting_join = ticket
+
+    def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: Outcome) -> None:
+        """Answer what the member waits for with an error; it waits for nothing afterwards."""
+        self._supersede(member.awaiting_join, JoinAnswer(error=error, member_id=join_member_id), outcome)
+        self._supersede(member.awaiting_sync, SyncAnswer(error=error), outcome)
+        member.awaiting_join = member.awaiting_sync = None
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _move(self, state: ClassicState, now: Now) -> None:
+        assert state in MOVES[self.state], f"{self.state} to {state} is not a legal move"
+        self.state = state
+        self.state_timestamp_ms = now.wall_ms
+
+    def _everybody_joined(self) -> bool:
+        return not self.pending and all(member.awaiting_join is not None for member in self.members)
+
+    def _complete_join(self, now: Now, outcome: Outcome) -> None:
+        """End the join phase: whoever is not here is out (static members excepted), and the next generation begins."""
+        self._join_deadline_ms = self._initial_delay_left_ms = None
+        for absent in [m for m in self.members if m.awaiting_join is None and m.instance_id is None]:
+            self.members.remove(absent.member_id)
+        if len(self.members) and not self.members.elect_joined_leader():
+            self._join_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
+            return
+        self.generation += 1
+        if not len(self.members):
+            self.protocol_name = None
+            self._move(ClassicState.EMPTY, now)
+            self.subscribed_topics = self._read_subscriptions()
+            outcome.record = self.record({}, now)
+            return
+        self.protocol_name = self.members.select_protocol()
+        self.subscribed_topics = self._read_subscriptions()
+        self._move(ClassicState.COMPLETING_REBALANCE, now)
+        for member in self.members:
+            if member.awaiting_join is not None:
+                outcome.replies.append(Reply(member.awaiting_join, self.current_generation(member.member_id)))
+                member.awaiting_join = None
+            member.is_new = False
+            self.reset_session(member, now)
+            self._pending_sync.add(member.member_id)
+        self._sync_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
+
+    def _check_sync(self, syncing: Syncing) -> ErrorCode:
+        if self.state is ClassicState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self.check_member(syncing.member_id, syncing.instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if syncing.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        given = ((syncing.protocol_type, self.protocol_type), (syncing.protocol_name, self.protocol_name))
+        if any(asked is not None and known is not None and asked != known for asked, known in given):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def _assignment_of(self, assignment: bytes) -> SyncAnswer:
+        return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
+
+    def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: Outcome) -> None:
+        """The leader has spoken: everyone who waits is answered, a member it forgot with nothing to do."""
+        outcome.record = self.record(assignments, now)
+        for member in self.members:
+            if member.awaiting_sync is not None:
+                outcome.replies.append(Reply(member.awaiting_sync, self._assignment_of(assignments.get(member.member_id, b""))))
+                member.awaiting_sync = None
+                self.reset_session(member, now)
+
+    def _fail_syncs(self, error: ErrorCode, now: Now, outcome: Outcome) -> None:
+        for member in self.members:
+            member.assignment = b""
+            if member.awaiting_sync is not None:
+                outcome.replies.append(Reply(member.awaiting_sync, SyncAnswer(error=error)))
+                member.awaiting_sync = None
+                self.reset_session(member, now)
+
+    def _leave_one(self, leaving: Leaving, outcome: Outcome) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            holder = None if leaving.instance_id is None else self.members.static_member_id(leaving.instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = holder
+        elif member_id in self.pending:
+            del self.pending[member_id]
+            return ErrorCode.NONE
+        else:
+            error = self.check_member(member_id, leaving.instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        self._remove(member_id, outcome)
+        return ErrorCode.NONE
+
+    def _remove(self, member_id: str, outcome: Outcome) -> None:
+        """A member may be removed while its join is parked; UNKNOWN_MEMBER_ID makes a client that still lives start over."""
+        member = self.members.remove(member_id)
+        if member is not None:
+            self.answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
+        self._pending_sync.discard(member_id)
+
+    def _expire_member(self, member_id: str, now: Now, outcome: Outcome) -> None:
+        if self.pending.get(member_id, now.mono_ms + 1) <= now.mono_ms:
+            del self.pending[member_id]
+            self.maybe_complete_join(now, outcome)
+            return
+        member = self.members.get(member_id)
+        if member is None or member.session_deadline_ms is None or member.session_deadline_ms > now.mono_ms:
+            return
+        if member.may_stay_silent():
+            member.session_deadline_ms = None
+            return
+        self._remove(member_id, outcome)
+        if self.state in {ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE}:
+            self.prepare_rebalance(now, outcome)
+        else:
+            self.maybe_complete_join(now, outcome)
+
+    def _expire_join(self, now: Now, outcome: Outcome) -> None:
+        left = self._initial_delay_left_ms
+        if left and self._joined_during_initial_delay:
+            delay = min(self.config.initial_rebalance_delay_ms, left)
+            self._joined_during_initial_delay = False
+            self._join_deadline_ms = now.mono_ms + delay
+            self._initial_delay_left_ms = left - delay
+        else:
+            self._complete_join(now, outcome)
+
+    def _expire_sync(self, now: Now, outcome: Outcome) -> None:
+        """Those who joined and never came for their assignment are out."""
+        self._sync_deadline_ms = None
+        for member_id in sorted(self._pending_sync):
+            self._remove(member_id, outcome)
+        self.prepare_rebalance(now, outcome)
+
+    @staticmethod
+    def _supersede(ticket: Ticket | None, answer: JoinAnswer | SyncAnswer, outcome: Outcome) -> None:
+        if ticket is not None:
+            outcome.replies.append(Reply(ticket, answer))
+
+    def _record_of(self, members: list[Member], leader: str | None, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=leader,
+            current_state_timestamp=now.wall_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in members
+            ],
+        )
+
+    def _install(self, value: GroupMetadataValue) -> None:
+        """Make the roster the record's, keeping the soft state of members that are known already."""
+        before, self.members = self.members, Roster()
+        replacement, self.replacement = self.replacement, None
+        for written in value.members:
+            member = before.get(written.member_id)
+            if member is None and replacement is not None and replacement.member_id == written.member_id:
+                member = replacement
+            if member is None:
+                member = _member_from(written, value.protocol)
+            member.assignment = bytes(written.assignment)
+            self.members.add(member)
+        self.members.leader_id = value.leader
+        self._pending_sync &= {written.member_id for written in value.members}
+        if not self._pending_sync:
+            self._sync_deadline_ms = None
+        self.pending = {member_id: deadline for member_id, deadline in self.pending.items() if member_id not in self.members}
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        return subscriptions.union_of_topics(member.metadata(self.protocol_name) for member in self.members)
+
+
+def _member_from(written: MemberMetadata, protocol: str | None) -> Member:
+    """A member as the log remembers it: it speaks the chosen protocol, and records before version 1 had no rebalance timeout."""
+    return Member(
+        member_id=written.member_id,
+        instance_id=written.group_instance_id,
+        client_id=written.client_id,
+        client_host=written.client_host,
+        rebalance_timeout_ms=written.session_timeout if written.rebalance_timeout == -1 else written.rebalance_timeout,
+        session_timeout_ms=written.session_timeout,
+        protocols=(JoinProtocol(protocol or "", bytes(written.subscription)),),
+        assignment=bytes(written.assignment),
+    )

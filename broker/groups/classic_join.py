@@ -1,0 +1,218 @@
+"""JoinGroup of a classic group: every way in, and every way to be refused.
+
+Rules that hold here, in the order in which they are checked (KAFKA GroupMetadataManager.classicGroupJoinToClassicGroup):
+
+1. the group's size, 2. the group is not dead, 3. the protocols fit, 4. the identity.
+
+A member without an id gets one. A dynamic one must first show that it received it (KIP-394), a static one is recognised by its instance
+id and takes the
+place of whoever held it (KIP-345): without a rebalance when the group is stable and would choose the same protocol again.
+"""
+
+from dataclasses import dataclass, replace
+
+from broker.groups.answers import JoinAnswer, Reply, Ticket
+from broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, Outcome
+from broker.groups.roster import JoinProtocol, Member
+from broker.groups.states import ClassicState, Now
+from protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A JoinGroup request without its version. Timeouts are in milliseconds.
+
+    `new_member_id` is the id to hand out if the member has none yet: randomness is the caller's.
+    """
+
+    member_id: str
+    new_member_id: str
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[JoinProtocol, ...]
+    require_known_member_id: bool = False
+    can_skip_assignment: bool = False
+
+    def protocol_names(self) -> set[str]:
+        return {protocol.name for protocol in self.protocols}
+
+
+def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> Outcome:
+    """Let a member join; it is answered now, or when the join phase completes."""
+    attempt = _Join(group, joining, ticket, now)
+    attempt.run()
+    return attempt.outcome
+
+
+class _Join:
+    """One join on its way: the group and the request, and what has been decided so far."""
+
+    def __init__(self, group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> None:
+        self.group = group
+        self.joining = joining
+        self.ticket = ticket
+        self.now = now
+        self.outcome = Outcome()
+
+    def run(self) -> None:
+        group, joining = self.group, self.joining
+        error, answer_id = _refusal(group, joining)
+        if error is not ErrorCode.NONE:
+            if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+                self._turn_out()
+            self._answer(JoinAnswer(error=error, member_id=answer_id))
+        elif not joining.member_id:
+            self._join_without_id()
+        elif joining.member_id in group.pending:
+            del group.pending[joining.member_id]
+            self._add(joining.member_id)
+        else:
+            self._rejoin(group.members[joining.member_id])
+
+    def _answer(self, answer: JoinAnswer) -> None:
+        self.outcome.replies.append(Reply(self.ticket, answer))
+
+    def _turn_out(self) -> None:
+        self.group.pending.pop(self.joining.member_id, None)
+        member = self.group.members.remove(self.joining.member_id)
+        if member is not None:
+            self.group.answer_waiting(member, ErrorCode.GROUP_MAX_SIZE_REACHED, "", self.outcome)
+
+    def _join_without_id(self) -> None:
+        group, joining = self.group, self.joining
+        if joining.instance_id is not None:
+            holder = group.members.static_member_id(joining.instance_id)
+            if holder is not None:
+                self._replace_static(group.members[holder])
+            else:
+                self._add(joining.new_member_id)
+        elif joining.require_known_member_id:
+            group.pending[joining.new_member_id] = self.now.mono_ms + joining.session_timeout_ms
+            self._answer(JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=joining.new_member_id))
+        else:
+            self._add(joining.new_member_id)
+
+    def _add(self, member_id: str) -> None:
+        group = self.group
+        member = _member_of(self.joining, member_id)
+        member.is_new = True
+        member.awaiting_join = self.ticket
+        if not len(group.members):
+            group.protocol_type = self.joining.protocol_type
+        group.members.add(member)
+        group.note_new_member()
+        group.reset_session(member, self.now, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        group.prepare_or_complete(self.now, self.outcome)
+
+    def _rejoin(self, member: Member) -> None:
+        """A known member joins again: a lost answer is repeated, a change or the leader's wish starts a rebalance."""
+        group, joining = self.group, self.joining
+        repeats = joining.protocols == member.protocols and (
+            group.state is ClassicState.COMPLETING_REBALANCE or (group.state is ClassicState.STABLE and member.member_id != group.leader_id)
+        )
+        if repeats:
+            group.reset_session(member, self.now)
+            self._answer(group.current_generation(member.member_id))
+            return
+        group.members.set_protocols(member, joining.protocols)
+        member.rebalance_timeout_ms = joining.rebalance_timeout_ms
+        member.session_timeout_ms = joining.session_timeout_ms
+        group.await_join(member, self.ticket, self.outcome)
+        group.prepare_or_complete(self.now, self.outcome)
+
+    def _replace_static(self, old: Member) -> None:
+        """The instance id comes back without its member id: the process was restarted. The old id is fenced at once (KIP-345)."""
+        group, joining = self.group, self.joining
+        group.answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, self.outcome)
+        member = replace(
+            old,
+            member_id=joining.new_member_id,
+            protocols=joining.protocols,
+            rebalance_timeout_ms=joining.rebalance_timeout_ms,
+            session_timeout_ms=joining.session_timeout_ms,
+        )
+        group.reset_session(member, self.now)
+        if group.state is ClassicState.STABLE and _protocol_if_replaced(group, old, member) == group.protocol_name:
+            group.replacement = member
+            self.outcome.record = group.record_replacing(old.member_id, member, self.now)
+            self._answer(_answer_to_replacement(group, joining, old, member))
+            return
+        member.awaiting_join = self.ticket
+        group.members.replace(old.member_id, member)
+        group.forget_pending_sync(old.member_id)
+        group.prepare_or_complete(self.now, self.outcome)
+
+
+def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
+    """The error that keeps the member out (or NONE), and the member id to answer with."""
+    if not _has_room(group, joining.member_id):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
+    if group.state is ClassicState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, joining.member_id
+    if not group.supports_protocols(joining.protocol_type, joining.protocol_names()):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, joining.member_id
+    if not joining.member_id:
+        return ErrorCode.NONE, ""
+    if joining.member_id in group.pending:
+        # Only dynamic members are ever pending; one that suddenly claims an instance id is not the one that got the id.
+        return (ErrorCode.NONE if joining.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID), joining.member_id
+    return group.check_member(joining.member_id, joining.instance_id), joining.member_id
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """Whether the size limit lets this member in (KAFKA: acceptJoiningMember).
+
+    While joins are gathered the parked ones are counted, so that a limit that was lowered turns out those who come last.
+    """
+    if group.state in {ClassicState.EMPTY, ClassicState.DEAD}:
+        return True
+    member = group.members.get(member_id)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        parked = sum(1 for other in group.members if other.awaiting_join is not None)
+        return (member is not None and member.awaiting_join is not None) or parked < group.config.max_size
+    return member is not None or len(group.members) < group.config.max_size
+
+
+def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> str:
+    """What the group would choose with the new subscription in place; the roster is left as it was."""
+    before = old.protocols
+    group.members.set_protocols(old, member.protocols)
+    chosen = group.members.select_protocol()
+    group.members.set_protocols(old, before)
+    return chosen
+
+
+def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinAnswer:
+    """A replaced leader must not assign again: new clients are told so (KIP-814), old ones are shown the old leader's id."""
+    was_leader = old.member_id == group.leader_id
+    skip = was_leader and joining.can_skip_assignment
+    members = group.joined_members() if skip else ()
+    leader = member.member_id if skip else group.leader_id or ""
+    return JoinAnswer(
+        member_id=member.member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader,
+        members=tuple(
+            m._replace(member_id=member.member_id, metadata=member.metadata(group.protocol_name)) if m.member_id == old.member_id else m
+            for m in members
+        ),
+        skip_assignment=skip,
+    )
+
+
+def _member_of(joining: Joining, member_id: str) -> Member:
+    return Member(
+        member_id=member_id,
+        instance_id=joining.instance_id,
+        client_id=joining.client_id,
+        client_host=joining.client_host,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        session_timeout_ms=joining.session_timeout_ms,
+        protocols=joining.protocols,
+    )

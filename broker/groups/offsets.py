@@ -1,0 +1,120 @@
+"""The offsets that groups committed, and those that transactions are about to commit.
+
+Rules that hold here:
+
+* An offset of an open transaction is pending: invisible, and in the way of whoever asks for stable offsets, until the transaction ends.
+* When it commits, the pending offset wins over the committed one only if its record came later in the log (KAFKA:
+  OffsetMetadataManager.replayEndTransactionMarker).
+* A tombstone takes the committed and every pending offset of its partition.
+
+Everything here changes by records alone (`put`, `remove`, `end_transaction`), so reading the log back gives the same state.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.groups.group_records import NO_EXPIRY, OffsetCommitValue
+
+NO_PRODUCER_ID = -1
+
+
+class Committed(NamedTuple):
+    """An offset with the place of its record in the log."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+
+ByPartition = dict[str, dict[int, Committed]]
+
+
+class OffsetTable:
+    """Offsets by group, topic and partition. Empty inner tables are not kept."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ByPartition] = {}
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def groups(self) -> list[str]:
+        return list(self._groups)
+
+    def get(self, group: str, topic: str, partition: int) -> Committed | None:
+        return self._groups.get(group, {}).get(topic, {}).get(partition)
+
+    def of_group(self, group: str) -> ByPartition:
+        """The group's offsets; do not change them."""
+        return self._groups.get(group, {})
+
+    def put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
+        self._groups.setdefault(group, {}).setdefault(topic, {})[partition] = committed
+
+    def remove(self, group: str, topic: str, partition: int) -> None:
+        topics = self._groups.get(group, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is None or partitions:
+            return
+        del topics[topic]
+        if not topics:
+            del self._groups[group]
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, Committed]]:
+        for group, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    yield group, topic, partition, committed
+
+
+class Offsets:
+    """The committed offsets of the groups of one partition of `__consumer_offsets`, and the pending ones by producer id."""
+
+    def __init__(self) -> None:
+        self.committed = OffsetTable()
+        self._pending: dict[int, OffsetTable] = {}
+
+    def put(
+        self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """An offset was written, by an open transaction if a producer id is given."""
+        table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
+        table.put(group, topic, partition, Committed(value, record_offset))
+
+    def remove(self, group: str, topic: str, partition: int) -> None:
+        self.committed.remove(group, topic, partition)
+        for pending in self._pending.values():
+            pending.remove(group, topic, partition)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker was written: what the producer left pending becomes visible, or is forgotten."""
+        for group, topic, partition, pending in self._pending.pop(producer_id, OffsetTable()):
+            before = self.committed.get(group, topic, partition)
+            if commit and (before is None or pending.record_offset > before.record_offset):
+                self.committed.put(group, topic, partition, pending)
+
+    def has_pending(self, group: str, topic: str, partition: int) -> bool:
+        return any(table.get(group, topic, partition) is not None for table in self._pending.values())
+
+    def has_open_transaction(self, group: str) -> bool:
+        return any(group in table for table in self._pending.values())
+
+    def keys_of(self, group: str) -> list[tuple[str, int]]:
+        """Every partition with an offset of the group, committed or pending, each once."""
+        keys: dict[tuple[str, int], None] = {}
+        for table in (self.committed, *self._pending.values()):
+            for topic, partitions in table.of_group(group).items():
+                keys.update(((topic, partition), None) for partition in partitions)
+        return list(keys)
+
+    def keys_of_topic(self, topic: str) -> list[tuple[str, int]]:
+        """Every group and partition with an offset of this topic, committed or pending, each once."""
+        keys: dict[tuple[str, int], None] = {}
+        for table in (self.committed, *self._pending.values()):
+            keys.update(((group, partition), None) for group, of, partition, _ in table if of == topic)
+        return list(keys)
+
+    def is_expired(self, value: OffsetCommitValue, base_ms: int, retention_ms: int, now_ms: int) -> bool:
+        """Whether an offset has outlived its own expiry (records of version 1), or the retention counted from `base_ms`."""
+        if value.expire_timestamp != NO_EXPIRY:
+            return now_ms >= value.expire_timestamp
+        return now_ms - base_ms >= retention_ms

@@ -1,0 +1,153 @@
+"""The members of one classic group, and what they have in common.
+
+Rules that hold here:
+
+* A member id is in the roster once; an instance id names exactly one member.
+* `leader_id` is None or names a member.
+* A protocol can be chosen only when every member supports it; each member votes for the first such protocol of its own list (KAFKA:
+  ClassicGroup.selectProtocol).
+* A ticket is whatever the caller handed over to be answered later; a member holds at most one for its join and one for its sync.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.groups.answers import Ticket
+
+
+class JoinProtocol(NamedTuple):
+    """One embedded protocol a member can speak: the assignor's name and its opaque subscription."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member of a classic group. Timeouts are in milliseconds; `session_deadline_ms` is monotonic, None when no timer runs."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    session_deadline_ms: int | None = None
+    awaiting_join: Ticket | None = None
+    awaiting_sync: Ticket | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The member's subscription under `protocol`; empty when it does not speak it."""
+        return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
+
+    def protocol_names(self) -> set[str]:
+        return {offered.name for offered in self.protocols}
+
+    def vote(self, candidates: set[str]) -> str:
+        return next(offered.name for offered in self.protocols if offered.name in candidates)
+
+    def may_stay_silent(self) -> bool:
+        """A member parked in a join or sync cannot send heartbeats, so its session cannot lapse; one that never got its id is timed out
+        even then."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+
+class Roster:
+    """The members by id and by instance id, with the leader and the count of members behind each protocol."""
+
+    def __init__(self) -> None:
+        self.leader_id: str | None = None
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._support: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        return self._static.get(instance_id)
+
+    def add(self, member: Member) -> None:
+        """The first member in becomes the leader."""
+        assert member.member_id not in self._members, "a member id is in the roster once"
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static, "an instance id names one member"
+            self._static[member.instance_id] = member.member_id
+        self._members[member.member_id] = member
+        self._support.update(member.protocol_names())
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member_id: str) -> Member | None:
+        """Take a member out; the leadership falls to the longest-standing one left."""
+        member = self._members.pop(member_id, None)
+        if member is None:
+            return None
+        self._forget_support(member)
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._members), None)
+        return member
+
+    def set_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
+        self._forget_support(member)
+        member.protocols = protocols
+        self._support.update(member.protocol_names())
+
+    def replace(self, old_member_id: str, member: Member) -> None:
+        """Put `member` in the place of the one with `old_member_id`, leadership included."""
+        was_leader = self.leader_id == old_member_id
+        self.remove(old_member_id)
+        self.add(member)
+        if was_leader:
+            self.leader_id = member.member_id
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader when it has joined, else take the first member that has. False when nobody has (KAFKA:
+        maybeElectNewJoinedLeader)."""
+        if self.leader_id is not None and self._members[self.leader_id].awaiting_join is not None:
+            return True
+        joined = next((member.member_id for member in self if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined
+        return True
+
+    def supports(self, protocol_names: set[str]) -> bool:
+        """Whether one of these protocols is spoken by every member."""
+        return any(self._support[name] == len(self._members) for name in protocol_names)
+
+    def select_protocol(self) -> str:
+        """The protocol with most votes among those that all support; the first voted for wins a tie.
+
+        There is one, because no member is let in without sharing one with all others.
+        """
+        everyone = len(self._members)
+        candidates = {name for name, count in self._support.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self)
+        return votes.most_common(1)[0][0]
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def _forget_support(self, member: Member) -> None:
+        self._support.subtract(member.protocol_names())
+        self._support = +self._support

@@ -1,0 +1,122 @@
+"""Plays the runtime's part for one classic group: applies what is decided and collects the answers by ticket."""
+
+from __future__ import annotations
+
+from struct import pack
+
+from broker.groups.answers import JoinAnswer, SyncAnswer
+from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic_join import Joining, join
+from broker.groups.group_records import GroupMetadataValue
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import Now
+from protocol.error_codes import ErrorCode
+
+WALL_MS = 1_700_000_000_000
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer sends to its leader, version 0 without user data."""
+    body = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return pack(">hi", 0, len(topics)) + body + pack(">i", -1)
+
+
+RANGE = (JoinProtocol("range", subscription("t")),)
+
+
+class GroupDriver:
+    """One group under test. Tickets are numbers; `answers[ticket]` appears when the group answered."""
+
+    def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
+        self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)
+        self.mono_ms = 0
+        self.group = ClassicGroup("g", self.config, self.now)
+        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.records: list[GroupMetadataValue] = []
+        self._ids = 0
+        self._tickets = 0
+
+    @property
+    def now(self) -> Now:
+        return Now(self.mono_ms, WALL_MS + self.mono_ms)
+
+    def join(self, member_id: str = "", **changes: object) -> int:
+        """Send a JoinGroup; returns its ticket."""
+        self._ids += 1
+        fields: dict[str, object] = {
+            "member_id": member_id,
+            "new_member_id": f"m{self._ids}",
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+        }
+        ticket = self._ticket()
+        self.take(join(self.group, Joining(**(fields | changes)), ticket, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
+        return ticket
+
+    def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
+        fields: dict[str, object] = {"member_id": member_id, "generation": self.group.generation if generation is None else generation}
+        ticket = self._ticket()
+        self.take(self.group.sync(Syncing(**(fields | changes)), ticket, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
+        return ticket
+
+    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
+        return self.group.heartbeat(member_id, instance_id, self.group.generation if generation is None else generation, self.now)
+
+    def leave(self, *leaving: Leaving) -> list[ErrorCode]:
+        errors, outcome = self.group.leave(list(leaving), self.now)
+        self.take(outcome)
+        return errors
+
+    def pass_ms(self, delta_ms: int) -> None:
+        """Let time pass as the runtime would: the group is woken at each of its deadlines."""
+        end = self.mono_ms + delta_ms
+        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
+            self.mono_ms = max(self.mono_ms, deadline)
+            self.take(self.group.expire(self.now))
+        self.mono_ms = end
+
+    def take(self, outcome: Outcome) -> None:
+        if outcome.record is not None:
+            self.records.append(outcome.record)
+            self.group.apply(outcome.record)
+        for reply in outcome.replies:
+            assert isinstance(reply.ticket, int)
+            assert reply.ticket not in self.answers, "a ticket is answered once"
+            self.answers[reply.ticket] = reply.answer
+
+    def joined(self, ticket: int) -> JoinAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    def synced(self, ticket: int) -> SyncAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def stable(self, *instance_ids: str | None, **changes: object) -> list[str]:
+        """A stable group with one member for each argument (None: dynamic); each is assigned its own name. Returns the member ids."""
+        tickets = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
+        members = [member.member_id for member in self.group.members]
+        for member_id in members:
+            waiting = self.group.members[member_id].awaiting_join
+            if waiting is None and len(members) > 1:
+                member = self.group.members[member_id]
+                tickets.append(self.join(member_id, **({"protocols": member.protocols, "instance_id": member.instance_id} | changes)))
+        self.settle()
+        return members
+
+    def settle(self) -> None:
+        """Everybody syncs, the leader last."""
+        members = [member.member_id for member in self.group.members]
+        leader = self.group.leader_id
+        for member_id in sorted(members, key=lambda one: one == leader):
+            self.sync(member_id, assignments={one: one.encode() for one in members})
+
+    def _ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets

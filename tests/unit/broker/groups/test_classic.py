@@ -1,0 +1,354 @@
+"""The classic group, rule by rule: sync, heartbeat, leave, timeouts, and what is read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving
+from broker.groups.group_records import GroupMetadataValue, MemberMetadata
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import ClassicState
+from protocol.error_codes import ErrorCode
+from tests.support.classic_groups import RANGE, GroupDriver, subscription
+
+
+def test_the_leaders_assignment_reaches_everyone_who_waits_and_makes_the_group_stable() -> None:
+    driver = GroupDriver()
+    first = driver.join()
+    second = driver.join()
+    assert second not in driver.answers
+    leader = driver.joined(first).member_id
+    again = driver.join(leader)
+    follower = driver.joined(second).member_id
+    assert driver.joined(again).generation == 2
+    waiting = driver.sync(follower)
+    assert waiting not in driver.answers
+    own = driver.sync(leader, assignments={leader: b"L", follower: b"F"})
+    assert (driver.synced(waiting).assignment, driver.synced(own).assignment) == (b"F", b"L")
+    assert driver.group.state is ClassicState.STABLE
+
+
+def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    driver.join(leader)
+    driver.join(follower)
+    waiting = driver.sync(follower)
+    driver.sync(leader, assignments={leader: b"all"})
+    assert driver.synced(waiting).assignment == b""
+
+
+def test_a_sync_in_a_stable_group_answers_the_current_assignment_with_the_protocol() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    answer = driver.synced(driver.sync(leader))
+    assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (leader.encode(), "consumer", "range")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation": 7}, ErrorCode.ILLEGAL_GENERATION),
+        ({"instance_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_a_sync_that_does_not_fit_is_refused_by_name(changes: dict[str, object], error: ErrorCode) -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    fields = {"member_id": leader} | changes
+    member_id = str(fields.pop("member_id"))
+    assert driver.synced(driver.sync(member_id, **fields)).error is error  # type: ignore[arg-type]  # the fields are named by the parameters
+
+
+def test_a_sync_while_joins_are_gathered_is_told_to_rejoin() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    driver.join()
+    assert driver.synced(driver.sync(leader)).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_parked_sync_is_told_to_rejoin_when_a_new_rebalance_begins() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    driver.join(leader)
+    driver.join(follower)
+    waiting = driver.sync(follower)
+    driver.join()
+    assert driver.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_second_sync_of_one_member_replaces_the_first_and_none_is_left_unanswered() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    driver.join(leader)
+    driver.join(follower)
+    lost = driver.sync(follower)
+    kept = driver.sync(follower)
+    driver.sync(leader, assignments={follower: b"F"})
+    assert driver.synced(lost).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.synced(kept).assignment == b"F"
+
+
+def test_members_that_joined_but_never_sync_are_out_after_the_rebalance_timeout() -> None:
+    driver = GroupDriver()
+    leader, silent = driver.stable(None, None, session_timeout_ms=100_000)
+    driver.join(leader, session_timeout_ms=100_000)
+    driver.join(silent, session_timeout_ms=100_000)
+    waiting = driver.sync(leader)
+    assert driver.group.state is ClassicState.STABLE
+    assert driver.synced(waiting).error is ErrorCode.NONE
+    driver.pass_ms(29_999)
+    assert silent in driver.group.members
+    driver.pass_ms(1)
+    assert silent not in driver.group.members
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE
+    assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_heartbeat_keeps_the_session_and_its_absence_ends_it() -> None:
+    driver = GroupDriver()
+    (member,) = driver.stable(None)
+    for _ in range(5):
+        driver.pass_ms(9_000)
+        assert driver.heartbeat(member) is ErrorCode.NONE
+    driver.pass_ms(9_999)
+    assert member in driver.group.members
+    driver.pass_ms(1)
+    assert member not in driver.group.members
+    assert driver.group.state is ClassicState.EMPTY
+
+
+def test_the_session_of_a_static_member_ends_like_any_other() -> None:
+    driver = GroupDriver()
+    (member,) = driver.stable("i1")
+    driver.pass_ms(10_000)
+    assert driver.heartbeat(member, instance_id="i1") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance_id", "generation", "error"),
+    [
+        ("stranger", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m1", "i2", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m9", "i1", 1, ErrorCode.FENCED_INSTANCE_ID),
+        ("m1", "i1", 0, ErrorCode.ILLEGAL_GENERATION),
+        ("m1", "i1", 1, ErrorCode.NONE),
+    ],
+)
+def test_a_heartbeat_is_checked_for_member_then_instance_then_generation(
+    member_id: str, instance_id: str | None, generation: int, error: ErrorCode
+) -> None:
+    driver = GroupDriver()
+    driver.stable("i1")
+    assert driver.heartbeat(member_id, generation, instance_id) is error
+
+
+def test_a_heartbeat_between_join_and_sync_is_fine() -> None:
+    driver = GroupDriver()
+    member = driver.joined(driver.join()).member_id
+    assert driver.group.state is ClassicState.COMPLETING_REBALANCE
+    assert driver.heartbeat(member) is ErrorCode.NONE
+
+
+def test_a_member_parked_in_a_join_does_not_lose_its_session() -> None:
+    driver = GroupDriver()
+    leader, other = driver.stable(None, None, session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
+    parked = driver.join(leader)
+    for _ in range(5):
+        driver.pass_ms(9_000)
+        driver.heartbeat(other)
+    assert leader in driver.group.members
+    assert parked not in driver.answers
+
+
+def test_a_new_member_whose_join_is_parked_for_five_minutes_is_forgotten() -> None:
+    driver = GroupDriver()
+    slow = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 1_000_000}
+    (leader,) = driver.stable(None, **slow)
+    newcomer = driver.join(**slow)
+    driver.pass_ms(299_999)
+    assert newcomer not in driver.answers
+    driver.pass_ms(1)
+    assert driver.joined(newcomer).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert [member.member_id for member in driver.group.members] == [leader]
+
+
+def test_a_leave_triggers_a_rebalance_of_those_who_stay() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
+    assert driver.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
+    answer = driver.joined(driver.join(follower))
+    assert (answer.leader, answer.generation) == (follower, 3)
+
+
+def test_the_last_leave_empties_the_group_and_keeps_the_generation_counting() -> None:
+    driver = GroupDriver()
+    (member,) = driver.stable(None)
+    driver.leave(Leaving(member))
+    assert driver.group.state is ClassicState.EMPTY
+    assert driver.group.generation == 2
+    empty = driver.records[-1]
+    assert (empty.members, empty.protocol, empty.leader, empty.protocol_type) == ([], None, None, "consumer")
+    assert driver.joined(driver.join()).generation == 3
+
+
+def test_each_leaving_member_gets_its_own_error() -> None:
+    driver = GroupDriver()
+    static, dynamic = driver.stable("i1", None)
+    errors = driver.leave(Leaving("", "i1"), Leaving("nobody"), Leaving("", "i9"), Leaving("x", "i1"), Leaving(dynamic))
+    assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
+    assert static not in driver.group.members
+
+
+def test_a_leave_with_anothers_instance_id_is_fenced() -> None:
+    driver = GroupDriver()
+    static, dynamic = driver.stable("i1", None)
+    assert driver.leave(Leaving(dynamic, "i1")) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert static in driver.group.members
+    assert dynamic in driver.group.members
+
+
+def test_a_leaving_member_whose_join_is_parked_gets_an_answer() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    parked = driver.join(leader)
+    assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
+    assert driver.joined(parked).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert follower in driver.group.members
+
+
+def test_a_leave_completes_a_join_phase_that_waited_for_the_leaver_alone() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    parked = driver.join(leader)
+    driver.leave(Leaving(follower))
+    assert driver.joined(parked).generation == 3
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance_id", "generation", "error"),
+    [
+        ("m1", None, 1, ErrorCode.NONE),
+        ("m1", None, 0, ErrorCode.ILLEGAL_GENERATION),
+        ("m1", None, -1, ErrorCode.ILLEGAL_GENERATION),
+        ("m7", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m7", "i1", 1, ErrorCode.FENCED_INSTANCE_ID),
+        ("", None, -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_commit_to_a_group_with_members_needs_a_member_and_its_generation(
+    member_id: str, instance_id: str | None, generation: int, error: ErrorCode
+) -> None:
+    driver = GroupDriver()
+    driver.stable("i1")
+    assert driver.group.check_offset_commit(member_id, instance_id, generation, transactional=False) is error
+
+
+def test_anyone_without_a_generation_may_commit_to_an_empty_group() -> None:
+    group = GroupDriver().group
+    assert group.check_offset_commit("whoever", None, -1, transactional=False) is ErrorCode.NONE
+    assert group.check_offset_commit("whoever", None, 0, transactional=False) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_between_join_and_sync_must_wait_for_the_rebalance_unless_it_is_transactional() -> None:
+    driver = GroupDriver()
+    member = driver.joined(driver.join()).member_id
+    assert driver.group.check_offset_commit(member, None, 1, transactional=False) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.group.check_offset_commit(member, None, 1, transactional=True) is ErrorCode.NONE
+
+
+def test_a_transactional_commit_without_credentials_is_taken_even_from_a_busy_group() -> None:
+    driver = GroupDriver()
+    driver.stable(None)
+    assert driver.group.check_offset_commit("", None, -1, transactional=True) is ErrorCode.NONE
+
+
+def test_a_commit_while_joins_are_gathered_is_taken_from_the_old_generation() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    driver.join()
+    assert driver.group.check_offset_commit(leader, None, 1, transactional=False) is ErrorCode.NONE
+
+
+def test_a_record_that_could_not_be_written_sends_everybody_back_to_join() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    driver.join(leader)
+    driver.join(follower)
+    waiting = driver.sync(follower)
+    before = driver.group.generation
+    from broker.groups.classic import Syncing
+
+    outcome = driver.group.sync(Syncing(member_id=leader, generation=before), 99, driver.now)
+    assert {reply.ticket for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"
+    driver.take(driver.group.abandon(driver.now))
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE
+    assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.join(leader)
+    assert driver.joined(driver.join(follower)).generation == before + 1
+
+
+def test_a_group_read_back_is_stable_and_its_members_get_a_full_session() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, "i1")
+    restored = ClassicGroup("g", ClassicConfig(), driver.now)
+    for record in driver.records:
+        restored.apply(record)
+    restored.on_loaded(driver.now)
+    assert restored.state is ClassicState.STABLE
+    assert restored.generation == driver.group.generation
+    assert restored.next_deadline() == driver.mono_ms + 10_000
+    assert restored.heartbeat(leader, None, restored.generation, driver.now) is ErrorCode.NONE
+    assert restored.heartbeat(follower, "i1", restored.generation, driver.now) is ErrorCode.NONE
+    assert restored.members[follower].assignment == follower.encode()
+    assert restored.subscribed_topics == {"t"}
+
+
+def test_a_group_read_back_over_its_size_rebalances() -> None:
+    driver = GroupDriver()
+    driver.stable(None, None)
+    restored = ClassicGroup("g", ClassicConfig(max_size=1), driver.now)
+    restored.apply(driver.records[-1])
+    restored.on_loaded(driver.now)
+    assert restored.state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_member_of_a_record_without_rebalance_timeout_gets_its_session_timeout_for_it() -> None:
+    group = GroupDriver().group
+    member = MemberMetadata(member_id="m", client_id="c", client_host="/h", session_timeout=7_000)
+    group.apply(GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member]))
+    assert group.members["m"].rebalance_timeout_ms == 7_000
+
+
+def test_only_topics_that_a_member_reads_count_as_subscribed() -> None:
+    driver = GroupDriver()
+    driver.stable(None, protocols=(JoinProtocol("range", subscription("a", "b")),))
+    assert driver.group.is_subscribed_to("a")
+    assert not driver.group.is_subscribed_to("c")
+
+
+def test_when_a_subscription_cannot_be_read_every_topic_counts_as_subscribed() -> None:
+    driver = GroupDriver()
+    driver.stable(None, protocols=(JoinProtocol("range", b"\x00"),))
+    assert driver.group.is_subscribed_to("anything")
+
+
+def test_a_group_of_another_protocol_type_subscribes_to_nothing() -> None:
+    driver = GroupDriver()
+    driver.stable(None, protocol_type="connect", protocols=RANGE)
+    assert not driver.group.is_subscribed_to("t")
+
+
+def test_a_dead_group_sends_everyone_to_find_the_coordinator_again() -> None:
+    driver = GroupDriver()
+    driver.group.die()
+    assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.synced(driver.sync("m")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.heartbeat("m") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.leave(Leaving("m")) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert driver.group.check_offset_commit("", None, -1, transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
