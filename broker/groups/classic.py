@@ -72,14 +72,14 @@ class Leaving:
 class ClassicGroup:
     """One group of the classic protocol. `generation` counts from 0; the first completed join makes it 1."""
 
-    def __init__(self, group_id: str, config: ClassicConfig, now: Now) -> None:
+    def __init__(self, group_id: str, config: ClassicConfig) -> None:
         self.group_id = group_id
         self.config = config
         self.state = ClassicState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.state_timestamp_ms: int | None = now.wall_ms
+        self.state_timestamp_ms: int | None = None
         self.members = Roster()
         self.pending: dict[str, int] = {}
         """Ids handed out with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
@@ -239,6 +239,20 @@ class ClassicGroup:
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.mono_ms:
             self._expire_sync(now, outcome)
         return outcome
+
+    def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
+        """From when the retention of an offset counts, in wall-clock milliseconds; None while it cannot expire.
+
+        An empty group's from when it became empty; a simple group's, and those that a running consumers' group no longer reads, from
+        their commit.
+        """
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.is_empty:
+            return commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+        if self.uses_consumer_protocol and self.subscribed_topics is not None and self.state is ClassicState.STABLE:
+            return commit_timestamp_ms
+        return None
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class GroupDriver:
     def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)
         self.mono_ms = 0
-        self.group = ClassicGroup("g", self.config, self.now)
+        self.group = ClassicGroup("g", self.config)
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
         self.records: list[GroupMetadataValue] = []
         self._ids = 0

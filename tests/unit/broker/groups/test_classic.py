@@ -296,7 +296,7 @@ def test_a_record_that_could_not_be_written_sends_everybody_back_to_join() -> No
 def test_a_group_read_back_is_stable_and_its_members_get_a_full_session() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, "i1")
-    restored = ClassicGroup("g", ClassicConfig(), driver.now)
+    restored = ClassicGroup("g", ClassicConfig())
     for record in driver.records:
         restored.apply(record)
     restored.on_loaded(driver.now)
@@ -312,7 +312,7 @@ def test_a_group_read_back_is_stable_and_its_members_get_a_full_session() -> Non
 def test_a_group_read_back_over_its_size_rebalances() -> None:
     driver = GroupDriver()
     driver.stable(None, None)
-    restored = ClassicGroup("g", ClassicConfig(max_size=1), driver.now)
+    restored = ClassicGroup("g", ClassicConfig(max_size=1))
     restored.apply(driver.records[-1])
     restored.on_loaded(driver.now)
     assert restored.state is ClassicState.PREPARING_REBALANCE

@@ -1,0 +1,329 @@
+"""The groups and offsets of one partition of `__consumer_offsets`, as one machine.
+
+Rules that hold here:
+
+* An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and gives the
+  response when
+  they are durable; `apply` is also how the log is read back, so what is persisted is the same live and after a restart.
+* `apply` and `end_transaction` are the only ways to change offsets and to create or delete a persisted group. Membership between two
+  generations is soft
+  (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
+* A group that somebody joins for the first time exists in memory only, until it has something to persist.
+
+Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response.
+"""
+
+from dataclasses import dataclass, field
+
+from broker.core.effects import Effects
+from broker.core.rejected import Rejected
+from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
+from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic_join import Joining, join
+from broker.groups.group_records import (
+    NO_EXPIRY,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from broker.groups.offsets import NO_PRODUCER_ID, Offsets
+from broker.groups.states import ClassicState, Now
+from protocol.error_codes import ErrorCode
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsConfig:
+    """The settings of groups and offsets; times in milliseconds, the metadata's length in UTF-16 code units as Kafka counts it."""
+
+    classic: ClassicConfig = field(default_factory=ClassicConfig)
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    offset_metadata_max: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """One partition's next offset to read."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str | None = None
+    topic_id: bytes = bytes(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """An OffsetCommit or TxnOffsetCommit without its version. `retention_ms` is −1 unless the request names its own."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    retention_ms: int = -1
+    transactional: bool = False
+    unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    offsets: list[OffsetToCommit]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """What a group has committed for one partition; offset −1 when nothing."""
+
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+Topics = list[tuple[str, list[int]]]
+Fetched = list[tuple[str, list[FetchedOffset]]]
+Replies = list[Reply]
+
+
+class GroupCoordinator:
+    """All groups whose id hashes to one partition."""
+
+    def __init__(self, config: GroupsConfig) -> None:
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+
+    # --- membership -----------------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+        """A first member creates the group; one that claims to be known to a group that is not there is not known."""
+        error = self._join_refusal(group_id, joining)
+        if error is not ErrorCode.NONE:
+            return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
+        return _effects(group, join(group, joining, ticket, now))
+
+    def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+        group = self.groups.get(group_id)
+        if not group_id or group is None or group.is_empty:
+            error = ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+            return Effects((), [Reply(ticket, SyncAnswer(error=error))])
+        return _effects(group, group.sync(syncing, ticket, now))
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self.groups.get(group_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(member_id, instance_id, generation, now)
+
+    def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
+        """One error for each leaving member, and what follows from their leave for those who stay. Raises Rejected for an empty group
+        id."""
+        if not group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
+        errors, outcome = group.leave(leaving, now)
+        return errors, _effects(group, outcome)
+
+    def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
+        """The group's next deadline has come."""
+        group = self.groups.get(group_id)
+        return Effects((), []) if group is None else _effects(group, group.expire(now))
+
+    def abandon(self, group_id: str, now: Now) -> Replies:
+        """The last operation's record could not be written; returns who has to be told to start over."""
+        group = self.groups.get(group_id)
+        return [] if group is None else group.abandon(now).replies
+
+    # --- offsets --------------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
+        """One error for each offset, in order. Raises Rejected when the group refuses the member."""
+        self._check_commit(commit)
+        group = self.groups.get(commit.group_id)
+        if group is not None and group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE} and not commit.transactional:
+            group.touch_by_commit(commit.member_id, now)
+        expiry = NO_EXPIRY if commit.retention_ms == -1 else now.wall_ms + commit.retention_ms
+        records, errors = [], []
+        for wanted in commit.offsets:
+            if self._is_too_long(wanted.metadata):
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(ErrorCode.NONE)
+            value = OffsetCommitValue(
+                offset=wanted.offset,
+                leader_epoch=wanted.leader_epoch,
+                metadata=wanted.metadata or "",
+                commit_timestamp=now.wall_ms,
+                expire_timestamp=expiry,
+                topic_id=wanted.topic_id,
+            )
+            records.append(GroupRecord(OffsetCommitKey(commit.group_id, wanted.topic, wanted.partition), value))
+        return Effects(records, errors)
+
+    def fetch(self, group_id: str, topics: Topics | None, *, require_stable: bool) -> Effects[GroupRecord, Fetched]:
+        """The committed offsets of these partitions, or of all (None). An unknown group has committed nothing, which is no error."""
+        committed = self.offsets.committed.of_group(group_id)
+        wanted = [(topic, list(partitions)) for topic, partitions in committed.items()] if topics is None else topics
+        return Effects(
+            (), [(topic, [self._fetch_one(group_id, topic, p, require_stable) for p in partitions]) for topic, partitions in wanted]
+        )
+
+    def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
+        """Forget offsets, topic by topic: those that a live member reads stay. Raises Rejected for the whole group."""
+        group = self._existing(group_id)
+        if not group.is_empty and not group.uses_consumer_protocol:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        records, errors = [], []
+        for topic, partitions in topics:
+            if group.is_subscribed_to(topic):
+                errors.append((topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+                continue
+            errors.append((topic, ErrorCode.NONE))
+            known = set(self.offsets.keys_of(group_id))
+            records += [_no_offset(group_id, topic, partition) for partition in partitions if (topic, partition) in known]
+        return Effects(records, errors)
+
+    def forget_topic(self, topic: str) -> Effects[GroupRecord, None]:
+        """The topic was deleted: a later one of the same name must not inherit its offsets."""
+        return Effects([_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)], None)
+
+    # --- groups ---------------------------------------------------------------------------------------------------------------
+
+    def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
+        """Forget an empty group and all its offsets. Raises Rejected."""
+        if not group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        if not self._existing(group_id).is_empty:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        records = [_no_offset(group_id, topic, partition) for topic, partition in self.offsets.keys_of(group_id)]
+        return Effects([*records, GroupRecord(GroupMetadataKey(group_id), None)], None)
+
+    def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
+        """Forget what has outlived its retention, and groups that have nothing left. Any prefix of the records may be appended by
+        itself."""
+        records: list[GroupRecord] = []
+        for group_id, group in self.groups.items():
+            expired = self._expired_offsets(group, now)
+            records += [_no_offset(group_id, topic, partition) for topic, partition in expired]
+            nothing_left = len(expired) == len(self.offsets.keys_of(group_id)) and not self.offsets.has_open_transaction(group_id)
+            if nothing_left and group.is_empty and not group.pending:
+                records.append(GroupRecord(GroupMetadataKey(group_id), None))
+        return Effects(records, None)
+
+    # --- persistence ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """The record is in the log at `record_offset`, in a transaction of `producer_id` if one is given."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            if not isinstance(value, OffsetCommitValue):
+                self.offsets.remove(key.group, key.topic, key.partition)
+                return
+            self._group(key.group)
+            self.offsets.put(key.group, key.topic, key.partition, value, record_offset=record_offset, producer_id=producer_id)
+        elif isinstance(value, GroupMetadataValue):
+            self._group(key.group).apply(value)
+        else:
+            gone = self.groups.pop(key.group, None)
+            if gone is not None:
+                gone.die()
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker of the producer is in the log."""
+        self.offsets.end_transaction(producer_id, commit=commit)
+
+    def on_loaded(self, now: Now) -> None:
+        """The whole log was read: the members' sessions begin. Nobody waits for an answer yet."""
+        for group in self.groups.values():
+            group.on_loaded(now)
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        """The group, made if need be: offsets of a group that nobody joined make a simple one."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
+        return group
+
+    def _existing(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def _join_refusal(self, group_id: str, joining: Joining) -> ErrorCode:
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self.config.min_session_timeout_ms <= joining.session_timeout_ms <= self.config.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if joining.member_id and group_id not in self.groups:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def _check_commit(self, commit: Commit) -> None:
+        if not commit.group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(commit.group_id)
+        if group is None:
+            error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
+        else:
+            error = group.check_offset_commit(commit.member_id, commit.instance_id, commit.generation, transactional=commit.transactional)
+        if error is not ErrorCode.NONE:
+            raise Rejected(error)
+
+    def _is_too_long(self, metadata: str | None) -> bool:
+        return metadata is not None and len(metadata.encode("utf-16-le")) > 2 * self.config.offset_metadata_max
+
+    def _fetch_one(self, group_id: str, topic: str, partition: int, require_stable: bool) -> FetchedOffset:
+        if require_stable and self.offsets.has_pending(group_id, topic, partition):
+            return FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self.offsets.committed.get(group_id, topic, partition)
+        if committed is None:
+            return FetchedOffset(partition)
+        return FetchedOffset(partition, committed.value.offset, committed.value.leader_epoch, committed.value.metadata)
+
+    def _expired_offsets(self, group: ClassicGroup, now: Now) -> list[tuple[str, int]]:
+        expired = []
+        for topic, partitions in self.offsets.committed.of_group(group.group_id).items():
+            if group.is_subscribed_to(topic):
+                continue
+            for partition, committed in partitions.items():
+                base = group.offset_expiry_base(committed.value.commit_timestamp)
+                if base is None or self.offsets.has_pending(group.group_id, topic, partition):
+                    continue
+                if self.offsets.is_expired(committed.value, base, self.config.offsets_retention_ms, now.wall_ms):
+                    expired.append((topic, partition))
+        return expired
+
+
+def _effects(group: ClassicGroup, outcome: Outcome) -> Effects[GroupRecord, Replies]:
+    if outcome.record is None:
+        return Effects((), outcome.replies)
+    return Effects([GroupRecord(GroupMetadataKey(group.group_id), outcome.record)], outcome.replies)
+
+
+def _no_offset(group_id: str, topic: str, partition: int) -> GroupRecord:
+    return GroupRecord(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` that holds a group: Java's String.hashCode over UTF-16 code units, made positive as KAFKA
+    Utils.abs does."""
+    code = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        code = (31 * code + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    if code == 0x80000000:
+        return 0
+    return (code if code < 0x80000000 else 0x100000000 - code) % partition_count
