@@ -5,6 +5,8 @@ Nothing here is an answer to the peer (see `error_codes`). A mistake in a messag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ProtocolError(Exception):
     """The bytes are not what Kafka's protocol allows."""
@@ -26,12 +28,13 @@ class MalformedHeader(ProtocolError):
 
 
 class FrameTooLarge(ProtocolError):
-    """A frame announces a negative length or more bytes than we accept (`socket.request.max.bytes`)."""
+    """A frame announces a negative length or more bytes than we accept (`socket.request.max.bytes`). `frames` came complete before it."""
 
-    def __init__(self, size: int, max_bytes: int) -> None:
+    def __init__(self, size: int, max_bytes: int, frames: Sequence[memoryview] = ()) -> None:
         super().__init__(f"frame of {size} bytes; at most {max_bytes} are accepted")
         self.size = size
         self.max_bytes = max_bytes
+        self.frames = frames
 
 
 class UnsupportedVersion(ProtocolError):

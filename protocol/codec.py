@@ -1,0 +1,116 @@
+"""Whole requests and responses: size, header and body, by API key and version.
+
+A frame is the bytes after the 4-byte size. Encoders return a list of buffers to be written one after the other, the size first;
+large `records` stand in it as they are. Decoders raise a `ProtocolError` for whatever they cannot trust, and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.errors import UnsupportedVersion
+from protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
+from protocol.messages.registry import KEYS, request_class, response_class
+from protocol.schema import Decode, Encode, Message, decoder, encoder
+from protocol.wire import Buffer
+
+__all__ = [
+    "Request",
+    "RequestHeader",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "request_class",
+    "response_class",
+]
+
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+
+
+@dataclass(slots=True)
+class Request:
+    """A request with its header. `body` is the dataclass of its API (`protocol.messages`)."""
+
+    header: RequestHeader
+    body: Any
+
+
+_request_decoders: dict[tuple[int, int], tuple[Decode, bool]] = {}
+_response_encoders: dict[tuple[int, int], tuple[Encode, bool]] = {}
+
+
+def decode_request(frame: Buffer) -> Request:
+    """Read a request. Raises UnsupportedVersion, with what the header said, for an API or version without a message class."""
+    buf = memoryview(frame)
+    header, pos = read_request_header(buf)
+    known = _request_decoders.get((header.api_key, header.api_version))
+    decode, flexible = known or _request_decoder(header)
+    if flexible:
+        pos = skip_header_tags(buf, pos)
+    return Request(header, decode(buf, pos, len(buf)))
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, msg: Message) -> list[Buffer]:
+    """A response ready to be written. Raises EncodeError for a value that its field cannot carry, ValueError for an unknown version."""
+    known = _response_encoders.get((api_key, version))
+    encode, flexible = known or _response_encoder(api_key, version)
+    head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
+    if flexible:
+        head.append(0)
+    parts: list[Buffer] = []
+    return _sized(head, parts, encode(msg, head, parts))
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:
+    """A request ready to be written. Raises as `encode_response` does."""
+    flexible = version >= type(msg).FLEXIBLE_SINCE
+    header = RequestHeader(api_key, version, correlation_id, client_id)
+    head = bytearray(_SIZE.size) + request_header(header, flexible)
+    parts: list[Buffer] = []
+    return _sized(head, parts, encoder(type(msg), version)(msg, head, parts))
+
+
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
+    """Read the response to a request that was sent at `version`: its correlation id and message."""
+    buf = memoryview(frame)
+    message = response_class(api_key)
+    correlation_id, pos = read_response_header(buf, _has_flexible_header(message, version))
+    return correlation_id, decoder(message, version)(buf, pos, len(buf))
+
+
+def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
+    """Write the size into `head`, which is the first of the parts, or `last` itself when nothing was split off."""
+    if not parts:
+        _SIZE.pack_into(head, 0, len(head) - _SIZE.size)
+        return [head]
+    if last:
+        parts.append(last)
+    _SIZE.pack_into(head, 0, sum(map(len, parts)) - _SIZE.size)
+    return parts
+
+
+def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
+    """Compile and remember; only what exists is remembered, so a peer cannot fill the memory with odd versions."""
+    api_key, version = header.api_key, header.api_version
+    if api_key not in KEYS:
+        raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)
+    message = request_class(api_key)
+    if not message.MIN_VERSION <= version <= message.MAX_VERSION:
+        raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)
+    _request_decoders[api_key, version] = known = (decoder(message, version), version >= message.FLEXIBLE_SINCE)
+    return known
+
+
+def _response_encoder(api_key: int, version: int) -> tuple[Encode, bool]:
+    message = response_class(api_key)
+    _response_encoders[api_key, version] = known = (encoder(message, version), _has_flexible_header(message, version))
+    return known
+
+
+def _has_flexible_header(message: type[Message], version: int) -> bool:
+    return version >= message.FLEXIBLE_SINCE and message.API_KEY != ApiKey.API_VERSIONS

@@ -1,0 +1,65 @@
+"""Request and response headers.
+
+Both exist in a plain and in a flexible form; which one a message has follows from its API and version. Two exceptions are Kafka's:
+the client id is never compact, and the response to ApiVersions never has the flexible header (KIP-511). We know no tagged field of a header.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from protocol.errors import MalformedHeader
+from protocol.wire import Bad, skip_tags
+
+_REQUEST = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """What every request begins with. `client_id` is a label and nothing more: bytes that are not UTF-8 are replaced, as Kafka does."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
+    """The plain part, which all versions of all APIs share, and the position after it. Raises MalformedHeader."""
+    if len(buf) < _REQUEST.size:
+        raise MalformedHeader(f"request of {len(buf)} bytes")
+    api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)
+    if size < 0:
+        return RequestHeader(api_key, api_version, correlation_id, None), _REQUEST.size
+    end = _REQUEST.size + size
+    if end > len(buf):
+        raise MalformedHeader(f"client id of {size} bytes in a request of {len(buf)} bytes")
+    return RequestHeader(api_key, api_version, correlation_id, str(buf[_REQUEST.size : end], "utf-8", "replace")), end
+
+
+def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
+    """The correlation id and the position after the header. Raises MalformedHeader."""
+    if len(buf) < _CORRELATION_ID.size:
+        raise MalformedHeader(f"response of {len(buf)} bytes")
+    correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]
+    return correlation_id, skip_header_tags(buf, _CORRELATION_ID.size) if flexible else _CORRELATION_ID.size
+
+
+def skip_header_tags(buf: memoryview, pos: int) -> int:
+    """Step over the tagged fields that end a flexible header. Raises MalformedHeader."""
+    if pos < len(buf) and not buf[pos]:
+        return pos + 1
+    try:
+        return skip_tags(buf, pos, len(buf))
+    except (Bad, IndexError) as exc:
+        raise MalformedHeader(f"tagged fields of the header at offset {pos}: {exc}") from None
+
+
+def request_header(header: RequestHeader, flexible: bool) -> bytes:
+    """The bytes of a request header."""
+    client_id = header.client_id
+    label = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(label)
+    return _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, size) + label + (b"\0" if flexible else b"")

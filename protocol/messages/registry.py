@@ -1,0 +1,73 @@
+"""Finds the request and response class of an API key, importing its file when first asked: an API that nobody calls costs nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Message
+
+KEYS = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.API_VERSIONS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""The APIs whose messages are declared. The file of a key is `k<key>_<name>.py`, its classes are `<Name>Request` and `<Name>Response`."""
+
+
+def request_class(api_key: int) -> type[Message]:
+    """The class of an API's request. KeyError for a key without one."""
+    return _find(api_key, "Request")
+
+
+def response_class(api_key: int) -> type[Message]:
+    """The class of an API's response. KeyError for a key without one."""
+    return _find(api_key, "Response")
+
+
+def _find(api_key: int, kind: str) -> type[Message]:
+    if api_key not in KEYS:
+        raise KeyError(api_key)
+    stem = ApiKey(api_key).name.lower()
+    name = "".join(word.capitalize() for word in stem.split("_")) + kind
+    found: type[Message] = getattr(import_module(f"protocol.messages.k{api_key:02d}_{stem}"), name)
+    return found
