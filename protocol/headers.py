@@ -1,7 +1,7 @@
 """Request and response headers.
 
 Both exist in a plain and in a flexible form; which one a message has follows from its API and version. Two exceptions are Kafka's:
-the client id is never compact, and the response to ApiVersions never has the flexible header (KIP-511). We know no tagged field of a header.
+the client id is never compact, and an ApiVersions response never has the flexible header (KIP-511). No tagged field of a header is known.
 """
 
 from __future__ import annotations
