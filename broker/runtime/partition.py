@@ -54,6 +54,15 @@ class Partition:
             self._grew(len(batch))
         return info
 
+    def check_epoch(self, requested: int) -> None:
+        """Raises Rejected when the client knows another leader epoch than ours (KIP-320); -1 asks for no check."""
+        if requested == -1:
+            return
+        if requested < self.log.leader_epoch:
+            raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
+        if requested > self.log.leader_epoch:
+            raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
     def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
         """Append records of a coordinator as one batch, stamped with the present time where they carry none."""
         now_ms = self._clock.now_ms()

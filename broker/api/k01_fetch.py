@@ -1,0 +1,216 @@
+"""Fetch (key 1), versions 4-18: record batches as they are stored, at once or when enough have come.
+
+Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one whole batch,
+later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms. Which
+batches belong to aborted transactions is said for READ_COMMITTED; nothing is filtered.
+
+One node has no followers: a request with a replica id is refused like that of an unknown replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+from broker.api.context import Context
+from broker.core import limits
+from broker.core.rejected import Rejected
+from broker.runtime.fetch_sessions import FetchContext, Target, TopicKey
+from broker.storage.partition_log import Isolation
+
+if TYPE_CHECKING:
+    from broker.runtime.partition import Partition
+
+_REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+
+class _Read:
+    """One pass over all partitions: the results, and whether they are worth an answer."""
+
+    __slots__ = ("bytes", "must_answer", "results", "watched")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[Target, PartitionData]] = []
+        self.watched: list[Partition] = []
+        self.bytes = 0
+        self.must_answer = False
+
+
+def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Read now; only a fetch that has to wait becomes a task."""
+    by_id = ctx.version >= 13
+    try:
+        fetch = ctx.services.fetch_sessions.begin(
+            request.session_id,
+            request.session_epoch,
+            _targets(request, by_id),
+            _forgotten(request, by_id),
+            by_id=by_id,
+            now_ms=ctx.services.clock.mono_ms(),
+        )
+    except Rejected as rejected:
+        return FetchResponse(error_code=rejected.code)
+    read = _read_all(ctx, request, fetch)
+    if request.max_wait_ms <= 0 or _is_enough(read, request):
+        return _respond(ctx, fetch, read)
+    return _wait(ctx, request, fetch, read)
+
+
+def _targets(request: FetchRequest, by_id: bool) -> list[Target]:
+    return [Target(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions]
+
+
+def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, int]]:
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            yield (topic.topic_id if by_id else topic.topic), index
+
+
+def _is_enough(read: _Read, request: FetchRequest) -> bool:
+    return read.must_answer or read.bytes >= min(request.min_bytes, request.max_bytes) or not read.results
+
+
+async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read) -> FetchResponse:
+    """Park until there is enough or the time is up; the connection's end takes the wait back."""
+    services = ctx.services
+    deadline = services.clock.mono_ms() + request.max_wait_ms
+    on_closed = ctx.connection.on_closed
+    while True:
+        waiting = services.fetch_waits.wait(read.watched, request.min_bytes - read.bytes, deadline)
+        on_closed[waiting] = waiting.cancel
+        try:
+            woken = await waiting
+        finally:
+            on_closed.pop(waiting, None)
+        read = _read_all(ctx, request, fetch)
+        if not woken or _is_enough(read, request):
+            return _respond(ctx, fetch, read)
+
+
+def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read:
+    read = _Read()
+    left = min(request.max_bytes, ctx.services.settings.fetch_max_bytes)
+    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    replica_id = request.replica_state.replica_id if ctx.version >= 15 else request.replica_id
+    for target in fetch.targets:
+        asked = target.asked
+        try:
+            partition = _find(ctx, target.topic, asked.partition)
+            read.watched.append(partition)
+            _check(ctx, partition, asked, replica_id)
+            data = _diverging(partition, asked) or _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
+        except Rejected as rejected:
+            data = _error(ctx, target, rejected)
+        read.must_answer = read.must_answer or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+        size = len(data.records) if data.records else 0
+        read.bytes += size
+        left = max(0, left - size)
+        read.results.append((target, data))
+    return read
+
+
+def _find(ctx: Context, topic: TopicKey, index: int) -> Partition:
+    partitions = ctx.services.partitions
+    if isinstance(topic, str):
+        return partitions.get(topic, index)
+    found = partitions.by_topic_id(topic)
+    if found is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
+    return found.get(index)
+
+
+def _check(ctx: Context, partition: Partition, asked: FetchPartition, replica_id: int) -> None:
+    if replica_id >= 0:
+        known_epoch = asked.current_leader_epoch >= 0
+        raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} is no replica")
+    partition.check_epoch(asked.current_leader_epoch)
+    if ctx.version < 10 and partition.log.config.compression_type == "zstd":
+        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
+    """Where the client's log and ours part, if they do (KIP-595): it read `last_fetched_epoch` further than we have it."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if epoch < 0 or asked.fetch_offset < log.log_start_offset:
+        raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:
+        return None
+    return PartitionData(
+        asked.partition,
+        ErrorCode.NONE,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        EpochEndOffset(epoch, end_offset),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _read_one(partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool) -> PartitionData:
+    most = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
+    result = partition.log.read(asked.fetch_offset, max(0, most), isolation=isolation, min_one_batch=min_one_batch)
+    return PartitionData(
+        asked.partition,
+        ErrorCode.NONE,
+        result.high_watermark,
+        result.last_stable_offset,
+        result.log_start_offset,
+        aborted_transactions=_aborted(result.aborted, isolation),
+        records=result.records,
+    )
+
+
+def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[AbortedTransaction] | None:
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return None
+    return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
+
+
+def _error(ctx: Context, target: Target, rejected: Rejected) -> PartitionData:
+    data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=None, records=b"")
+    if rejected.code in _REDIRECTING:
+        epoch = _find(ctx, target.topic, target.asked.partition).log.leader_epoch
+        data.current_leader = LeaderIdAndEpoch(ctx.services.node_id, epoch)
+    return data
+
+
+def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
+    try:
+        session_id, send = fetch.finish(read.results, ctx.services.clock.mono_ms())
+    except Rejected as rejected:
+        return FetchResponse(error_code=rejected.code)
+    by_id = ctx.version >= 13
+    topics: list[FetchableTopicResponse] = []
+    last: TopicKey | None = None
+    for target, data in send:
+        if target.topic != last:
+            last = target.topic
+            topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
+        topics[-1].partitions.append(data)
+    assert not topics or by_id == (not topics[0].topic)
+    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=_endpoints(ctx, read.results))
+
+
+def _endpoints(ctx: Context, results: Sequence[tuple[Target, PartitionData]]) -> list[NodeEndpoint]:
+    """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
+    if not any(data.current_leader.leader_id >= 0 for _, data in results):
+        return []
+    host, port = ctx.connection.broker_address
+    return [NodeEndpoint(ctx.services.node_id, host, port, ctx.services.settings.broker_rack)]

@@ -1,0 +1,56 @@
+"""ApiVersions (key 18), versions 0-4: what is served, from the routes themselves, and the features of the cluster.
+
+Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for); a version above 4 is answered in the format
+of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2 are filled
+as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
+
+Deviation: transaction.version is not finalized until there are transactions, so clients use at most Produce 11 for them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+
+from broker.api.context import Context
+from broker.api.routes import ROUTES
+
+_SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
+
+METADATA_VERSION_MIN = 7
+METADATA_VERSION = 27
+"""metadata.version 4.1-IV1, the levels that a Kafka 4.1 broker supports and finalizes."""
+
+_FEATURES_EPOCH = 1
+
+
+def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Answer from the routes; remember what the client says it is."""
+    if ctx.version >= 3:
+        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.connection.client_software_name = request.client_software_name
+        ctx.connection.client_software_version = request.client_software_version
+    return _response()
+
+
+@cache
+def _response() -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())],
+        supported_features=[SupportedFeatureKey("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION)],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION)],
+    )
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """What a client that speaks only newer versions is told; to be encoded as version 0."""
+    route = ROUTES[ApiKey.API_VERSIONS]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, route.min_version, route.max_version)]
+    )

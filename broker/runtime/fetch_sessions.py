@@ -1,0 +1,196 @@
+"""Incremental fetch sessions (KIP-227; Kafka: FetchSession, FetchSessionCache): a consumer names its partitions once, then only changes.
+
+Rules:
+* a session's next request must carry the epoch that follows the last one (2147483647 wraps to 1), else nothing of the session changes;
+* an incremental response leaves out partitions of which nothing changed: no records, no error, same high watermark and log start offset;
+* a partition that gave records goes to the end of the order, so that none starves behind a bigger one;
+* a full cache takes a new session only in place of one unused for two minutes, or of a smaller one older than that; else the client
+  gets session id 0 and sends whole requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import FetchPartition, PartitionData
+
+from broker.core import limits
+from broker.core.rejected import Rejected
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+
+_INT32_MAX = 2**31 - 1
+
+TopicKey = str | bytes
+"""How the client names a topic: by name, or from version 13 by id."""
+
+
+@dataclass(slots=True)
+class Target:
+    """One partition that a client fetches: what it asks, and what it was last told."""
+
+    topic: TopicKey
+    asked: FetchPartition
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    @property
+    def key(self) -> tuple[TopicKey, int]:
+        """What identifies it in a session."""
+        return self.topic, self.asked.partition
+
+
+@dataclass(slots=True)
+class Session:
+    """One client's partitions, in the order in which they are read."""
+
+    session_id: int
+    uses_topic_ids: bool
+    created_ms: int
+    last_used_ms: int
+    epoch: int = 1
+    targets: dict[tuple[TopicKey, int], Target] = field(default_factory=dict)
+
+
+class FetchContext:
+    """One request's view: what to read, and (`finish`) what of it to send."""
+
+    def __init__(self, sessions: FetchSessions, targets: Sequence[Target], session: Session | None, wants_session: bool, by_id: bool) -> None:
+        self.targets = targets
+        self._sessions = sessions
+        self._session = session
+        self._epoch = session.epoch if session is not None else 0
+        self._wants_session = wants_session
+        self._by_id = by_id
+
+    @property
+    def incremental(self) -> bool:
+        """True when unchanged partitions are left out of the response."""
+        return self._session is not None
+
+    def finish(self, results: Sequence[tuple[Target, PartitionData]], now_ms: int) -> tuple[int, Iterable[tuple[Target, PartitionData]]]:
+        """The session id to answer and the partitions to send. Raises Rejected when another request used the session meanwhile."""
+        session = self._session
+        if session is None:
+            for target, data in results:
+                _changed(target, data)
+            made = self._sessions.create(self.targets, self._by_id, now_ms) if self._wants_session else None
+            return (made.session_id if made is not None else NO_SESSION), results
+        if session.epoch != self._epoch:
+            raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        send = []
+        for target, data in results:
+            if _changed(target, data):
+                send.append((target, data))
+                if data.records and session.targets.pop(target.key, None) is not None:
+                    session.targets[target.key] = target
+        return session.session_id, send
+
+
+def _changed(target: Target, data: PartitionData) -> bool:
+    """Whether the partition is to be sent; remembers what the client is told."""
+    changed = bool(data.records) or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+    changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
+    # After an error the next response must show the partition again, whatever it holds.
+    target.told_high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else -1
+    target.told_log_start_offset = data.log_start_offset
+    return changed
+
+
+class FetchSessions:
+    """The cache of sessions. `new_id` gives a random positive int32."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._sessions: dict[int, Session] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions together."""
+        return self._partitions
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: Sequence[Target],
+        forgotten: Iterable[tuple[TopicKey, int]],
+        *,
+        by_id: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """What the request is about; raises Rejected with the top-level error of the response."""
+        if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            self.remove(session_id)
+            return FetchContext(self, targets, None, wants_session=epoch == INITIAL_EPOCH, by_id=by_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != by_id:
+            raise Rejected(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(session, targets, forgotten)
+        if not session.targets:
+            self.remove(session_id)
+            return FetchContext(self, targets, None, wants_session=False, by_id=by_id)
+        session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return FetchContext(self, list(session.targets.values()), session, wants_session=False, by_id=by_id)
+
+    def create(self, targets: Sequence[Target], by_id: bool, now_ms: int) -> Session | None:
+        """A new session over `targets`, or None when there is no room."""
+        size = len(targets)
+        if not size or not self._make_room(size, now_ms) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions:
+            session_id = self._new_id()
+        session = Session(session_id, by_id, now_ms, now_ms, targets={target.key: target for target in targets})
+        self._sessions[session_id] = session
+        self._partitions += len(session.targets)
+        return session
+
+    def remove(self, session_id: int) -> None:
+        """Close a session, if there is one of that id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.targets)
+
+    def _update(self, session: Session, targets: Sequence[Target], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
+        before = len(session.targets)
+        if self._partitions + len(targets) > limits.FETCH_SESSION_PARTITIONS:
+            self.remove(session.session_id)
+            raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "too many partitions in fetch sessions")
+        for target in targets:
+            known = session.targets.setdefault(target.key, target)
+            known.asked = target.asked
+        for key in forgotten:
+            session.targets.pop(key, None)
+        self._partitions += len(session.targets) - before
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        least_recent = next(iter(self._sessions.values()))
+        if now_ms - least_recent.last_used_ms > limits.FETCH_SESSION_IDLE_MS:
+            self.remove(least_recent.session_id)
+            return True
+        old = [s for s in self._sessions.values() if now_ms - s.created_ms > limits.FETCH_SESSION_IDLE_MS]
+        smallest = min(old, key=lambda s: len(s.targets), default=None)
+        if smallest is None or len(smallest.targets) >= size:
+            return False
+        self.remove(smallest.session_id)
+        return True
