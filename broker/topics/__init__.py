@@ -1,0 +1,1 @@
+"""Topics, their settings, and producer-id blocks: machines over the records of the metadata log."""

@@ -1,0 +1,172 @@
+"""Deciding AlterConfigs and IncrementalAlterConfigs (Kafka's `ConfigAdminManager` and `ConfigurationControlManager`).
+
+Rules that hold inside:
+- One resource's mistake refuses that resource whole and no other; a resource or a key named twice is refused.
+- AlterConfigs replaces: what it does not name is deleted. IncrementalAlterConfigs changes only what it names.
+- A broker's setting changes while running only where its key says `dynamic`; an invalid value is INVALID_REQUEST there (KAFKA-13609).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, render
+from broker.core.effects import Effects
+from broker.core.rejected import Rejected
+from broker.core.settings import BROKER_KEYS, BrokerSettings
+from broker.core.topic_keys import TOPIC_KEYS
+from broker.topics.catalog import Catalog, ResourceType
+from broker.topics.catalog_records import MetadataRecord
+from broker.topics.create_topics import config_record
+from broker.topics.topic_config import check_topic_configs, effective_values
+from broker.topics.topic_names import name_problem
+from protocol.error_codes import ErrorCode
+
+CLUSTER_DEFAULT: Final = ""
+"""The BROKER resource whose settings hold for every broker."""
+
+
+class OpType(IntEnum):
+    """What an incremental change does to a key (Kafka's `AlterConfigOp.OpType`)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOp:
+    """One change: `op` as the client sent it, not yet known to be an OpType; `value` None only for DELETE."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterResource:
+    """Changes to one resource. `replace`: everything that is not named is deleted (AlterConfigs)."""
+
+    resource_type: int
+    name: str
+    ops: Sequence[ConfigOp]
+    replace: bool = False
+
+
+def alter_configs(
+    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings
+) -> Effects[MetadataRecord, list[Rejected | None]]:
+    """Decides a whole request; one error or None for each resource, in the request's order."""
+    seen = Counter((resource.resource_type, resource.name) for resource in resources)
+    records: list[MetadataRecord] = []
+    results: list[Rejected | None] = []
+    for resource in resources:
+        try:
+            if seen[resource.resource_type, resource.name] > 1:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            changes = _changes(catalog, resource, settings)
+            records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
+            results.append(None)
+        except Rejected as error:
+            results.append(error)
+    return Effects(records, results)
+
+
+def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    """The keys that change, with their new text or None."""
+    _check_form(resource)
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_changes(catalog, resource, settings)
+        case ResourceType.BROKER:
+            return _broker_changes(catalog, resource, settings)
+        case _:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Configurations of resource type {resource.resource_type} cannot be altered here.")
+
+
+def _check_form(resource: AlterResource) -> None:
+    if len({op.name for op in resource.ops}) != len(resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if any(op.op not in OpType.__members__.values() for op in resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
+    nulls = [op.name for op in resource.ops if op.value is None and op.op != OpType.DELETE]
+    if nulls:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _topic_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if not resource.name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if (problem := name_problem(resource.name)) is not None:
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    current = catalog.configs(ResourceType.TOPIC, resource.name)
+    defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
+    wanted = _wanted(resource, current, TOPIC_KEYS, defaults)
+    named = {op.name for op in resource.ops}
+    check_topic_configs({name: text for name, text in wanted.items() if name in TOPIC_KEYS or name in named}, settings)
+    if catalog.topic(resource.name) is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+
+
+def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if resource.name != CLUSTER_DEFAULT:
+        check_is_this_broker(resource.name, settings)
+    current = catalog.configs(ResourceType.BROKER, resource.name)
+    for op in resource.ops:
+        _check_dynamic(op.name, is_set=op.op != OpType.DELETE)
+    defaults = {name: render(key.default) for name, key in BROKER_KEYS.items()}
+    wanted = _wanted(resource, current, BROKER_KEYS, defaults)
+    for name in {op.name for op in resource.ops} & wanted.keys():
+        try:
+            BROKER_KEYS[name].parse(wanted[name])
+        except InvalidConfig as error:
+            raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+
+
+def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
+    """Raises `Rejected(INVALID_REQUEST)` unless the BROKER resource `name` is this node's id."""
+    if not name.lstrip("-").isdecimal():
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != settings.node_id:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")
+
+
+def _check_dynamic(name: str, *, is_set: bool) -> None:
+    key = BROKER_KEYS.get(name)
+    if key is None:
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if is_set and not key.dynamic:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+
+
+def _wanted(
+    resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
+) -> dict[str, str]:
+    """All of the resource's overrides after the change."""
+    wanted = {} if resource.replace else dict(current)
+    for op in resource.ops:
+        if op.op == OpType.DELETE or op.value is None:
+            wanted.pop(op.name, None)
+        elif op.op == OpType.SET:
+            wanted[op.name] = op.value
+        else:
+            before = current.get(op.name, defaults.get(op.name)) or ""
+            wanted[op.name] = _edited_list(op, op.value, before, keys)
+    return wanted
+
+
+def _edited_list(op: ConfigOp, value: str, before: str, keys: Mapping[str, ConfigKey]) -> str:
+    if op.name not in keys or keys[op.name].type is not ConfigType.LIST:
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+    items = [item.strip() for item in before.split(",") if item.strip()]
+    edits = [item.strip() for item in value.split(",") if item.strip()]
+    if op.op == OpType.APPEND:
+        return ",".join([*items, *(item for item in dict.fromkeys(edits) if item not in items)])
+    return ",".join(item for item in items if item not in edits)

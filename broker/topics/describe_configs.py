@@ -1,0 +1,138 @@
+"""Deciding DescribeConfigs (Kafka's `ConfigHelper`): every key with its value, where it comes from, and the chain behind it.
+
+Rules that hold inside:
+- A null or empty list of keys means all; a key that does not exist is left out, without an error.
+- A sensitive value is null everywhere, in the synonyms too. Synonyms are the whole chain in order of precedence, the value in force first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.core.config_keys import ConfigKey, ConfigType, render
+from broker.core.rejected import Rejected
+from broker.core.settings import BROKER_KEYS
+from broker.core.topic_keys import TOPIC_KEYS
+from broker.topics.alter_configs import CLUSTER_DEFAULT, check_is_this_broker
+from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
+from broker.topics.catalog import Catalog, ResourceType
+from broker.topics.topic_config import effective_values
+from broker.topics.topic_names import name_problem
+from protocol.error_codes import ErrorCode
+
+ROOT_LOGGER = "root"
+
+_SIBLINGS: dict[str, tuple[str, ...]] = {
+    synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
+}
+"""Settings that say the same thing in different units, the stronger first: log.retention.ms, .minutes, .hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key of a resource. `synonyms` are (name, value, source); `value` is None for a sensitive or unset one."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+    documentation: str | None
+
+
+def describe_configs(
+    catalog: Catalog, broker: BrokerConfigs, resource_type: int, resource_name: str, keys: Sequence[str] | None
+) -> list[ConfigEntry]:
+    """The entries of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown kind of resource."""
+    entries = _all_entries(catalog, broker, resource_type, resource_name)
+    return [entry for entry in entries if entry.name in keys] if keys else entries
+
+
+def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, name: str) -> list[ConfigEntry]:
+    match resource_type:
+        case ResourceType.TOPIC:
+            if (problem := name_problem(name)) is not None:
+                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            if catalog.topic(name) is None:
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return topic_entries(catalog, broker, name)
+        case ResourceType.BROKER:
+            if name == CLUSTER_DEFAULT:
+                return _cluster_default_entries(broker)
+            check_is_this_broker(name, broker.settings)
+            return [_broker_entry(broker, key) for key in BROKER_KEYS.values()]
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            check_is_this_broker(name, broker.settings)
+            return _logger_entries()
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "The resource name must not be empty")
+            return []
+        case _:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def topic_entries(catalog: Catalog, broker: BrokerConfigs, name: str) -> list[ConfigEntry]:
+    """Every key of the topic; those that are internal and unset are left out."""
+    overrides = catalog.configs(ResourceType.TOPIC, name)
+    values = effective_values(overrides, broker.settings)
+    entries = []
+    for key in TOPIC_KEYS.values():
+        text = render(values[key.name])
+        if text is None:
+            continue
+        own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in overrides else []
+        chain = own + _chain(broker, tuple(synonym.name for synonym in key.synonyms))
+        entries.append(_entry(key, text, chain, read_only=False))
+    return entries
+
+
+def _broker_entry(broker: BrokerConfigs, key: ConfigKey) -> ConfigEntry:
+    chain = _chain(broker, _SIBLINGS.get(key.name, (key.name,)))
+    chain = chain[next((i for i, (name, _, _) in enumerate(chain) if name == key.name), len(chain)) :]
+    return _entry(key, render(broker.settings.value(key.name)), chain, read_only=not key.dynamic)
+
+
+def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
+    """Only what was set for all brokers."""
+    return [
+        _entry(BROKER_KEYS[name], text, [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)], read_only=not BROKER_KEYS[name].dynamic)
+        for name, text in sorted(broker.cluster_wide().items())
+        if name in BROKER_KEYS
+    ]
+
+
+def _chain(broker: BrokerConfigs, names: Sequence[str]) -> list[SourcedText]:
+    layers = [layer for name in names for layer in broker.layers(name)]
+    return sorted(layers, key=lambda layer: layer[2])
+
+
+def _entry(key: ConfigKey, text: str | None, chain: Sequence[SourcedText], *, read_only: bool) -> ConfigEntry:
+    source = chain[0][2] if chain else ConfigSource.DEFAULT
+    synonyms = tuple((name, None if key.sensitive else value, origin) for name, value, origin in chain)
+    value = None if key.sensitive else text
+    return ConfigEntry(key.name, value, source, key.type, read_only, key.sensitive, synonyms, key.doc)
+
+
+def _logger_entries() -> list[ConfigEntry]:
+    root = logging.getLogger()
+    named = {name: logger for name, logger in root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
+    return [
+        ConfigEntry(
+            name,
+            logging.getLevelName(logger.getEffectiveLevel()),
+            ConfigSource.DYNAMIC_BROKER_LOGGER,
+            ConfigType.STRING,
+            read_only=True,
+            sensitive=False,
+            synonyms=(),
+            documentation=None,
+        )
+        for name, logger in [(ROOT_LOGGER, root), *sorted(named.items())]
+    ]

@@ -1,0 +1,37 @@
+"""Topic ids: 16 raw bytes, a version 4 UUID, written as 22 characters of base64url without padding (Kafka's `Uuid`).
+
+Rules that hold inside:
+- An id is never one of Kafka's reserved ones (the first hundred numbers), and its text never starts with `-`, as an option would.
+- Randomness is an argument.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+ZERO_ID: Final = bytes(16)
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+"""The id of `__cluster_metadata`, the same in every cluster."""
+
+_RESERVED_BELOW: Final = 100
+
+
+def id_text(topic_id: bytes) -> str:
+    """The 22 characters of an id, as in `partition.metadata` and in Kafka's messages."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
+
+
+def is_usable(topic_id: bytes) -> bool:
+    """Whether Kafka would accept a drawn id: not reserved, and printable on a command line."""
+    return int.from_bytes(topic_id, "big") >= _RESERVED_BELOW and not id_text(topic_id).startswith("-")
+
+
+def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
+    """Draws from `random_bytes(16)` until the id is usable. One draw in 64 is refused, so this ends."""
+    while True:
+        topic_id = uuid.UUID(bytes=random_bytes(16), version=4).bytes
+        if is_usable(topic_id):
+            return topic_id
