@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 
-from client_compat.crash import load as producers
-from client_compat.crash.verdict import Verdict, judge
+from client_compat.support import load as producers
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerFailed, BrokerProcess, ottla
+from client_compat.support.verdict import Verdict, judge
 
 TOPIC = "crash"
 PARTITIONS = 4

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client_compat.crash.load import CLIENTS, NOT_ACKED, OFFSET_BITS, REFUSED, Load
+from client_compat.support.load import CLIENTS, NOT_ACKED, OFFSET_BITS, REFUSED, Load
 
 FETCH_MS = 500
 RECORDS_AT_ONCE = 10_000

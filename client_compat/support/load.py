@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from array import array
 from dataclasses import dataclass
 from functools import partial
@@ -31,12 +32,13 @@ SERVE_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a producer process is told; `values_max` bounds the run of one client."""
+    """What a producer process is told; `values_max` bounds the run of one client, `rate_max` its values a second."""
 
     bootstrap: str
     topic: str
     directory: Path
     values_max: int
+    rate_max: int = 50_000
 
     def acks_of(self, client: int) -> Path:
         return self.directory / f"acks-{CLIENTS[client]}"
@@ -52,6 +54,10 @@ class _Acks:
     def __init__(self, client: int, answered: Any) -> None:
         self.client, self.places, self._answered = client, array("q"), answered
         self.open = 0
+
+    def ahead_s(self, began: float, rate_max: int) -> float:
+        """Seconds by which the values sent are ahead of `rate_max` a second."""
+        return len(self.places) / rate_max - (time.monotonic() - began)
 
     def sent(self) -> int:
         self.places.append(NOT_ACKED)
@@ -87,8 +93,11 @@ async def _aiokafka(load: Load, acks: _Acks, stop: Event) -> None:
         retry_backoff_ms=BACKOFF_MS,
         request_timeout_ms=DELIVERY_TIMEOUT_MS,
     )
+    began = time.monotonic()
     async with producer:
         while not stop.is_set() and len(acks.places) < load.values_max:
+            if (ahead := acks.ahead_s(began, load.rate_max)) > 0:
+                await asyncio.sleep(ahead)
             await room.acquire()
             number = acks.sent()
             future = await producer.send(load.topic, value_of(acks.client, number))
@@ -117,8 +126,9 @@ def _confluent(load: Load, acks: _Acks, stop: Event) -> None:
         },
         logger=logging.getLogger("confluent-kafka"),
     )
+    began = time.monotonic()
     while not stop.is_set() and len(acks.places) < load.values_max:
-        if acks.open >= IN_FLIGHT_MAX:
+        if acks.open >= IN_FLIGHT_MAX or acks.ahead_s(began, load.rate_max) > 0:
             producer.poll(SERVE_S)
             continue
         number = acks.sent()

@@ -1,0 +1,1 @@
+"""Hostile frames and batches against a live broker, while well-behaved clients beside them must notice nothing."""

@@ -1,0 +1,156 @@
+"""The fuzz run: attackers in one process, good clients in others, and a watch on the broker's process.
+
+Promises checked: the process lives; its memory stays below a limit; it logs no trace of a bug; the good clients are served all the time,
+and their records are in the log once, in order, at the offsets they were told.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from protocol.client import Client
+
+from client_compat.fuzz.attack import Target, attack_once
+from client_compat.fuzz.messages import MessageMaker
+from client_compat.support import load as producers
+from client_compat.support.admin import create_topic
+from client_compat.support.brokers import HOST, BrokerProcess, ottla
+from client_compat.support.verdict import Verdict, judge
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.registry import KEYS
+
+GOOD_TOPIC = "well-behaved"
+GOOD_PARTITIONS = 2
+GOOD_RATE_MAX = 300
+KEPT_TOPICS = frozenset({GOOD_TOPIC, "fuzz", "fuzz-2"})
+TIDY_EVERY_S = 5.0
+LOOK_EVERY_S = 0.25
+FLUSH_TIMEOUT_S = 60.0
+BUG = b"Traceback (most recent call last)"
+MEBIBYTE = 1024 * 1024
+# Kept small and plain: a fuzzer that makes topics by asking for their metadata measures the file system.
+BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.partitions=1")
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(slots=True)
+class FuzzRun:
+    """What was thrown, and what it did."""
+
+    seed: int
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    rss_max: int = 0
+    rss_limit: int = 0
+    longest_wait_s: float = 0.0
+    wait_limit_s: float = 0.0
+    bugs_logged: int = 0
+    died: str = ""
+    verdict: Verdict = field(default_factory=Verdict)
+
+    @property
+    def good(self) -> bool:
+        bounded = self.rss_max <= self.rss_limit and self.longest_wait_s <= self.wait_limit_s
+        return not self.died and bounded and self.bugs_logged == 0 and self.verdict.good
+
+
+class _Watch:
+    """Looks at the broker's memory and the good clients' progress, from the attackers' own thread."""
+
+    def __init__(self, run: FuzzRun, broker: BrokerProcess, answered: Sequence[int]) -> None:
+        self._run, self._broker, self._answered = run, broker, answered
+        self._since = [time.monotonic()] * len(answered)
+        self._before = list(answered)
+
+    def look(self) -> None:
+        self._broker.check_alive()
+        self._run.rss_max = max(self._run.rss_max, self._broker.usage().rss_bytes)
+        now = time.monotonic()
+        for index, count in enumerate(self._answered):
+            if count != self._before[index]:
+                self._before[index], self._since[index] = count, now
+            self._run.longest_wait_s = max(self._run.longest_wait_s, now - self._since[index])
+
+
+def advertised(port: int) -> list[tuple[int, int, int]]:
+    """What the broker says it serves, as far as this project knows the messages."""
+    with Client(HOST, port, client_id="fuzz") as client:
+        answer: Any = client.call(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"))
+    return [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys if api.api_key in KEYS]
+
+
+def _tidy(bootstrap: str, stop: threading.Event) -> None:
+    """Remove the topics that valid requests made, and make again those that they removed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    while not stop.wait(TIDY_EVERY_S):
+        there = set(admin.list_topics(timeout=FLUSH_TIMEOUT_S).topics)
+        if unwanted := [name for name in there - KEPT_TOPICS if not name.startswith("__")]:
+            for future in admin.delete_topics(unwanted).values():
+                future.exception(FLUSH_TIMEOUT_S)
+        for name in KEPT_TOPICS - there:
+            create_topic(bootstrap, name, GOOD_PARTITIONS)
+
+
+def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[FuzzRun], None]) -> FuzzRun:
+    """Attack a new broker in `directory` (made here) for `seconds`; the limits are read from `run`, the findings written to it.
+    Raises `BrokerFailed` when the broker cannot even be started."""
+    directory.mkdir(parents=True)
+    rng, began = random.Random(run.seed), time.monotonic()
+    answered, stop = RawArray("q", len(producers.CLIENTS)), _SPAWN.Event()
+    with ottla(directory / "log", options=BROKER_OPTIONS, output=directory / "broker.log") as broker:
+        for name in sorted(KEPT_TOPICS):
+            create_topic(broker.bootstrap, name, GOOD_PARTITIONS)
+        load = producers.Load(broker.bootstrap, GOOD_TOPIC, directory, values_max=10**9, rate_max=GOOD_RATE_MAX)
+        plan = [(number, load, answered, stop) for number in range(len(producers.CLIENTS))]
+        clients = [_SPAWN.Process(target=producers.main, args=args, daemon=True) for args in plan]
+        for client in clients:
+            client.start()
+        while not all(answered):
+            broker.check_alive()
+            time.sleep(LOOK_EVERY_S)
+        target = Target((HOST, broker.port), advertised(broker.port), MessageMaker(rng), rng, run.counts)
+        try:
+            _attack(target, _Watch(run, broker, answered), began + seconds, run, on_look)
+        except (OSError, RuntimeError) as failure:
+            run.died = f"{failure}\n{broker.output_tail()}"
+        stop.set()
+        if not run.died:
+            for client in clients:
+                client.join(FLUSH_TIMEOUT_S)
+            run.verdict = judge(load, GOOD_PARTITIONS)
+        for client in clients:
+            client.kill()
+    run.bugs_logged = (directory / "broker.log").read_bytes().count(BUG)
+    run.seconds = time.monotonic() - began
+    return run
+
+
+def _attack(target: Target, watch: _Watch, until: float, run: FuzzRun, on_look: Callable[[FuzzRun], None]) -> None:
+    tidy_stop = threading.Event()
+    bootstrap = f"{target.address[0]}:{target.address[1]}"
+    tidier = threading.Thread(target=_tidy, args=(bootstrap, tidy_stop), daemon=True)
+    tidier.start()
+    next_look = 0.0
+    try:
+        while (now := time.monotonic()) < until:
+            if now >= next_look:
+                watch.look()
+                on_look(run)
+                next_look = now + LOOK_EVERY_S
+            attack_once(target)
+        watch.look()
+    finally:
+        tidy_stop.set()
+        tidier.join(FLUSH_TIMEOUT_S)
+        for peer in target.loris:
+            peer.close()
