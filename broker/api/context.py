@@ -1,7 +1,7 @@
 """What a handler is given beside its request.
 
-Rules: a Context lives as long as its request; everything long-lived hangs on `Services`, which `broker/app.py` builds once. A handler changes
-the world only through services.
+Rules: a Context lives as long as its request; everything long-lived hangs on `Services`, which `broker/app.py` builds once. A handler
+changes the world only through services.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class ProducerIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One named listener: where it is bound (the port as the kernel gave it), and what Metadata advertises for it, if anything was configured."""
+    """One named listener: where it is bound (the port as the kernel gave it), and what Metadata advertises for it, if anything was
+    configured.
+    """
 
     name: str
     host: str
@@ -91,6 +93,8 @@ class Services:
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
     flusher: Flusher
+    stop_at_once: Callable[[BaseException], None]
+    """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)
 
 

@@ -8,24 +8,22 @@ UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.api.context import CloseConnection, Connection, Context, Services
+from broker.api.routes import ROUTES, Route
+from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_request, encode_response, response_class
 from protocol.error_codes import ErrorCode
 from protocol.errors import UnsupportedVersion
 
-from broker.api.context import CloseConnection, Connection, Context, Services
-from broker.api.routes import ROUTES, Route
-
 if TYPE_CHECKING:
-    from protocol.codec import RequestHeader
-
     from broker.faults.rules import Faults
+    from protocol.codec import RequestHeader
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,10 +46,10 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Decodes, finds the handler, calls it, encodes. One for all connections."""
 
-    def __init__(self, services: Services, faults: Faults, routes: Mapping[ApiKey, Route] | None = None) -> None:
+    def __init__(self, services: Services, faults: Faults, routes: Mapping[int, Route] | None = None) -> None:
         self._services = services
         self._faults = faults
-        self._routes = ROUTES if routes is None else routes
+        self._routes: Mapping[int, Route] = dict(ROUTES) if routes is None else routes
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Task[Reply]:
@@ -61,17 +59,20 @@ class Dispatcher:
         except UnsupportedVersion as error:
             return self._unsupported(error)
         header = request.header
-        route = self._routes.get(header.api_key)  # type: ignore[call-overload] # an IntEnum key is found by its int, without making the enum
+        route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
         context = Context(header.api_version, header.client_id, connection, self._services)
         try:
             answer = route.handle(context, request.body)
-            if answer is not None and inspect.isawaitable(answer):
+            if hasattr(answer, "__await__"):
                 return self._later(answer, header)
             return self._reply(answer, header)
         except CloseConnection as reason:
             return _closed(reason, header)
+        except FsyncFailed as error:
+            self._services.stop_at_once(error)
+            return CLOSE
         except Exception:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
             return _bug(header)
 
@@ -96,6 +97,9 @@ class Dispatcher:
             return self._reply(await answer, header)
         except CloseConnection as reason:
             return _closed(reason, header)
+        except FsyncFailed as error:
+            self._services.stop_at_once(error)
+            return CLOSE
         except Exception:  # noqa: BLE001 # the same catch-all, for the part of a handler that waited
             return _bug(header)
 

@@ -54,4 +54,5 @@ FETCH_SESSION_IDLE_MS = 120_000
 """A fetch session unused for so long gives way to a new one, and one older than this to a bigger one (KIP-227: min eviction time)."""
 
 FETCH_SESSION_PARTITIONS = 1_000_000
-"""Partitions remembered by all fetch sessions together: at 300 bytes each 300 MB at the very most; further clients fetch without session."""
+"""Partitions remembered by all fetch sessions together: at 300 bytes each 300 MB at the very most; further clients fetch without session.
+"""

@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 class Shared:
     """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
 
-    def __init__(self, dispatcher: Dispatcher, mono_ms: Callable[[], int], max_request_bytes: int, budget: ByteBudget | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, mono_ms: Callable[[], int], max_request_bytes: int, budget: ByteBudget | None = None
+    ) -> None:
         self.dispatcher = dispatcher
         self.mono_ms = mono_ms
         self.max_request_bytes = max_request_bytes

@@ -15,11 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from protocol.errors import ProtocolError
-from protocol.frame import FrameReader
-
 from broker.api.dispatch import CLOSE, Action, Buffer, Reply
 from broker.core import limits
+from protocol.errors import ProtocolError
+from protocol.frame import FrameReader
 
 logger = logging.getLogger(__name__)
 

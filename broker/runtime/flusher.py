@@ -1,8 +1,8 @@
 """Waiting for the disk without holding the loop: fsync runs on a worker thread, and one fsync serves everything appended before it began.
 
-Rules: at most one fsync of a log at a time; what is appended meanwhile waits for the next one (group commit). A failed fsync is fatal, because
-what the page cache holds after it is unknown (the pages may be marked clean and be lost): `on_failure` is told once, and nothing that
-waited is ever acknowledged.
+Rules: at most one fsync of a log at a time; what is appended meanwhile waits for the next one (group commit). A failed fsync is fatal,
+because what the page cache holds after it is unknown (the pages may be marked clean and be lost): `on_failure` is told once, and nothing
+that waited is ever acknowledged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.core import limits
+from broker.storage.errors import FsyncFailed
 
 if TYPE_CHECKING:
     from broker.storage.partition_log import PartitionLog
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Flusher:
     """Syncs logs on a few threads. `on_failure(error)` stops the process."""
 
-    def __init__(self, on_failure: Callable[[OSError], None], threads: int = limits.FLUSH_THREADS) -> None:
+    def __init__(self, on_failure: Callable[[BaseException], None], threads: int = limits.FLUSH_THREADS) -> None:
         self._on_failure = on_failure
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="flush")
         self._failed = False
@@ -42,7 +43,7 @@ class Flusher:
 
         def completed(sync: asyncio.Future[None]) -> None:
             error = None if sync.cancelled() else sync.exception()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | FsyncFailed):
                 self._fail(error)
             elif error is not None:
                 raise error
@@ -61,7 +62,7 @@ class Flusher:
         """Wait for the threads; nothing can be flushed afterwards."""
         self._pool.shutdown(wait=True)
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not self._failed:
             self._failed = True
             logger.critical("fsync failed, stopping: what the disk holds is unknown until a restart reads it (%s)", error)

@@ -1,0 +1,113 @@
+"""Settings from three sources: a server.properties file, then the environment (`OTTLA_LOG_SEGMENT_BYTES`), then the command line; the
+later wins.
+
+Rules: every mistake stops the start and is told at once, with the setting's name, its value and what is allowed; an unknown name comes
+with the nearest known one; Kafka's settings that mean nothing here are listed in `Loaded.notes`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.core.config_keys import InvalidConfig
+from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from broker.core.settings import BROKER_KEYS, BrokerSettings, attribute_of
+
+ENVIRONMENT_PREFIX = "OTTLA_"
+
+_ALIASES = {"broker.id": "node.id"}
+"""Older names of Kafka's that server.properties files still hold."""
+
+
+class SettingsError(ValueError):
+    """The start cannot go on; the text lists every mistake, one a line."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings, and what is to be said about them at start."""
+
+    settings: BrokerSettings
+    notes: list[str]
+
+
+def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> Loaded:
+    """Read all sources; raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` counts."""
+    mistakes: list[str] = []
+    texts: dict[str, tuple[str, str]] = {}
+    notes: list[str] = []
+    for source, given in (("file", _read_file(file)), ("environment", _from_environment(env)), ("command line", cli)):
+        for given_name, text in given.items():
+            name = _ALIASES.get(given_name, given_name)
+            if name in BROKER_KEYS:
+                texts[name] = (text, source)
+            elif is_ignored(name):
+                notes.append(f"{name} ({source}) is a setting of Kafka's that has no effect here")
+            else:
+                mistakes.append(_unknown(given_name, source))
+    values = {}
+    for name, (text, source) in texts.items():
+        try:
+            values[attribute_of(name)] = BROKER_KEYS[name].parse(text)
+        except InvalidConfig as error:
+            mistakes.append(f"{error} (from the {source})")
+    if mistakes:
+        raise SettingsError("\n".join(mistakes))
+    settings = BrokerSettings(**values, explicit={name: source for name, (_, source) in texts.items()})
+    _check_together(settings)
+    return Loaded(settings, notes)
+
+
+def parse_assignments(items: Iterable[str]) -> dict[str, str]:
+    """`name=value` of the command line's `--set`; raises SettingsError."""
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {item}: expected name=value")
+        found[name.strip()] = value
+    return found
+
+
+def _read_file(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    import javaproperties  # noqa: PLC0415 # only starts that read a file pay for it
+
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return dict(javaproperties.load(lines))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot read {file}: {error}") from error
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): text
+        for name, text in env.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+def _unknown(name: str, source: str) -> str:
+    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"Unknown setting {name} (from the {source}){hint}"
+
+
+def _check_together(settings: BrokerSettings) -> None:
+    if len(settings.log_dirs) > 1:
+        raise SettingsError(f"log.dirs={','.join(settings.log_dirs)}: one data directory is supported, not {len(settings.log_dirs)}")
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
+    for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
+        if name in settings.explicit and settings.value(name) != 1:
+            raise SettingsError(f"{name}={settings.value(name)}: allowed is 1, for there is one broker")
+
+
+def data_dir(settings: BrokerSettings) -> Path:
+    """The data directory: log.dirs before log.dir, as in Kafka."""
+    return Path(settings.log_dirs[0] if settings.log_dirs else settings.log_dir)

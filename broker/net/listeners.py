@@ -1,0 +1,64 @@
+"""Listeners in Kafka's syntax: `NAME://host:port`, what each advertises, and which security protocol its name stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from broker.api.context import Listener
+from broker.core.settings import BrokerSettings
+from broker.core.settings_load import SettingsError
+
+_ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
+_PORT_MAX = 65535
+
+
+def listeners_of(settings: BrokerSettings) -> list[Listener]:
+    """The listeners to bind, each with what it advertises; raises SettingsError naming the setting."""
+    listeners = _parse("listeners", settings.listeners)
+    if not listeners:
+        raise SettingsError("listeners is empty: allowed is at least one NAME://host:port")
+    protocols = _protocols(settings)
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
+        if protocol != "PLAINTEXT":
+            raise SettingsError(f"listeners: {listener.name} uses {protocol}; only PLAINTEXT is available in this version")
+    advertised = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
+    unknown = set(advertised) - {listener.name for listener in listeners}
+    if unknown:
+        raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
+    return [_with_advertised(listener, advertised.get(listener.name)) for listener in listeners]
+
+
+def _with_advertised(listener: Listener, advertised: Listener | None) -> Listener:
+    if advertised is None:
+        return listener
+    if advertised.host in {"", "0.0.0.0", "::"}:
+        raise SettingsError(f"advertised.listeners: {listener.name} advertises {advertised.host or 'no host'}, which no client can dial")
+    return replace(listener, advertised_host=advertised.host, advertised_port=advertised.port or None)
+
+
+def _parse(setting: str, items: Sequence[str]) -> list[Listener]:
+    found: dict[str, Listener] = {}
+    for item in items:
+        match = _ENDPOINT.fullmatch(item)
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise SettingsError(f"{setting}: {item!r} is not NAME://host:port")
+        name = match["name"].upper()
+        if name in found:
+            raise SettingsError(f"{setting}: {name} is there twice")
+        found[name] = Listener(name, match["v6"] or match["host"] or "", int(match["port"]))
+    return list(found.values())
+
+
+def _protocols(settings: BrokerSettings) -> dict[str, str]:
+    found = {}
+    for item in settings.listener_security_protocol_map:
+        name, colon, protocol = item.partition(":")
+        if not colon or protocol.strip().upper() not in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}:
+            raise SettingsError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found
