@@ -1,0 +1,237 @@
+"""The records section's five codecs, each with the framing that Kafka's Java client writes and reads.
+
+Rules that hold here: no function makes more than `max_bytes` of output, whatever the input claims, and a claimed size is compared with
+that bound
+and with what the codec could make of so few bytes before memory is taken for it. Every failure of a library becomes `CorruptBatch`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+LEVEL_DEFAULT: Final = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ4: 9, Codec.ZSTD: 3}
+"""Kafka's compression.<codec>.level defaults; codecs without levels ignore theirs."""
+
+_CODECS = tuple(Codec)
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_SNAPPY_RATIO: Final = 64 / 3
+"""The densest element of raw snappy: three bytes that copy 64."""
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK_BYTES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+_LZ4_FAST: Final = 0
+
+_ZSTD_FIRST_RATIO: Final = 8
+"""What a frame without a content size is first given room for; eight times more at each further try."""
+
+
+def codec_of(codec_id: int) -> Codec:
+    """The codec of the low three attribute bits. Raises `UnknownCodec` on 5 to 7."""
+    if codec_id >= len(_CODECS):
+        raise UnknownCodec(f"unknown compression codec {codec_id}")
+    return _CODECS[codec_id]
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """The records section as Kafka's Java client would frame it; `level` is Kafka's compression.<codec>.level (None: its default)."""
+    chosen = LEVEL_DEFAULT[codec] if level is None else level
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        squeeze = zlib.compressobj(chosen, zlib.DEFLATED, 31)
+        return squeeze.compress(data) + squeeze.flush()
+    if codec is Codec.SNAPPY:
+        return _compress_xerial(memoryview(data))
+    if codec is Codec.LZ4:
+        # Kafka's default level stands for lz4's fast mode; every other level for its high-compression mode.
+        native = _LZ4_FAST if chosen == LEVEL_DEFAULT[codec] else chosen
+        return bytes(lz4.frame.compress(data, native, lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False))
+    return zstandard.ZstdCompressor(level=chosen).compress(data)
+
+
+def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
+    """The records behind a compressed section (`data` itself when the codec is NONE).
+
+    Raises `BatchTooLarge` when they are more than `max_bytes`, `CorruptBatch` when the section is damaged or truncated.
+    """
+    if codec is Codec.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(codec, max_bytes)
+        return data
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, max_bytes)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), max_bytes)
+    if codec is Codec.LZ4:
+        return _decompress_lz4(memoryview(data), max_bytes)
+    return _decompress_zstd(data, max_bytes)
+
+
+def _too_large(codec: Codec, max_bytes: int) -> BatchTooLarge:
+    return BatchTooLarge(f"{codec.name.lower()}: the records decompress to more than {max_bytes} bytes")
+
+
+def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    left = max_bytes
+    rest: Buffer = data
+    while rest or not parts:
+        # Like java.util.zip, read every member of the stream; each takes at least 18 bytes of it, which bounds the loop.
+        member = zlib.decompressobj(31)
+        try:
+            parts.append(member.decompress(rest, left + 1))
+        except zlib.error as e:
+            raise CorruptBatch(f"gzip: {e}") from e
+        left -= len(parts[-1])
+        if left < 0:
+            raise _too_large(Codec.GZIP, max_bytes)
+        if not member.eof:
+            raise CorruptBatch("gzip: the stream is truncated")
+        rest = member.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    framed = bytearray(_XERIAL_HEADER)
+    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+        framed += len(block).to_bytes(4, "big")
+        framed += block
+    return bytes(framed)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
+    if data[:8].tobytes() != _XERIAL_MAGIC:
+        # librdkafka and franz-go write one raw block with no frame around it.
+        return _decompress_snappy_blocks([data], max_bytes)
+    blocks = []
+    pos = len(_XERIAL_HEADER)
+    if len(data) < pos:
+        raise CorruptBatch("snappy: the xerial header is truncated")
+    while pos < len(data):
+        start = pos + 4
+        pos = start + int.from_bytes(data[pos:start], "big")
+        if pos > len(data) or start >= pos:
+            raise CorruptBatch(f"snappy: the xerial block at byte {start} is truncated")
+        blocks.append(data[start:pos])
+    return _decompress_snappy_blocks(blocks, max_bytes)
+
+
+def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
+    try:
+        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+        total = sum(sizes)
+        if total > max_bytes:
+            raise _too_large(Codec.SNAPPY, max_bytes)
+        if any(size > len(block) * _SNAPPY_RATIO for size, block in zip(sizes, blocks, strict=True)):
+            raise CorruptBatch("snappy: a block claims more bytes than it can hold")
+        out = bytearray(total)
+        view = memoryview(out)
+        pos = 0
+        for size, block in zip(sizes, blocks, strict=True):
+            if cramjam.snappy.decompress_raw_into(block, view[pos : pos + size]) != size:
+                raise CorruptBatch("snappy: a block holds fewer bytes than it claims")
+            pos += size
+    except cramjam.DecompressionError as e:
+        raise CorruptBatch(f"snappy: {e}") from e
+    return out
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
+    end, most = _walk_lz4_frame(data)
+    unpack = lz4.frame.LZ4FrameDecompressor()
+    try:
+        # The end mark is the last thing fed: like Kafka, leave a content checksum behind it unread; the batch's own CRC covers the bytes.
+        out: bytes = unpack.decompress(data[:end], max_length=min(max_bytes, most) + 1)
+    except (RuntimeError, EOFError) as e:
+        raise CorruptBatch(f"lz4: {e}") from e
+    if len(out) > max_bytes:
+        raise _too_large(Codec.LZ4, max_bytes)
+    return out
+
+
+def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
+    """Check the frame's outline: (position behind the end mark, the most bytes that its blocks can hold)."""
+    if len(data) < 7 or data[:4].tobytes() != _LZ4_MAGIC:
+        raise CorruptBatch("lz4: not a frame")
+    flags, descriptor = data[4], data[5]
+    block_bytes = _LZ4_BLOCK_BYTES.get(descriptor >> 4 & 7)
+    if flags >> 6 != 1 or block_bytes is None:
+        raise CorruptBatch(f"lz4: unsupported frame descriptor {flags:#04x} {descriptor:#04x}")
+    if not flags & 0x20:
+        raise CorruptBatch("lz4: the frame's blocks depend on each other")
+    block_checksum = 4 if flags & 0x10 else 0
+    content_checksum = 4 if flags & 0x04 else 0
+    pos = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    most = 0
+    while pos + 4 <= len(data):
+        size = int.from_bytes(data[pos : pos + 4], "little") & 0x7FFFFFFF
+        pos += 4
+        if size == 0:
+            if pos + content_checksum != len(data):
+                raise CorruptBatch("lz4: the frame does not end where its section ends")
+            return pos, most
+        if size > block_bytes:
+            raise CorruptBatch(f"lz4: a block of {size} bytes in a frame whose blocks have at most {block_bytes}")
+        most += block_bytes
+        pos += size + block_checksum
+    raise CorruptBatch("lz4: the frame is truncated")
+
+
+def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
+    try:
+        size = zstandard.frame_content_size(data)
+        if size > max_bytes:
+            raise _too_large(Codec.ZSTD, max_bytes)
+        unpack = zstandard.ZstdDecompressor()
+        if size >= 0:
+            return unpack.decompress(data, max_output_size=size)
+        room = min(max_bytes, max(64 << 10, _ZSTD_FIRST_RATIO * len(data)))
+        while True:
+            try:
+                return unpack.decompress(data, max_output_size=room)
+            except zstandard.ZstdError:
+                # One-shot decompression does not tell a frame that is damaged from one that needs more room; stop at the bound.
+                if room == max_bytes:
+                    raise
+            room = min(max_bytes, room * _ZSTD_FIRST_RATIO)
+    except zstandard.ZstdError as e:
+        if _zstd_exceeds(data, max_bytes):
+            raise _too_large(Codec.ZSTD, max_bytes) from e
+        raise CorruptBatch(f"zstd: {e}") from e
+
+
+def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
+    """Whether a frame that could not be decompressed in one go is too large rather than damaged; holds one chunk at a time."""
+    total = 0
+    try:
+        for chunk in zstandard.ZstdDecompressor().read_to_iter(data, write_size=128 << 10):
+            total += len(chunk)
+            if total > max_bytes:
+                return True
+    except zstandard.ZstdError:
+        return False
+    return False

@@ -1,0 +1,102 @@
+"""Control batches: the one record that ends a transaction in a partition (Kafka: EndTransactionMarker, ControlRecordType).
+
+Readers take any version from 0 on and read the prefix that they know; a negative version is an error. Types they do not know are `None`.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from protocol.records.batch import NO_LEADER_EPOCH
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import InvalidRecord
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+
+MARKER_BYTES: Final = 78
+"""The size of a whole marker batch: 61 of header and one record of 17."""
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_CONTROL_BYTES_MAX: Final = 1 << 20
+"""No control record of Kafka's comes near; the KRaft voter sets are the largest."""
+
+
+class ControlType(IntEnum):
+    """The second field of a control record's key. Types from 2 on occur only in the log of the cluster's metadata."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class Marker(NamedTuple):
+    """A control record. `type` is None where it is newer than we are; `coordinator_epoch` is -1 for what does not end a transaction."""
+
+    type: ControlType | None
+    coordinator_epoch: int
+    timestamp: int
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether this is an ABORT or COMMIT."""
+        return self.type is ControlType.ABORT or self.type is ControlType.COMMIT
+
+
+def end_txn_marker(
+    *,
+    committed: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch of 78 bytes that commits or aborts a producer's transaction in one partition."""
+    kind = ControlType.COMMIT if committed else ControlType.ABORT
+    return build_batch(
+        [SimpleRecord(_KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch), timestamp)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def parse_marker(batch: Buffer) -> Marker:
+    """The control record of a control batch. Raises `InvalidRecord` when there is not exactly one, or it is cut short or has a negative
+    version.
+    """
+    records = list(iter_records(batch, _CONTROL_BYTES_MAX))
+    if len(records) != 1:
+        raise InvalidRecord(f"a control batch with {len(records)} records")
+    record = records[0]
+    kind = control_type(record.key)
+    if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
+        return Marker(kind, -1, record.timestamp)
+    if record.value is None or len(record.value) < _VALUE.size:
+        raise InvalidRecord("the value of a transaction marker is cut short")
+    version, coordinator_epoch = _VALUE.unpack_from(record.value)
+    if version < 0:
+        raise InvalidRecord(f"transaction marker version {version}")
+    return Marker(kind, coordinator_epoch, record.timestamp)
+
+
+def control_type(key: bytes | None) -> ControlType | None:
+    """The type in a control record's key, None for one that we do not know. Raises `InvalidRecord` on a key cut short or a negative
+    version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecord("the key of a control record is cut short")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecord(f"control record version {version}")
+    return ControlType(number) if 0 <= number < len(ControlType) else None

@@ -1,0 +1,213 @@
+"""Records inside a batch: reading them, and building batches of our own.
+
+Rules that hold here: reading never trusts a count or a length (the walker checks all of them before a record is made), and never makes more
+than `max_bytes` out of a compressed section. Building gives exactly the bytes that Kafka's Java client would for the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from protocol.records import walk
+from protocol.records.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    pack_header,
+    read_header,
+)
+from protocol.records.compression import Codec, compress, decompress
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import CorruptBatch
+from protocol.records.sequence import decrement_sequence, increment_sequence
+
+__all__ = [
+    "DECOMPRESSED_MAX_BYTES",
+    "Header",
+    "Record",
+    "SimpleRecord",
+    "build_batch",
+    "decrement_sequence",
+    "encode_record",
+    "increment_sequence",
+    "iter_records",
+    "records_section",
+]
+
+Header = tuple[str, bytes | None]
+
+DECOMPRESSED_MAX_BYTES: Final = 64 << 20
+"""What a reader takes from one batch unless it says otherwise: 64 times Kafka's default message.max.bytes."""
+
+
+class SimpleRecord(NamedTuple):
+    """A record to be written. `timestamp` is milliseconds since the epoch, -1 for none; headers keep their order and may repeat a key."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    headers: Sequence[Header] = ()
+
+
+class Record(NamedTuple):
+    """A record that was read. The deltas are as stored; `offset` and `timestamp` are what a consumer sees (the batch's append time, if
+    it has one).
+    """
+
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    offset: int
+    timestamp: int
+
+
+def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Buffer:
+    """The uncompressed records of the one batch in `batch`; a view where nothing is compressed. Raises as `decompress`."""
+    section = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    codec = header.codec
+    return section if codec is Codec.NONE else decompress(codec, section, max_bytes)
+
+
+def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iterator[Record]:
+    """The records of one whole batch v2, control records included. Does not check the CRC (`crc_ok` does).
+
+    Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record: all
+    of them
+    before the first record is given.
+    """
+    header = read_header(batch)
+    if not HEADER_BYTES <= header.size_bytes <= len(batch):
+        raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {len(batch)}")
+    data = memoryview(records_section(batch, header, max_bytes))
+    found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for i in range(header.record_count):
+        offset, timestamp = found.offsets[i], found.timestamps[i]
+        yield Record(
+            offset - header.base_offset,
+            timestamp - header.base_timestamp,
+            _span(data, found.key_starts[i], found.key_lengths[i]),
+            _span(data, found.value_starts[i], found.value_lengths[i]),
+            _headers(data, found.header_starts[i], found.header_counts[i]) if found.header_counts[i] else (),
+            offset,
+            timestamp if append_time is None else append_time,
+        )
+
+
+def _span(data: memoryview, start: int, length: int) -> bytes | None:
+    return None if length < 0 else data[start : start + length].tobytes()
+
+
+def _headers(data: memoryview, pos: int, count: int) -> tuple[Header, ...]:
+    """The headers at `pos`, which the walker has checked."""
+    headers = []
+    for _ in range(count):
+        length, pos = _read_varint(data, pos)
+        name = data[pos : pos + length].tobytes().decode("utf-8", "replace")
+        length, pos = _read_varint(data, pos + length)
+        headers.append((name, _span(data, pos, length)))
+        pos += max(length, 0)
+    return tuple(headers)
+
+
+def _read_varint(data: memoryview, pos: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        byte = data[pos]
+        raw |= (byte & 0x7F) << shift
+        pos += 1
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), pos
+        shift += 7
+
+
+def _varint(value: int) -> bytes:
+    """Zigzag varint or varlong: the encoding of a number does not depend on the width."""
+    raw = (value << 1) ^ (value >> 63)
+    if raw < 0x80:
+        return _ONE_BYTE[raw]
+    out = bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+_ONE_BYTE: Final = tuple(bytes([i]) for i in range(0x80))
+_NULL: Final = _varint(-1)
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
+) -> bytes:
+    """One record of a v2 batch, its length in front."""
+    parts: list[Buffer] = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
+    for field in (key, value):
+        parts += (_NULL,) if field is None else (_varint(len(field)), field)
+    parts.append(_varint(len(headers)))
+    for name, content in headers:
+        raw = name.encode()
+        parts += (_varint(len(raw)), raw)
+        parts += (_NULL,) if content is None else (_varint(len(content)), content)
+    body = b"".join(parts)
+    return _varint(len(body)) + body
+
+
+def build_batch(
+    records: Iterable[SimpleRecord],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+) -> bytes:
+    """One batch v2 of these records at successive offsets. With `log_append_time` (ms) the batch carries that time for all its records.
+
+    Raises ValueError without records: Kafka knows no empty batch but those that compaction leaves behind.
+    """
+    listed = list(records)
+    if not listed:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = listed[0].timestamp
+    section: Buffer = b"".join(encode_record(i, r.timestamp - base_timestamp, r.key, r.value, r.headers) for i, r in enumerate(listed))
+    attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    max_timestamp = max(r.timestamp for r in listed)
+    if log_append_time is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = log_append_time
+    if codec is not Codec.NONE:
+        section = compress(codec, section, level)
+    count = len(listed)
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        2,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    return pack_header(header, section) + section

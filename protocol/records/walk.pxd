@@ -1,0 +1,39 @@
+# The C types of walk.py, which stays plain Python: Cython reads this file beside it, an interpreter never does.
+cimport cython
+
+@cython.final
+cdef class _Cursor:
+    cdef const unsigned char[::1] data
+    cdef Py_ssize_t pos
+    cdef Py_ssize_t end
+    cdef long long timestamp_delta
+    cdef int offset_delta
+    cdef int key_length
+    cdef Py_ssize_t key_start
+    cdef int value_length
+    cdef Py_ssize_t value_start
+    cdef int header_count
+    cdef Py_ssize_t header_start
+
+    @cython.locals(pos=Py_ssize_t, end=Py_ssize_t, byte=int, wide="unsigned long long", raw="unsigned long long", half="long long", shift=int)
+    cdef long long varint(self, int last_shift) noexcept
+
+    @cython.locals(batch_end=Py_ssize_t, limit=Py_ssize_t, length=Py_ssize_t, why=int)
+    cdef int next(self) noexcept
+
+    @cython.locals(left=Py_ssize_t, length=Py_ssize_t)
+    cdef int skip_headers(self, Py_ssize_t limit) noexcept
+
+cdef bint _leaves_range(long long base, long long delta) noexcept
+
+@cython.locals(
+    cursor=_Cursor, newest="long long", newest_index=Py_ssize_t, newest_offset="long long", oldest="long long", null_key=Py_ssize_t,
+    sequential=bint, index=Py_ssize_t, bad=int, timestamp="long long",
+)
+cpdef scan(data, Py_ssize_t record_count, long long base_timestamp)
+
+@cython.locals(
+    cursor=_Cursor, index=Py_ssize_t, bad=int, offsets="long long[::1]", timestamps="long long[::1]", key_starts="int[::1]",
+    key_lengths="int[::1]", value_starts="int[::1]", value_lengths="int[::1]", header_starts="int[::1]", header_counts="int[::1]",
+)
+cpdef columns(data, Py_ssize_t record_count, long long base_offset, long long base_timestamp)

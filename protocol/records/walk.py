@@ -1,0 +1,259 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, annotation_typing=False
+"""One pass over the records of a batch (Kafka: DefaultRecord.readFrom): the structural check and a columnar decode.
+
+This is the one place where plain Python is too slow for every produced record, so `setup.py` compiles this very file with Cython where
+there is a
+compiler; the C types stand in `walk.pxd`, and without them the source runs as it is. Rules that hold here:
+
+* The input is never trusted: every length is compared with what is left before it is used, and a record ends where it says.
+* Nothing is copied: results are numbers and positions in the input. Output arrays hold 8 bytes a record and column, and the caller's
+record count
+  is compared with the size of the input first (a record takes at least seven bytes).
+* Integers are 64 bits wide in the compiled form: what could leave that range is refused, so that both forms agree.
+* A verdict is a value; nothing is raised about the input but by `columns`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+from protocol.records.errors import InvalidRecord
+
+MIN_RECORD_BYTES = 7
+"""Length, attributes, two deltas, two null lengths and a header count, one byte each."""
+
+_REASONS = (
+    "",
+    "a varint is truncated or too long",
+    "the record's length is unreadable, negative or exceeds the batch",
+    "the key exceeds the record",
+    "the value exceeds the record",
+    "the header count is negative or exceeds the record",
+    "a header's key is null or exceeds the record",
+    "a header's value exceeds the record",
+    "the record's length is not the length of its fields",
+    "the timestamp leaves the range of 64 bits",
+    "fewer records than the batch's record count",
+    "bytes are left over after the last record",
+)
+
+
+class Scan(NamedTuple):
+    """What one pass over all records found.
+
+    `first_bad_index` is the ordinal of the first structurally bad record (the record count, when too many bytes are there), else -1; the
+    other
+    fields then cover the records before it. Timestamps of -1 (none) count for `max_timestamp`, not for `min_timestamp`, which is then -1.
+    """
+
+    max_timestamp: int
+    index_of_max_timestamp: int
+    offset_of_max_timestamp: int
+    """Offset delta of the first record that has `max_timestamp`; -1 without records."""
+    min_timestamp: int
+    first_null_key: int
+    """Ordinal of the first record without a key, else -1."""
+    sequential: bool
+    """Whether each offset delta is its record's ordinal."""
+    first_bad_index: int
+    reason: str
+
+
+class Columns(NamedTuple):
+    """The records of one batch as arrays, one entry a record; a length of -1 is null. Positions count from the start of the decoded
+    bytes.
+    """
+
+    offsets: array[int]
+    timestamps: array[int]
+    key_starts: array[int]
+    key_lengths: array[int]
+    value_starts: array[int]
+    value_lengths: array[int]
+    header_starts: array[int]
+    """Where the first header of the record begins, behind the header count."""
+    header_counts: array[int]
+
+
+class _Cursor:
+    """A position in the records and the fields of the record that was read last. A bad varint puts the position behind `end` for good."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self.data = data
+        self.pos = 0
+        self.end = len(data)
+        self.timestamp_delta = 0
+        self.offset_delta = 0
+        self.key_start = 0
+        self.key_length = 0
+        self.value_start = 0
+        self.value_length = 0
+        self.header_start = 0
+        self.header_count = 0
+
+    def varint(self, last_shift: int) -> int:
+        """A zigzag varint whose last legal byte is shifted by `last_shift`: 28 for 32 bits, 63 for 64. Gives 0 on a bad one."""
+        pos = self.pos
+        end = self.end
+        if pos < end:
+            byte = self.data[pos]
+            if byte < 0x80:
+                self.pos = pos + 1
+                return (byte >> 1) ^ -(byte & 1)
+        raw = 0
+        shift = 0
+        while pos < end and shift <= last_shift:
+            wide = self.data[pos]
+            pos += 1
+            raw |= (wide & 0x7F) << shift
+            if wide < 0x80:
+                self.pos = pos
+                # Like Java, drop what the last byte holds beyond the type's width.
+                raw &= 0xFFFFFFFF if last_shift == 28 else 0xFFFFFFFFFFFFFFFF
+                half = raw >> 1
+                return ~half if raw & 1 else half
+            shift += 7
+        self.pos = end + 1
+        return 0
+
+    def next(self) -> int:
+        """Read one record: 0, or the reason why it is bad."""
+        batch_end = self.end
+        length = self.varint(28)
+        if length < 0 or length > batch_end - self.pos:
+            return 2
+        limit = self.pos + length
+        self.end = limit
+        self.pos += 1
+        self.timestamp_delta = self.varint(63)
+        self.offset_delta = self.varint(28)
+        self.key_length = self.varint(28)
+        self.key_start = self.pos
+        if self.key_length > 0:
+            if self.key_length > limit - self.pos:
+                return 3
+            self.pos += self.key_length
+        self.value_length = self.varint(28)
+        self.value_start = self.pos
+        if self.value_length > 0:
+            if self.value_length > limit - self.pos:
+                return 4
+            self.pos += self.value_length
+        self.header_count = self.varint(28)
+        self.header_start = self.pos
+        if self.header_count != 0:
+            why = self.skip_headers(limit)
+            if why != 0:
+                return why
+        self.end = batch_end
+        if self.pos == limit:
+            return 0
+        return 1 if self.pos > limit else 8
+
+    def skip_headers(self, limit: int) -> int:
+        """Pass over `header_count` headers: 0, or the reason why one is bad."""
+        left = self.header_count
+        if left < 0 or left > limit - self.pos:
+            return 5
+        while left > 0 and self.pos <= limit:
+            length = self.varint(28)
+            if length < 0 or length > limit - self.pos:
+                return 6
+            self.pos += length
+            length = self.varint(28)
+            if length > 0:
+                if length > limit - self.pos:
+                    return 7
+                self.pos += length
+            left -= 1
+        return 0
+
+
+def _leaves_range(base: int, delta: int) -> bool:
+    return base > 0x7FFFFFFFFFFFFFFF - delta if delta > 0 else base < -0x7FFFFFFFFFFFFFFF - 1 - delta
+
+
+def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> Scan:
+    """Check the structure of all `record_count` records in `data`, which must hold nothing else. Raises nothing about the data."""
+    cursor = _Cursor(data)
+    newest = -1
+    newest_index = -1
+    newest_offset = -1
+    oldest = 0x7FFFFFFFFFFFFFFF
+    null_key = -1
+    sequential = True
+    index = 0
+    bad = 0
+    while index < record_count:
+        if cursor.pos == cursor.end:
+            bad = 10
+            break
+        bad = cursor.next()
+        if bad == 0 and _leaves_range(base_timestamp, cursor.timestamp_delta):
+            bad = 9
+        if bad != 0:
+            break
+        timestamp = base_timestamp + cursor.timestamp_delta
+        if timestamp > newest or index == 0:
+            newest = timestamp
+            newest_index = index
+            newest_offset = cursor.offset_delta
+        if timestamp < oldest and timestamp != -1:
+            oldest = timestamp
+        if cursor.key_length < 0 and null_key < 0:
+            null_key = index
+        if cursor.offset_delta != index:
+            sequential = False
+        index += 1
+    if bad == 0 and cursor.pos != cursor.end:
+        bad = 11
+    if oldest == 0x7FFFFFFFFFFFFFFF:
+        oldest = -1
+    return Scan(newest, newest_index, newest_offset, oldest, null_key, sequential, -1 if bad == 0 else index, _REASONS[bad])
+
+
+def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset: int, base_timestamp: int) -> Columns:
+    """Decode all records of a (decompressed) records section into arrays: offsets and timestamps as 64-bit, positions and lengths as
+    32-bit numbers.
+
+    Raises `InvalidRecord` where `scan` would report a bad record. The arrays can be wrapped by Arrow or numpy without a copy.
+    """
+    if record_count < 0 or record_count > len(data) // MIN_RECORD_BYTES:
+        raise InvalidRecord(f"{record_count} records cannot be in {len(data)} bytes")
+    wide = bytes(8 * record_count)
+    narrow = bytes(4 * record_count)
+    found = Columns(
+        array("q", wide),
+        array("q", wide),
+        array("i", narrow),
+        array("i", narrow),
+        array("i", narrow),
+        array("i", narrow),
+        array("i", narrow),
+        array("i", narrow),
+    )
+    cursor = _Cursor(data)
+    offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, header_starts, header_counts = found
+    index = 0
+    bad = 0
+    while index < record_count:
+        bad = 10 if cursor.pos == cursor.end else cursor.next()
+        if bad == 0 and (_leaves_range(base_timestamp, cursor.timestamp_delta) or _leaves_range(base_offset, cursor.offset_delta)):
+            bad = 9
+        if bad != 0:
+            break
+        offsets[index] = base_offset + cursor.offset_delta
+        timestamps[index] = base_timestamp + cursor.timestamp_delta
+        key_starts[index] = cursor.key_start
+        key_lengths[index] = cursor.key_length if cursor.key_length >= 0 else -1
+        value_starts[index] = cursor.value_start
+        value_lengths[index] = cursor.value_length if cursor.value_length >= 0 else -1
+        header_starts[index] = cursor.header_start
+        header_counts[index] = cursor.header_count
+        index += 1
+    if bad == 0 and cursor.pos != cursor.end:
+        bad = 11
+    if bad != 0:
+        raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
+    return found
