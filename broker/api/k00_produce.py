@@ -1,7 +1,7 @@
 """Produce (key 0), versions 3-13: appends one batch to each partition, in the order of the request.
 
-Promises: each partition succeeds or fails for itself; with acks=1 and acks=all the answer comes when the batch may be relied on (one replica, so
-both mean the same: appended, and synced where flush.messages asks for it); acks=0 answers nothing, and closes the connection if
+Promises: each partition succeeds or fails for itself; with acks=1 and acks=all the answer comes when the batch may be relied on (one
+replica, so both mean the same: appended, and synced where flush.messages asks for it); acks=0 answers nothing, and closes the connection if
 anything failed, which is the only way to tell; a batch that an idempotent producer sends again is answered with its original offset.
 
 Versions 0-2 are advertised and never served, as in Kafka: librdkafka before 2.11 looks for Produce 0 before it compresses (KAFKA-18659).
@@ -15,6 +15,9 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from broker.api.context import CloseConnection, Context
+from broker.core import limits
+from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -28,10 +31,6 @@ from protocol.messages.k00_produce import (
 from protocol.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, read_header, split_batches
 from protocol.records.compression import Codec
 from protocol.records.errors import CorruptBatch, UnknownCodec
-
-from broker.api.context import CloseConnection, Context
-from broker.core import limits
-from broker.core.rejected import Rejected
 
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition

@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 4-18: record batches as they are stored, at once or when enough have come.
 
-Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one whole batch,
-later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms. Which
+Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one
+whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms. Which
 batches belong to aborted transactions is said for READ_COMMITTED; nothing is filtered.
 
 One node has no followers: a request with a replica id is refused like that of an unknown replica.
@@ -12,6 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.api.context import Context
+from broker.core import limits
+from broker.core.rejected import Rejected
+from broker.runtime.fetch_sessions import FetchContext, Target, TopicKey
+from broker.storage.partition_log import Isolation
 from protocol.error_codes import ErrorCode
 from protocol.messages.k01_fetch import (
     AbortedTransaction,
@@ -24,12 +29,6 @@ from protocol.messages.k01_fetch import (
     NodeEndpoint,
     PartitionData,
 )
-
-from broker.api.context import Context
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.runtime.fetch_sessions import FetchContext, Target, TopicKey
-from broker.storage.partition_log import Isolation
 
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition

@@ -1,8 +1,8 @@
 """ApiVersions (key 18), versions 0-4: what is served, from the routes themselves, and the features of the cluster.
 
-Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for); a version above 4 is answered in the format
-of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2 are filled
-as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
+Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for); a version above 4 is answered in
+the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
+are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
 Deviation: transaction.version is not finalized until there are transactions, so clients use at most Produce 11 for them.
 """
@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from broker.api.context import Context
+from broker.api.routes import ROUTES
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
-
-from broker.api.context import Context
-from broker.api.routes import ROUTES
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 

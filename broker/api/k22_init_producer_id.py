@@ -1,19 +1,18 @@
 """InitProducerId (key 22), versions 0-5: gives an idempotent producer its id.
 
-Promises: without a transactional id every call gets an id that this data directory never gave before, with epoch 0, whatever id the request carries
-(Kafka's TransactionCoordinator does the same).
+Promises: without a transactional id every call gets an id that this data directory never gave before, with epoch 0, whatever id the
+request carries (Kafka's TransactionCoordinator does the same).
 
-Deviation: a transactional id is refused until there are transactions, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all codes that clients know here it
-is the one on which every client gives up at once and says so; COORDINATOR_NOT_AVAILABLE they would retry for ever.
+Deviation: a transactional id is refused until there are transactions, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all codes that
+clients know here it is the one on which every client gives up at once and says so; COORDINATOR_NOT_AVAILABLE they would retry for ever.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
 from broker.api.context import Context
 from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:

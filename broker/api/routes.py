@@ -1,7 +1,8 @@
-"""Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a handler.
+"""Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a
+handler.
 
-A module `kNN_name` is imported when its first request comes (or by `load_all`, which the broker calls once it listens): a start does not pay
-for messages that nobody sends. It holds `handle(ctx, request)`; the request class is that of `protocol.messages`.
+A module `kNN_name` is imported when its first request comes (or by `load_all`, which the broker calls once it listens): a start does not
+pay for messages that nobody sends. It holds `handle(ctx, request)`; the request class is that of `protocol.messages`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from protocol.api_keys import ApiKey
-
 from broker.api.context import Context
+from protocol.api_keys import ApiKey
 
 Handler = Callable[[Context, Any], Awaitable[Any] | Any]
 """`handle(ctx, request) -> response | Awaitable[response] | None`; Any because each handler takes and gives its own message class."""

@@ -28,15 +28,13 @@ IGNORED_PREFIXES = (
     "controller.",
     "metrics.",
     "replica.fetch.",
-    "transaction.state.log.",
-    "log.cleaner.",
     "password.encoder.",
     "alter.",
     "quota.",
 )
 
 IGNORED_NAMES = frozenset(
-    [
+    {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
         "allow.everyone.if.no.acl.found",
@@ -45,7 +43,6 @@ IGNORED_NAMES = frozenset(
         "auto.leader.rebalance.enable",
         "background.threads",
         "broker.heartbeat.interval.ms",
-        "broker.id",
         "broker.id.generation.enable",
         "broker.session.timeout.ms",
         "client.quota.callback.class",
@@ -53,7 +50,9 @@ IGNORED_NAMES = frozenset(
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "create.topic.policy.class.name",
+        "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",
+        "fetch.purgatory.purge.interval.requests",
         "group.coordinator.append.linger.ms",
         "group.coordinator.new.enable",
         "group.coordinator.rebalance.protocols",
@@ -64,6 +63,10 @@ IGNORED_NAMES = frozenset(
         "internal.metadata.delete.delay.millis",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
         "log.dir.failure.timeout.ms",
         "log.flush.scheduler.interval.ms",
         "log.message.downconversion.enable",
@@ -79,10 +82,8 @@ IGNORED_NAMES = frozenset(
         "num.replica.fetchers",
         "offsets.topic.compression.codec",
         "process.roles",
-        "producer.purgatory.purge.interval.requests",
-        "fetch.purgatory.purge.interval.requests",
-        "delete.records.purgatory.purge.interval.requests",
         "producer.id.expiration.check.interval.ms",
+        "producer.purgatory.purge.interval.requests",
         "queued.max.requests",
         "replica.high.watermark.checkpoint.interval.ms",
         "replica.lag.time.max.ms",
@@ -102,11 +103,12 @@ IGNORED_NAMES = frozenset(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.partition.verification.enable",
         "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
-    ]
+    }
 )
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import FetchPartition, PartitionData
-
 from broker.core import limits
 from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -59,7 +58,9 @@ class Session:
 class FetchContext:
     """One request's view: what to read, and (`finish`) what of it to send."""
 
-    def __init__(self, sessions: FetchSessions, targets: Sequence[Target], session: Session | None, wants_session: bool, by_id: bool) -> None:
+    def __init__(
+        self, sessions: FetchSessions, targets: Sequence[Target], session: Session | None, wants_session: bool, by_id: bool
+    ) -> None:
         self.targets = targets
         self._sessions = sessions
         self._session = session

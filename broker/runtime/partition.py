@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, build_batch
-
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
+from protocol.error_codes import ErrorCode
+from protocol.records.record import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
@@ -70,7 +69,10 @@ class Partition:
         return self.append(build_batch(stamped), origin)
 
     def when_durable(self, info: AppendInfo) -> asyncio.Future[None] | None:
-        """A future that is done when the append may be acknowledged, or None when that is now. Fails with Rejected if the partition goes."""
+        """A future that is done when the append may be acknowledged, or None when that is now.
+
+        Fails with Rejected if the partition goes.
+        """
         if self.log.high_watermark > info.last_offset:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

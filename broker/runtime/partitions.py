@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protocol.error_codes import ErrorCode
-
 from broker.core.rejected import Rejected
 from broker.runtime.partition import Partition
+from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
