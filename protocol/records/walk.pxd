@@ -1,6 +1,10 @@
 # The C types of walk.py, which stays plain Python: Cython reads this file beside it, an interpreter never does.
 cimport cython
 
+cdef long long _INT64_MAX
+cdef unsigned long long _UINT64_MAX
+cdef unsigned long long _UINT32_MAX
+
 @cython.final
 cdef class _Cursor:
     cdef const unsigned char[::1] data

@@ -23,6 +23,10 @@ from protocol.records.errors import InvalidRecord
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two null lengths and a header count, one byte each."""
 
+_INT64_MAX = 2**63 - 1
+_UINT64_MAX = 2**64 - 1
+_UINT32_MAX = 2**32 - 1
+
 _REASONS = (
     "",
     "a varint is truncated or too long",
@@ -110,7 +114,7 @@ class _Cursor:
             if wide < 0x80:
                 self.pos = pos
                 # Like Java, drop what the last byte holds beyond the type's width.
-                raw &= 0xFFFFFFFF if last_shift == 28 else 0xFFFFFFFFFFFFFFFF
+                raw &= _UINT32_MAX if last_shift == 28 else _UINT64_MAX
                 half = raw >> 1
                 return ~half if raw & 1 else half
             shift += 7
@@ -171,7 +175,7 @@ class _Cursor:
 
 
 def _leaves_range(base: int, delta: int) -> bool:
-    return base > 0x7FFFFFFFFFFFFFFF - delta if delta > 0 else base < -0x7FFFFFFFFFFFFFFF - 1 - delta
+    return base > _INT64_MAX - delta if delta > 0 else base < -_INT64_MAX - 1 - delta
 
 
 def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> Scan:
@@ -180,7 +184,7 @@ def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp
     newest = -1
     newest_index = -1
     newest_offset = -1
-    oldest = 0x7FFFFFFFFFFFFFFF
+    oldest = _INT64_MAX
     null_key = -1
     sequential = True
     index = 0
@@ -208,7 +212,7 @@ def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp
         index += 1
     if bad == 0 and cursor.pos != cursor.end:
         bad = 11
-    if oldest == 0x7FFFFFFFFFFFFFFF:
+    if oldest == _INT64_MAX:
         oldest = -1
     return Scan(newest, newest_index, newest_offset, oldest, null_key, sequential, -1 if bad == 0 else index, _REASONS[bad])
 
