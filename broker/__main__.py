@@ -1,0 +1,5 @@
+"""`python -m broker …` is `ottla …`."""
+
+from broker.cli import main
+
+main()

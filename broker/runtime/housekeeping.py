@@ -1,0 +1,66 @@
+"""Work in the background, in slices: retention, checkpoints, expiry of producers, removal of deleted files, timed flushes.
+
+Rules: a job is an iterator that does a little for each `next`; a slice of it ends after HOUSEKEEPING_SLICE_MS, and the loop serves sockets before the
+next slice. A job that fails is logged and tried again at its next time: background work never stops the broker, a failed fsync excepted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+from broker.core import limits
+from broker.core.clock import Clock
+from broker.core.timers import Timers
+from broker.storage.errors import FsyncFailed
+
+logger = logging.getLogger(__name__)
+
+Job = Callable[[], Iterable[object] | None]
+"""Does its work at once (None), or a little for each item that it yields."""
+
+
+class Housekeeping:
+    """Repeats jobs. `on_failure` is told of a failed fsync, which is fatal."""
+
+    def __init__(self, timers: Timers, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._on_failure = on_failure
+        self._stopped = False
+
+    def every(self, interval_ms: int, job: Job, *, first_ms: int | None = None, name: str) -> None:
+        """Run `job` after `first_ms` (by default the interval), and again each time `interval_ms` have passed since it ended."""
+
+        def begin() -> None:
+            self._guard(name, again, lambda: self._slices(name, iter(job() or ()), again))
+
+        def again() -> None:
+            if not self._stopped:
+                self._timers.schedule(self._clock.mono_ms() + interval_ms, begin)
+
+        self._timers.schedule(self._clock.mono_ms() + (interval_ms if first_ms is None else first_ms), begin)
+
+    def stop(self) -> None:
+        """Begin nothing more; a job under way is left where it stands."""
+        self._stopped = True
+
+    def _slices(self, name: str, work: Iterator[object], again: Callable[[], None]) -> None:
+        if self._stopped:
+            return
+        end = self._clock.mono_ms() + limits.HOUSEKEEPING_SLICE_MS
+        for _ in work:
+            if self._clock.mono_ms() >= end:
+                later = self._clock.mono_ms() + 1
+                self._timers.schedule(later, lambda: self._guard(name, again, lambda: self._slices(name, work, again)))
+                return
+        again()
+
+    def _guard(self, name: str, again: Callable[[], None], step: Callable[[], None]) -> None:
+        try:
+            step()
+        except FsyncFailed as error:
+            self._on_failure(error)
+        except OSError as error:
+            logger.error("Housekeeping %s failed, it will be tried again: %s", name, error)
+            again()
