@@ -1,0 +1,160 @@
+"""A Kafka cluster as its administrator sees it: any cluster, found from a bootstrap address, asked over Kafka's own protocol.
+
+Rules: a request goes to the broker that can answer it (controller, group coordinator, partition leader, or any), on one connection a
+broker, opened when first needed; an error code becomes a `CliError` that says what was asked; nothing is retried but the search for a
+coordinator, which a broker makes at first use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from protocol.client import Client
+
+from broker.cli.common import CliError, host_port
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.schema import Message
+
+CLIENT_ID = "ottla-cli"
+LATEST, EARLIEST = -1, -2
+COORDINATOR_TRIES = 40
+COORDINATOR_PAUSE_S = 0.25
+_COORDINATOR_COMING = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
+
+
+def name_of(error_code: int) -> str:
+    """Kafka's name of a code, or its number."""
+    try:
+        return ErrorCode(error_code).name
+    except ValueError:
+        return f"error code {error_code}"
+
+
+def check(error_code: int, what: str, message: str | None = None) -> None:
+    """Raises `CliError` for anything but NONE; `what` says what was tried."""
+    if error_code != ErrorCode.NONE:
+        raise CliError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+
+class Cluster:
+    """Use as a context manager; `bootstrap` is `host:port[,host:port…]`. Every method may raise `CliError`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._clients: dict[tuple[str, int], Client] = {}
+        self._metadata: MetadataResponse | None = None
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def any(self, request: Message) -> Any:
+        """Ask the first bootstrap server that can be reached."""
+        refused: list[str] = []
+        for address in self._bootstrap.split(","):
+            try:
+                return self._call(*host_port(address.strip()), request)
+            except OSError as error:
+                refused.append(f"{address}: {error.strerror or error}")
+        raise CliError(
+            f"no broker can be reached ({'; '.join(refused)}). "
+            "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
+        )
+
+    def controller(self, request: Message) -> Any:
+        metadata = self.metadata()
+        return self._node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
+
+    def every_broker(self, request: Message) -> list[Any]:
+        return [self._node(broker.node_id, request) for broker in self.metadata().brokers]
+
+    def coordinator(self, group: str, request: Message) -> Any:
+        """Ask the broker that coordinates `group`, waiting while a cluster elects one."""
+        for _ in range(COORDINATOR_TRIES):
+            found = self.any(FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group]))
+            place = found.coordinators[0] if found.coordinators else found
+            if place.error_code == ErrorCode.NONE:
+                return self._reach(place.host, place.port, request)
+            if place.error_code not in _COORDINATOR_COMING:
+                break
+            time.sleep(COORDINATOR_PAUSE_S)
+        check(place.error_code, f"the coordinator of group {group!r}", place.error_message)
+        raise AssertionError("check raises for every code but NONE")
+
+    def metadata(self) -> MetadataResponse:
+        """All brokers, without topics."""
+        if self._metadata is None:
+            self._metadata = self.any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return self._metadata
+
+    def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponseTopic]:
+        """The named topics, or all; a topic that does not exist is an error. By name."""
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer: MetadataResponse = self.any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        for topic in answer.topics:
+            check(topic.error_code, f"topic {topic.name!r}")
+        return sorted(answer.topics, key=lambda topic: topic.name or "")
+
+    def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """By partition: its offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 when there is no such record."""
+        wanted = list(partitions)
+        leaders = {
+            TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
+            for topic in self.topics(sorted({partition.topic for partition in wanted}))
+            for partition in topic.partitions
+        }
+        if unknown := [partition for partition in wanted if partition not in leaders]:
+            raise CliError(f"topic {unknown[0].topic!r} has no partition {unknown[0].partition}")
+        found: dict[TopicPartition, int] = {}
+        for leader in sorted(set(leaders.values())):
+            asked = [_list_offsets(partition, timestamp) for partition in wanted if leaders[partition] == leader]
+            if not asked:
+                continue
+            for topic in self._node(leader, ListOffsetsRequest(replica_id=-1, topics=asked)).topics:
+                for answer in topic.partitions:
+                    check(answer.error_code, f"offsets of {topic.name}-{answer.partition_index}")
+                    found[TopicPartition(topic.name, answer.partition_index)] = answer.offset
+        return found
+
+    def _node(self, node_id: int, request: Message) -> Any:
+        for broker in self.metadata().brokers:
+            if broker.node_id == node_id:
+                return self._reach(broker.host, broker.port, request)
+        raise CliError(f"broker {node_id}, which has to answer this, is not in the cluster's list now: it may be down")
+
+    def _reach(self, host: str, port: int, request: Message) -> Any:
+        try:
+            return self._call(host, port, request)
+        except OSError as error:
+            raise CliError(f"the broker at {host}:{port}, named by the cluster, cannot be reached: {error.strerror or error}") from None
+
+    def _call(self, host: str, port: int, request: Message) -> Any:
+        client = self._clients.get((host, port))
+        if client is None:
+            client = self._clients[host, port] = Client(host, port, client_id=CLIENT_ID)
+        try:
+            return client.call(request)
+        except ProtocolError as error:
+            raise CliError(f"{host}:{port} does not speak Kafka's protocol as expected: {error}") from None
+
+
+def _list_offsets(partition: TopicPartition, timestamp: int) -> ListOffsetsTopic:
+    asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+    return ListOffsetsTopic(name=partition.topic, partitions=[asked])

@@ -1,0 +1,154 @@
+"""`ottla consume`: records of any Kafka cluster on standard output, with a group or without."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
+from broker.cli.logs import quiet_client_logs
+
+POLL_MS = 200
+RECORDS_AT_ONCE = 1_000
+
+
+class Isolation(StrEnum):
+    """What of open and aborted transactions is shown."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    topic: str
+    bootstrap: str
+    group: str | None
+    from_beginning: bool
+    partition: int | None
+    max_messages: int | None
+    exit_at_end: bool
+    isolation: Isolation
+    as_json: bool
+    key_separator: str | None
+
+
+@command
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Share the work in this group and commit offsets.")] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Start at the first record, not at new ones.")] = False,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition (not with --group).")] = None,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="Stop at what is the end now.")] = False,
+    isolation: Annotated[
+        Isolation, typer.Option(help="Whether to show records of open and aborted transactions.")
+    ] = Isolation.READ_COMMITTED,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with offset, timestamp, key and headers.")] = False,
+    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print key, this, value.")] = None,
+) -> None:
+    """Print records, one a line. For example: ottla consume numbers --from-beginning --exit-at-end"""
+    if group is not None and partition is not None:
+        raise CliError("--partition chooses itself what a --group shares out: give one of them")
+    plan = _Plan(topic, bootstrap, group, from_beginning, partition, max_messages, exit_at_end, isolation, as_json, key_separator)
+    quiet_client_logs()
+    try:
+        taken = asyncio.run(_consume(plan, sys.stdout.buffer))
+    except KafkaError as error:
+        raise CliError(f"{error}. Is a broker running at {bootstrap}? Start one with `ottla serve --data-dir data`") from None
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    note(f"{taken} record{'' if taken == 1 else 's'}")
+
+
+async def _consume(plan: _Plan, sink: BinaryIO) -> int:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=plan.bootstrap,
+        group_id=plan.group,
+        auto_offset_reset="earliest" if plan.from_beginning else "latest",
+        isolation_level=plan.isolation.value,
+        enable_auto_commit=plan.group is not None,
+    )
+    if plan.group is not None:
+        consumer.subscribe([plan.topic])
+    taken = 0
+    async with consumer:
+        if plan.group is None:
+            consumer.assign(await _partitions(consumer, plan))
+        ends: dict[Any, int] | None = None
+        while plan.max_messages is None or taken < plan.max_messages:
+            room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
+            for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=room)).values():
+                for record in records:
+                    sink.write(_json_line(record) if plan.as_json else _plain_line(record, plan.key_separator))
+                taken += len(records)
+            sink.flush()
+            if plan.exit_at_end and consumer.assignment():
+                ends = ends or await consumer.end_offsets(sorted(consumer.assignment()))
+                if await _at(consumer, ends):
+                    break
+    return taken
+
+
+async def _partitions(consumer: AIOKafkaConsumer, plan: _Plan) -> list[TopicPartition]:
+    """All partitions, or the one asked for. Raises `CliError` when the topic is not there, or has no such partition."""
+    topics = await consumer.topics()
+    known = consumer.partitions_for_topic(plan.topic) if plan.topic in topics else None
+    if not known:
+        raise CliError(f"there is no topic {plan.topic!r}; `ottla topics list` shows what there is")
+    if plan.partition is not None and plan.partition not in known:
+        raise CliError(f"topic {plan.topic!r} has no partition {plan.partition}")
+    return [TopicPartition(plan.topic, index) for index in sorted(known) if plan.partition in (None, index)]
+
+
+async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
+    """Whether each partition that is (still) ours has been read to its end."""
+    mine = consumer.assignment()
+    for partition, end in ends.items():
+        if partition in mine and await consumer.position(partition) < end:
+            return False
+    return True
+
+
+def _plain_line(record: Any, key_separator: str | None) -> bytes:
+    value: bytes = record.value or b""
+    if key_separator is None:
+        return value + b"\n"
+    return (record.key or b"") + key_separator.encode() + value + b"\n"
+
+
+def _json_line(record: Any) -> bytes:
+    """Text where the bytes are UTF-8; else `{"base64": …}`."""
+    document = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

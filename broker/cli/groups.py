@@ -1,0 +1,220 @@
+"""`ottla groups`: list, describe, reset and delete consumer groups of any Kafka cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from broker.cli.cluster import EARLIEST, LATEST, Cluster, TopicPartition, check
+from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from broker.cli.consumer_protocol import assigned
+from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+
+app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="GROUP")]
+NO_OFFSET = -1
+INACTIVE = frozenset({"Empty", "Dead"})
+
+
+@app.command("list")
+@command
+def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """List the groups of all brokers with their state."""
+    with Cluster(bootstrap) as cluster:
+        answers = cluster.every_broker(ListGroupsRequest())
+    for answer in answers:
+        check(answer.error_code, "groups of a broker")
+    groups = sorted((group for answer in answers for group in answer.groups), key=lambda group: str(group.group_id))
+    columns = ("group", "state", "type", "protocol")
+    rows = [(group.group_id, group.group_state or None, group.group_type or None, group.protocol_type) for group in groups]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """One partition of a group. Offsets are those of the next record to read; None: nothing committed."""
+
+    place: TopicPartition
+    committed: int | None
+    end: int
+    member: str | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+
+@app.command("describe")
+@command
+def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show a group's members, and for each partition the committed offset, the end of the log and the lag."""
+    with Cluster(bootstrap) as cluster:
+        found = _described(cluster, group)
+        owners = {
+            TopicPartition(topic, partition): member.member_id
+            for member in found.members
+            for topic, partition in assigned(member.member_assignment)
+        }
+        progress = _progress(cluster, group, owners)
+    rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in progress]
+    columns = ("topic", "partition", "committed", "end", "lag", "member")
+    if as_json:
+        members = [
+            {"member": m.member_id, "instance": m.group_instance_id, "client": m.client_id, "host": m.client_host} for m in found.members
+        ]
+        offsets = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"group": group, "state": found.group_state, "assignor": found.protocol_data, "members": members, "offsets": offsets})
+        return
+    strategy = f", {found.protocol_data}" if found.protocol_data else ""
+    typer.echo(f"{group}  {found.group_state}{strategy}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
+    if found.members:
+        names = ("member", "instance", "client", "host", "partitions")
+        counts = [list(owners.values()).count(member.member_id) for member in found.members]
+        listed = zip(found.members, counts, strict=True)
+        print_table(names, [(m.member_id, m.group_instance_id, m.client_id, m.client_host, count) for m, count in listed])
+    print_table(columns, rows)
+
+
+def _described(cluster: Cluster, group: str) -> DescribedGroup:
+    found: DescribedGroup = cluster.coordinator(group, DescribeGroupsRequest(groups=[group])).groups[0]
+    check(found.error_code, f"group {group!r}", found.error_message)
+    return found
+
+
+def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """What the group has committed, by partition."""
+    whole = OffsetFetchRequestGroup(group_id=group, topics=None)
+    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]))
+    found = answer.groups[0] if answer.groups else answer
+    check(found.error_code, f"offsets of group {group!r}")
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        for topic in found.topics
+        for partition in topic.partitions
+        if partition.committed_offset != NO_OFFSET
+    }
+
+
+def _progress(cluster: Cluster, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
+    committed = _committed(cluster, group)
+    places = sorted(committed.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
+    ends = cluster.offsets(places, LATEST) if places else {}
+    return [_Progress(place, committed.get(place), ends[place], owners.get(place)) for place in places]
+
+
+@app.command("delete")
+@command
+def delete(groups: Annotated[list[str], typer.Argument(metavar="GROUP…")], bootstrap: Bootstrap = BOOTSTRAP, yes: Yes = False) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    if not yes:
+        typer.confirm(f"Delete {', '.join(groups)} with the committed offsets?", abort=True, err=True)
+    with Cluster(bootstrap) as cluster:
+        for group in groups:
+            (result,) = cluster.coordinator(group, DeleteGroupsRequest(groups_names=[group])).results
+            check(result.error_code, f"group {group!r} was not deleted")
+            typer.echo(f"deleted {group}")
+
+
+@app.command("reset-offsets")
+@command
+def reset_offsets(
+    group: Name,
+    *,
+    topics: Annotated[
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:P,P…]", help="A topic or some partitions; may be repeated.")
+    ],
+    to: Annotated[
+        str | None, typer.Option(metavar="WHERE", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00.")
+    ] = None,
+    shift_by: Annotated[int | None, typer.Option(help="Move the committed offsets by so many records; may be negative.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would be done.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+) -> None:
+    """Move a group that has no members to other offsets: shows them, and commits them with --execute.
+
+    For example: ottla groups reset-offsets billing --topic orders --to earliest --execute
+    """
+    if (to is None) == (shift_by is None):
+        raise CliError("give either --to or --shift-by")
+    with Cluster(bootstrap) as cluster:
+        state = _described(cluster, group).group_state
+        if state not in INACTIVE:
+            raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
+        places = _places(cluster, topics)
+        before, starts, ends = _committed(cluster, group), cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+        if shift_by is not None:
+            wanted = {place: before.get(place, starts[place]) + shift_by for place in places}
+        else:
+            wanted = _wanted(cluster, places, to or "", starts, ends)
+        after = {place: min(max(offset, starts[place]), ends[place]) for place, offset in wanted.items()}
+        print_table(("topic", "partition", "before", "after"), [(p.topic, p.partition, before.get(p), after[p]) for p in places])
+        if execute:
+            _commit(cluster, group, after)
+        else:
+            note("Nothing changed yet: add --execute to commit these offsets.")
+
+
+def _places(cluster: Cluster, topics: list[str]) -> list[TopicPartition]:
+    places = []
+    for wanted in topics:
+        name, colon, listed = wanted.partition(":")
+        if colon:
+            if not all(part.isdecimal() for part in listed.split(",")):
+                raise CliError(f"{wanted!r} is not of the form TOPIC:0,1,2")
+            places += [TopicPartition(name, int(part)) for part in listed.split(",")]
+        else:
+            places += [TopicPartition(name, p.partition_index) for topic in cluster.topics([name]) for p in topic.partitions]
+    return sorted(set(places), key=lambda place: (place.topic, place.partition))
+
+
+def _wanted(
+    cluster: Cluster, places: list[TopicPartition], to: str, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if to == "earliest":
+        return starts
+    if to == "latest":
+        return ends
+    if to.isdecimal():
+        return dict.fromkeys(places, int(to))
+    at = cluster.offsets(places, _timestamp_ms(to))
+    return {place: ends[place] if offset == NO_OFFSET else offset for place, offset in at.items()}
+
+
+def _timestamp_ms(text: str) -> int:
+    """An ISO 8601 time; UTC where it names no zone. Raises `CliError`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CliError(f"--to {text!r} is neither earliest, latest, an offset nor a time such as 2026-01-31T12:00") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _commit(cluster: Cluster, group: str, offsets: dict[TopicPartition, int]) -> None:
+    """As an administrator: no member, no generation."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset, committed_metadata="")
+                for place, offset in offsets.items()
+                if place.topic == name
+            ],
+        )
+        for name in sorted({place.topic for place in offsets})
+    ]
+    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics))
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+    note(f"committed {len(offsets)} offset{'' if len(offsets) == 1 else 's'}")
