@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
     from broker.core.timers import Timers
-    from broker.groups.service import Groups
     from broker.runtime.fetch_sessions import FetchSessions
     from broker.runtime.fetch_waits import FetchWaits
     from broker.runtime.flusher import Flusher
+    from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
     from broker.storage.log_dir import LogDir
     from broker.topics.catalog import Catalog
@@ -88,7 +88,7 @@ class Services:
     log_dir: LogDir
     partitions: Partitions
     topics: Catalog
-    groups: Groups
+    groups: GroupService
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits

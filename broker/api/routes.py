@@ -44,9 +44,20 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.PRODUCE: _route("k00_produce", 3, 13, advertised_min=0),
     ApiKey.FETCH: _route("k01_fetch", 4, 18),
     ApiKey.LIST_OFFSETS: _route("k02_list_offsets", 1, 10),
+    ApiKey.OFFSET_COMMIT: _route("k08_offset_commit", 2, 9),
+    ApiKey.OFFSET_FETCH: _route("k09_offset_fetch", 1, 9),
+    ApiKey.FIND_COORDINATOR: _route("k10_find_coordinator", 0, 6),
+    ApiKey.JOIN_GROUP: _route("k11_join_group", 0, 9),
+    ApiKey.HEARTBEAT: _route("k12_heartbeat", 0, 4),
+    ApiKey.LEAVE_GROUP: _route("k13_leave_group", 0, 5),
+    ApiKey.SYNC_GROUP: _route("k14_sync_group", 0, 5),
+    ApiKey.DESCRIBE_GROUPS: _route("k15_describe_groups", 0, 6),
+    ApiKey.LIST_GROUPS: _route("k16_list_groups", 0, 5),
     ApiKey.API_VERSIONS: _route("k18_api_versions", 0, 4),
     ApiKey.INIT_PRODUCER_ID: _route("k22_init_producer_id", 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _route("k23_offset_for_leader_epoch", 2, 4),
+    ApiKey.DELETE_GROUPS: _route("k42_delete_groups", 0, 2),
+    ApiKey.OFFSET_DELETE: _route("k47_offset_delete", 0, 0),
 }
 """One line for each API; a new handler adds its own, in the order of the keys."""
 

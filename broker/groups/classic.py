@@ -293,6 +293,13 @@ class ClassicGroup:
             self.prepare_rebalance(now, outcome)
         return outcome
 
+    def release_waiting(self, error: ErrorCode) -> Outcome:
+        """Answer everybody who waits with an error: the broker stops."""
+        outcome = Outcome()
+        for member in self.members:
+            self.answer_waiting(member, error, member.member_id, outcome)
+        return outcome
+
     def die(self) -> None:
         """The group was deleted; whoever still holds it must find the coordinator again."""
         self.state = ClassicState.DEAD

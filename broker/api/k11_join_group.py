@@ -1,0 +1,59 @@
+"""JoinGroup (key 11), versions 0-9: enter a group's next generation.
+
+Promises: the answer comes when all members known have joined, or when the rebalance timeout is over; with
+group.initial.rebalance.delay.ms at 0 a group's first
+member is answered at once. From version 4 on a new dynamic member is given its id first (MEMBER_ID_REQUIRED, KIP-394). A static member
+that comes back is
+recognised (KIP-345). While it waits, a join costs no polling, and a client that went away leaves nothing behind.
+
+Version 0 has no rebalance timeout: its session timeout serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.core.rejected import Rejected
+from broker.groups.answers import JoinAnswer
+from broker.groups.classic_join import Joining
+from broker.groups.roster import JoinProtocol
+from broker.runtime.group_service import new_member_id
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+
+def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    """Answer now or when the join phase ends."""
+    client_id = ctx.client_id or ""
+    joining = Joining(
+        member_id=request.member_id,
+        new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id),
+        instance_id=request.group_instance_id,
+        client_id=client_id,
+        client_host=f"/{ctx.connection.peer_host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if ctx.version >= 1 else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(JoinProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+        require_known_member_id=ctx.version >= 4,
+        can_skip_assignment=ctx.version >= 9,
+    )
+    try:
+        answer = ctx.services.groups.join(request.group_id, joining)
+    except Rejected as rejected:
+        answer = JoinAnswer(error=rejected.code, member_id=request.member_id)
+    return when_ready(answer, lambda known: _response(ctx, known))
+
+
+def _response(ctx: Context, answer: JoinAnswer) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=answer.error,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name if ctx.version >= 7 else answer.protocol_name or "",
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata) for member in answer.members],
+    )

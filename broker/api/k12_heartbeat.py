@@ -1,0 +1,15 @@
+"""Heartbeat (key 12), versions 0-4: a member shows that it lives.
+
+Promises: it is answered at once. REBALANCE_IN_PROGRESS tells the member to join again and keeps its session all the same.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Answer at once."""
+    error = ctx.services.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    return HeartbeatResponse(error_code=error)

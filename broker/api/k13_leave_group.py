@@ -1,0 +1,26 @@
+"""LeaveGroup (key 13), versions 0-5: members leave, so that the others need not wait for their sessions to end.
+
+Promises: from version 3 on many members in one request, each with its own error; a static member may be named by its instance id alone.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from broker.groups.classic import Leaving
+from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+
+def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Answer at once; whoever stays learns of it by its next heartbeat."""
+    is_batch = ctx.version >= 3
+    leaving = [Leaving(m.member_id, m.group_instance_id) for m in request.members] if is_batch else [Leaving(request.member_id)]
+    try:
+        errors = ctx.services.groups.leave(request.group_id, leaving)
+    except Rejected as rejected:
+        return LeaveGroupResponse(error_code=rejected.code)
+    if not is_batch:
+        return LeaveGroupResponse(error_code=errors[0])
+    return LeaveGroupResponse(
+        members=[MemberResponse(one.member_id, one.instance_id, error) for one, error in zip(leaving, errors, strict=True)]
+    )

@@ -1,0 +1,43 @@
+"""SyncGroup (key 14), versions 0-5: the leader hands out assignments, everybody gets its own.
+
+Promises: members wait until the leader's assignment is in the log, then all are answered; a member that comes late gets the current
+assignment.
+From version 5 on the protocol that the member believes in is checked (KIP-559).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.core.rejected import Rejected
+from broker.groups.answers import SyncAnswer
+from broker.groups.classic import Syncing
+from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    """Answer now or when the leader has spoken."""
+    syncing = Syncing(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+    )
+    try:
+        answer = ctx.services.groups.sync(request.group_id, syncing)
+    except Rejected as rejected:
+        answer = SyncAnswer(error=rejected.code)
+    return when_ready(answer, _response)
+
+
+def _response(answer: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
+    )

@@ -1,0 +1,67 @@
+"""DescribeGroups (key 15), versions 0-6: the state and the members of classic groups.
+
+Promises: an unknown group is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message (KIP-1043).
+Subscriptions and the protocol
+are shown only while the group is stable. Authorized operations, when asked for (3+), are all of them: there is no authorizer.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from broker.groups.classic import ClassicGroup
+from broker.groups.states import ClassicState
+from protocol.error_codes import ErrorCode
+from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as bits by the number of the operation (KAFKA:
+AclEntry.supportedOperations of a group).
+"""
+
+NOT_REQUESTED = -0x80000000
+
+
+def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Answer at once, group by group."""
+    groups = [_describe(ctx, group_id) for group_id in request.groups]
+    for group in groups:
+        known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
+        group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    try:
+        group = ctx.services.groups.get(group_id)
+    except Rejected as rejected:
+        return DescribedGroup(error_code=rejected.code, group_id=group_id)
+    if group is not None:
+        return _described(group)
+    if ctx.version >= 6:
+        message = f"Group {group_id} not found."
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id, group_state=ClassicState.DEAD
+        )
+    return DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD)
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    protocol = (group.protocol_name or "") if group.state is ClassicState.STABLE else ""
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if protocol else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )

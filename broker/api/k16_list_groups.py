@@ -1,0 +1,31 @@
+"""ListGroups (key 16), versions 0-5: which groups there are.
+
+Promises: groups that only store offsets are listed too, with an empty protocol type. Filters by state (4+, KIP-518) and by type (5+,
+KIP-848) ignore case;
+a name that is no state or type matches nothing.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC = "classic"
+
+
+def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    """Answer at once."""
+    states = {state.lower() for state in request.states_filter}
+    types = {type_.lower() for type_ in request.types_filter}
+    try:
+        groups = list(ctx.services.groups.all_groups())
+    except Rejected as rejected:
+        return ListGroupsResponse(error_code=rejected.code)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
+            for group in groups
+            if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
+        ]
+    )

@@ -1,0 +1,185 @@
+"""Runs a machine that lives in one partition: decide, append, apply, and reply when durable.
+
+Rules that hold here, for groups and transactions alike:
+
+* Append comes first and apply follows with no `await` between: what could not be written never happened, so there is nothing to roll back.
+  The caller decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
+* The records of one operation are one batch: all of them are in the log or none.
+* A response is given when its records are durable. One that wrote nothing waits behind earlier writes that are not: what it tells must
+  not be lost.
+* Reading the log back calls the same `apply`, and `end_transaction` for each marker. A record that cannot be read is skipped with a warning
+  that names it: refusing to start would take all other groups or transactions down with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from broker.core.effects import Effects
+from broker.storage.partition_log import Isolation
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.records.batch import split_batches
+from protocol.records.control import ControlType, parse_marker
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+
+if TYPE_CHECKING:
+    from broker.runtime.partition import Partition
+
+Buffer = bytes | bytearray | memoryview
+RecordT = TypeVar("RecordT")
+RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
+ResponseT = TypeVar("ResponseT")
+Durable = asyncio.Future[None] | None
+"""Done when what was appended may be acknowledged; None when that is already so."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+logger = logging.getLogger(__name__)
+
+
+def append_error(code: ErrorCode) -> ErrorCode:
+    """What a client of a coordinator is told when the log refuses a record (KAFKA CoordinatorOperationExceptionHelper)."""
+    return _APPEND_ERRORS.get(code, code)
+
+
+class Machine(Protocol[RecordT_contra]):
+    """State that changes by records alone."""
+
+    def apply(self, record: RecordT_contra, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """The record is in the log, as part of an open transaction if a producer id is given."""
+        ...
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker of this producer is in the log."""
+        ...
+
+
+class Coordinator(Generic[RecordT]):
+    """One machine and the partition that is its memory. `encode` gives a record's key and value, `decode` None for a kind it does not
+    know."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        machine: Machine[RecordT],
+        encode: Callable[[RecordT], tuple[bytes, bytes | None]],
+        decode: Callable[[Buffer | None, Buffer | None], RecordT | None],
+    ) -> None:
+        self.partition = partition
+        self._machine = machine
+        self._encode = encode
+        self._decode = decode
+        self._last_write: Durable = None
+
+    def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
+        """Carry out what was decided. The response, or a future of it where it has to wait; raises Rejected if the log refuses the
+        records."""
+        durable = self.append(effects.records)
+        return effects.response if durable is None else _after(durable, effects.response)
+
+    def append(self, records: Sequence[RecordT]) -> Durable:
+        """Write and apply the records; with none, only say what a response has to wait for. Raises Rejected, and then nothing changed."""
+        if records:
+            pairs = [self._encode(record) for record in records]
+            info = self.partition.append_records([SimpleRecord(key, value) for key, value in pairs])
+            for offset, record in enumerate(records, info.first_offset):
+                self._machine.apply(record, offset)
+            self._last_write = self.partition.when_durable(info)
+        if self._last_write is not None and self._last_write.done():
+            self._last_write = None
+        return self._last_write
+
+    def append_transactional(self, records: Sequence[RecordT], producer_id: int, producer_epoch: int, now_ms: int) -> Durable:
+        """Write the records as one batch of an open transaction. They take effect when its marker is written (`end_transaction`)."""
+        pairs = [self._encode(record) for record in records]
+        batch = build_batch(
+            [SimpleRecord(key, value, now_ms) for key, value in pairs],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
+        )
+        info = self.partition.append(batch)
+        for offset, record in enumerate(records, info.first_offset):
+            self._machine.apply(record, offset, producer_id)
+        self._last_write = self.partition.when_durable(info)
+        return self._last_write
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's marker was appended to the partition."""
+        self._machine.end_transaction(producer_id, commit=commit)
+
+    async def load(self, chunk_bytes: int) -> None:
+        """Read the whole log back; other work gets its turn after each chunk."""
+        log = self.partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            chunk = log.read(offset, chunk_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+            offset = max(self._load_chunk(bytes(chunk)), offset + 1)
+            if offset < log.log_end_offset:
+                await asyncio.sleep(0)
+
+    def _load_chunk(self, chunk: bytes) -> int:
+        next_offset = 0
+        for pos, header in split_batches(chunk):
+            batch = chunk[pos : pos + header.size_bytes]
+            next_offset = header.next_offset
+            if header.is_control:
+                if header.record_count:
+                    marker = parse_marker(batch)
+                    if marker.ends_transaction:
+                        self._machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
+                continue
+            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+            for stored in iter_records(batch):
+                self._load_record(stored.key, stored.value, header.base_offset + stored.offset_delta, producer_id)
+        return next_offset
+
+    def _load_record(self, key: Buffer | None, value: Buffer | None, offset: int, producer_id: int) -> None:
+        partition = self.partition
+        try:
+            record = self._decode(key, value)
+        except ProtocolError as error:
+            logger.warning(
+                "Skipping the record at offset %d of %s-%d, which cannot be read: %s", offset, partition.topic, partition.index, error
+            )
+            return
+        if record is None:
+            logger.warning("Skipping the record at offset %d of %s-%d: its kind is not known", offset, partition.topic, partition.index)
+            return
+        self._machine.apply(record, offset, producer_id)
+
+
+def _after(durable: asyncio.Future[None], response: ResponseT) -> asyncio.Future[ResponseT]:
+    """A future of the response. Several responses may wait for one write: none of them, cancelled, must cancel it for the others."""
+    result: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+
+    def release(done: asyncio.Future[None]) -> None:
+        if result.done():
+            return
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            result.cancel()
+        elif error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(response)
+
+    durable.add_done_callback(release)
+    return result

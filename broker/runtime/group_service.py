@@ -1,0 +1,322 @@
+"""The groups of this broker: finds the machine of a group, carries out what it decides, and answers whoever waits.
+
+Rules that hold here:
+
+* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first needed,
+  at once, so that
+  nobody has to ask again.
+* A member that has to wait holds a future, which is its ticket in the machine. A future whose connection went away is cancelled and
+  skipped;
+  the machine forgets it when the phase that it waited for ends, so nothing is left behind.
+* Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer:
+  one that
+  comes too early looks again.
+* Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from broker.core.effects import Effects
+from broker.core.rejected import Rejected
+from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
+from broker.groups.classic_join import Joining
+from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics, partition_of
+from broker.groups.group_records import GroupRecord, decode_record, encode_record
+from broker.groups.states import Now
+from broker.runtime.coordinator import Coordinator, Durable, append_error
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.settings import BrokerSettings
+    from broker.core.timers import TimerHandle, Timers
+    from broker.runtime.partition import Partition
+    from broker.runtime.partitions import Partitions
+
+OFFSETS_TOPIC = "__consumer_offsets"
+EXPIRY_RECORDS_PER_BATCH = 1_000
+"""Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+def groups_config(settings: BrokerSettings) -> GroupsConfig:
+    """The machine's settings from the broker's."""
+    return GroupsConfig(
+        classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        offset_metadata_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+    )
+
+
+class _Shard:
+    """One partition of the offsets topic: its machine, its way to the log, and the timers of its groups."""
+
+    def __init__(self, partition: Partition, config: GroupsConfig) -> None:
+        self.partition = partition
+        self.machine = GroupCoordinator(config)
+        self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
+        self.timers: dict[str, TimerHandle] = {}
+        self.loaded = False
+
+    def stop(self) -> None:
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
+
+
+class GroupService:
+    """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
+    cannot."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        timers: Timers,
+        partitions: Partitions,
+        create_topic: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._settings = settings
+        self._config = groups_config(settings)
+        self._clock = clock
+        self._timers = timers
+        self._partitions = partitions
+        self._create_topic = create_topic
+        self._shards: dict[int, _Shard] = {}
+        self._expiry: TimerHandle | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read all groups back. Small logs are read without giving up the turn, so a broker that starts with few groups never answers
+        14."""
+        self._schedule_expiry()
+        topic = self._partitions.by_name(OFFSETS_TOPIC)
+        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
+            await self._load(shard)
+
+    def stop(self) -> None:
+        """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for shard in self._shards.values():
+            shard.stop()
+            for group in shard.machine.groups.values():
+                self._deliver(group.release_waiting(ErrorCode.NOT_COORDINATOR).replies, None)
+
+    # --- where a group is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether groups have a place to live in."""
+        return self._partitions.by_name(OFFSETS_TOPIC) is not None
+
+    async def create_topic(self) -> None:
+        """Make the offsets topic. Raises Rejected."""
+        await self._create_topic(OFFSETS_TOPIC)
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        """The group, or None. Raises Rejected while it is not loaded."""
+        return self._shard(group_id).machine.groups.get(group_id)
+
+    def all_groups(self) -> Iterator[ClassicGroup]:
+        """Every group. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        for shard in self._shards.values():
+            if not shard.loaded:
+                raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            yield from shard.machine.groups.values()
+
+    # --- membership -----------------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        shard = self._shard(group_id)
+        ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        self._settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self._now()))
+        return ticket.result() if ticket.done() else ticket
+
+    def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        shard = self._shard(group_id)
+        ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        self._settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self._now()))
+        return ticket.result() if ticket.done() else ticket
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """What the heartbeat is answered; it never waits."""
+        try:
+            shard = self._shard(group_id)
+        except Rejected as error:
+            return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+        return shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+
+    def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
+        """One error for each of them. Raises Rejected for the whole request."""
+        shard = self._shard(group_id)
+        errors, effects = shard.machine.leave(group_id, leaving, self._now())
+        self._settle(shard, group_id, effects)
+        return errors
+
+    # --- offsets --------------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """One error for each offset, in order. Raises Rejected for the whole request."""
+        shard = self._shard(commit.group_id)
+        return self._run(shard, shard.machine.commit(commit, self._now()))
+
+    def fetch(self, group_id: str, topics: Topics | None, *, require_stable: bool) -> Fetched | asyncio.Future[Fetched]:
+        """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
+        shard = self._shard(group_id)
+        return self._run(shard, shard.machine.fetch(group_id, topics, require_stable=require_stable))
+
+    def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
+        """One error for each topic, in order. Raises Rejected for the whole group."""
+        shard = self._shard(group_id)
+        return self._run(shard, shard.machine.delete_offsets(group_id, topics))
+
+    def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
+        """Forget an empty group. Raises Rejected."""
+        shard = self._shard(group_id)
+        return self._run(shard, shard.machine.delete_group(group_id))
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: drop the offsets that groups committed for it."""
+        for shard in self._shards.values():
+            if shard.loaded:
+                self._append_in_pieces(shard, shard.machine.forget_topic(topic))
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        return Now(self._clock.mono_ms(), self._clock.now_ms())
+
+    def _shard(self, group_id: str) -> _Shard:
+        """The loaded shard of a group. Raises Rejected."""
+        topic = self._partitions.by_name(OFFSETS_TOPIC)
+        if topic is None:
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = partition_of(group_id, len(topic.partitions))
+        shard = self._shards.get(index)
+        if shard is None or shard.partition.removed:
+            shard = self._open(index)
+        if not shard.loaded:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def _open(self, index: int) -> _Shard:
+        """Begin to serve a partition. One without records has nothing to load."""
+        before = self._shards.pop(index, None)
+        if before is not None:
+            before.stop()
+        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), self._config)
+        log = shard.partition.log
+        shard.loaded = log.log_start_offset == log.log_end_offset
+        return shard
+
+    async def _load(self, shard: _Shard) -> None:
+        if shard.loaded:
+            return
+        await shard.coordinator.load(self._settings.offsets_load_buffer_size)
+        shard.loaded = True
+        shard.machine.on_loaded(self._now())
+        for group_id in shard.machine.groups:
+            self._watch(shard, group_id)
+
+    def _run(self, shard: _Shard, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
+        try:
+            return shard.coordinator.run(effects)
+        except Rejected as error:
+            raise Rejected(append_error(error.code), error.message) from error
+
+    def _settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
+        """Carry out what a group decided, answer whom it answers, and see to its next deadline."""
+        replies, durable = effects.response, None
+        try:
+            durable = shard.coordinator.append(effects.records)
+        except Rejected as error:
+            logger.warning("Could not write the metadata of group %s: %s", group_id, error)
+            replies = _failed(replies, append_error(error.code)) + shard.machine.abandon(group_id, self._now())
+        self._deliver(replies, durable)
+        self._watch(shard, group_id)
+
+    def _deliver(self, replies: Replies, durable: Durable) -> None:
+        if durable is None:
+            for reply in replies:
+                _answer(reply)
+        elif replies:
+            durable.add_done_callback(lambda done: self._deliver_after(replies, done))
+
+    def _deliver_after(self, replies: Replies, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        lost = done.cancelled() or error is not None
+        self._deliver(_failed(replies, ErrorCode.NOT_COORDINATOR) if lost else replies, None)
+
+    def _watch(self, shard: _Shard, group_id: str) -> None:
+        """Have a timer run no later than the group's next deadline."""
+        group = shard.machine.groups.get(group_id)
+        deadline = None if group is None else group.next_deadline()
+        timer = shard.timers.get(group_id)
+        if deadline is None:
+            if timer is not None:
+                shard.timers.pop(group_id).cancel()
+            return
+        if timer is not None:
+            if timer.deadline_ms <= deadline:
+                return
+            timer.cancel()
+        shard.timers[group_id] = self._timers.schedule(deadline, lambda: self._deadline(shard, group_id))
+
+    def _deadline(self, shard: _Shard, group_id: str) -> None:
+        del shard.timers[group_id]
+        self._settle(shard, group_id, shard.machine.expire_members(group_id, self._now()))
+
+    def _schedule_expiry(self) -> None:
+        interval = self._settings.offsets_retention_check_interval_ms
+        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._expire_offsets)
+
+    def _expire_offsets(self) -> None:
+        self._schedule_expiry()
+        for shard in self._shards.values():
+            if shard.loaded and not shard.partition.removed:
+                self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
+
+    def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
+        """Tombstones that stand each for itself; those that cannot be written now will be decided again."""
+        records = effects.records
+        try:
+            for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
+                shard.coordinator.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
+        except Rejected as error:
+            logger.warning("Could not forget offsets in %s-%d: %s", OFFSETS_TOPIC, shard.partition.index, error)
+
+
+def new_member_id(prefix: str) -> str:
+    """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId)."""
+    return f"{prefix}-{uuid4()}"
+
+
+def _answer(reply: Reply) -> None:
+    ticket = reply.ticket
+    assert isinstance(ticket, asyncio.Future), "the tickets of this service are futures"
+    if not ticket.done():
+        ticket.set_result(reply.answer)
+
+
+def _failed(replies: Replies, error: ErrorCode) -> Replies:
+    """The same waiters, told that it came to nothing."""
+    return [
+        Reply(ticket, JoinAnswer(error=error, member_id=answer.member_id) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error))
+        for ticket, answer in replies
+    ]
