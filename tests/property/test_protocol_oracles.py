@@ -1,0 +1,95 @@
+"""Our bytes for every message of every version are those of two independent implementations of Kafka's protocol, both ways.
+
+What a library lacks or gets wrong is listed here with the reason, and the lists are checked: what stands in them must be so, and nothing
+else may be missing. OTTLA_ORACLE_EXAMPLES sets how many messages are made per (API, version), OTTLA_ORACLE_SEED which ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from protocol.codec import RequestHeader, decode_request, decode_response, encode_request, encode_response
+from protocol.error_codes import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.registry import KEYS, request_class, response_class
+from protocol.schema import Message, decode, encode
+from tests.support.message_strategies import messages
+from tests.support.oracles import ORACLES, KafkaPython, Oracle
+
+EXAMPLES = int(os.environ.get("OTTLA_ORACLE_EXAMPLES", "15"))
+SEED = int(os.environ.get("OTTLA_ORACLE_SEED", "20260101"))
+
+CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+PAIRS = [(cls, version) for cls in CLASSES for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1)]
+EVERY_VERSION = pytest.mark.parametrize(("cls", "version"), [pytest.param(*pair, id=f"{pair[0].__name__}-v{pair[1]}") for pair in PAIRS])
+
+LACKING = {
+    ("kafka-python", "ConsumerGroupHeartbeatRequest"): "kafka-python 3.0 does not speak the consumer protocol of KIP-848",
+    ("kafka-python", "ConsumerGroupHeartbeatResponse"): "the same",
+    ("kafka-python", "ConsumerGroupDescribeRequest"): "the same",
+    ("kafka-python", "ConsumerGroupDescribeResponse"): "the same",
+}
+"""(library, message) that has no version in the library."""
+
+
+def misread(oracle: Oracle, msg: Message) -> bool:
+    """kafka-python reads any ApiVersions response with an error as version 0, whatever its version (KIP-511 says so of one error only)."""
+    return oracle.name == "kafka-python" and isinstance(msg, ApiVersionsResponse) and msg.error_code != ErrorCode.NONE
+
+
+@EVERY_VERSION
+@seed(SEED)
+@settings(
+    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+)
+@given(data=st.data())
+def test_the_bytes_of_a_message_are_those_of_both_libraries(cls: type[Message], version: int, data: st.DataObject) -> None:
+    print(f"seed {SEED}")
+    msg = data.draw(messages(cls, version))
+    ours = encode(msg, version)
+    assert decode(cls, ours, version) == msg
+    for oracle in ORACLES:
+        if not oracle.knows(cls, version):
+            continue
+        assert oracle.encode(msg, version) == ours, oracle.name
+        if not misread(oracle, msg):
+            assert oracle.decode(cls, ours, version) == msg, oracle.name
+
+
+@EVERY_VERSION
+def test_a_whole_frame_begins_with_the_header_of_both_libraries(cls: type[Message], version: int) -> None:
+    msg, correlation_id = cls(), -0x12345678
+    for client_id in (None, "", "größer", "x" * 200):
+        if cls.__name__.endswith("Request"):
+            frame = b"".join(encode_request(cls.API_KEY, version, correlation_id, client_id, msg))
+            request = decode_request(frame[4:])
+            assert request.header == RequestHeader(cls.API_KEY, version, correlation_id, client_id)
+            assert request.body == msg
+        else:
+            frame = b"".join(encode_response(cls.API_KEY, version, correlation_id, msg))
+            assert decode_response(cls.API_KEY, version, frame[4:]) == (correlation_id, msg)
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        for oracle in ORACLES:
+            if oracle.knows(cls, version):
+                assert frame[4:] == oracle.header(cls, version, correlation_id, client_id) + encode(msg, version), oracle.name
+
+
+def test_a_library_lacks_exactly_what_is_listed() -> None:
+    lacking = {(oracle.name, cls.__name__) for oracle in ORACLES for cls, version in PAIRS if not oracle.knows(cls, version)}
+    assert lacking == set(LACKING)
+    whole = {(oracle.name, cls.__name__) for oracle in ORACLES for cls, version in PAIRS if oracle.knows(cls, version)}
+    assert not whole & lacking
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_kafka_python_still_misreads_a_refused_api_versions_response(version: int) -> None:
+    msg = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[ApiVersion(1, 4, 18)], throttle_time_ms=7)
+    try:
+        theirs = KafkaPython().decode(ApiVersionsResponse, encode(msg, version), version)
+    except Exception:  # noqa: BLE001 # whichever way it fails, it does not read the message
+        return
+    assert theirs != msg
