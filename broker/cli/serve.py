@@ -16,8 +16,11 @@ def parser() -> argparse.ArgumentParser:
     """The options of `ottla serve`."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
-        description="Start a broker. Every other setting goes by Kafka's own name: --set log.segment.bytes=1048576, OTTLA_LOG_SEGMENT_BYTES=1048576, "
-        "or a line in a server.properties file; the command line wins over the environment, and that over the file.",
+        description=(
+            "Start a broker. Every other setting goes by Kafka's own name: --set log.segment.bytes=1048576, "
+            "OTTLA_LOG_SEGMENT_BYTES=1048576, or a line in a server.properties file; "
+            "the command line wins over the environment, and that over the file."
+        ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
     made.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one (default 9092)")
@@ -25,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
-    made.add_argument("--fault", action="append", default=[], metavar="RULE", help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7")
+    made.add_argument(
+        "--fault", action="append", default=[], metavar="RULE", help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7"
+    )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
 
@@ -64,6 +69,7 @@ def _shorthands(options: argparse.Namespace) -> dict[str, str]:
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir
+        found["log.dirs"] = ""  # which a file may set, and which would win
     if options.port is not None or options.host is not None:
         host = options.host or "127.0.0.1"
         if ":" in host:

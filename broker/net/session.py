@@ -17,7 +17,7 @@ from typing import Protocol
 
 from broker.api.dispatch import CLOSE, Action, Buffer, Reply
 from broker.core import limits
-from protocol.errors import ProtocolError
+from protocol.errors import FrameTooLarge, ProtocolError
 from protocol.frame import FrameReader
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,9 @@ class Session:
             return
         try:
             frames = self._reader.feed(data)
-        except ProtocolError as error:
+        except FrameTooLarge as error:
+            self._backlog.extend(error.frames)
+            self.run()
             self._end(error)
             return
         self._unframed += len(data)

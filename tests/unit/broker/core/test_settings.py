@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+from broker.core.config_keys import InvalidConfig
+from broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, topic_defaults
+
+
+def test_every_default_of_a_key_obeys_its_own_rule() -> None:
+    for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
+        if key.rule is not None and key.default is not None:
+            assert key.rule.allows(key.default), key.name
+
+
+def test_every_synonym_of_a_topic_key_is_a_broker_setting() -> None:
+    for key in TOPIC_KEYS.values():
+        for synonym in key.synonyms:
+            assert synonym.name in BROKER_KEYS, (key.name, synonym.name)
+
+
+def test_without_settings_a_topic_has_the_defaults_of_its_keys() -> None:
+    defaults = topic_defaults(BrokerSettings())
+    assert defaults == {name: key.default for name, key in TOPIC_KEYS.items()}
+
+
+def test_retention_hours_are_the_topics_milliseconds_unless_finer_units_are_set() -> None:
+    assert topic_defaults(BrokerSettings(log_retention_hours=1))["retention.ms"] == 3_600_000
+    assert topic_defaults(BrokerSettings(log_retention_hours=1, log_retention_minutes=2))["retention.ms"] == 120_000
+    assert topic_defaults(BrokerSettings(log_retention_hours=1, log_retention_minutes=2, log_retention_ms=3))["retention.ms"] == 3
+
+
+def test_unlimited_retention_stays_unlimited_in_every_unit() -> None:
+    assert topic_defaults(BrokerSettings(log_retention_hours=-1))["retention.ms"] == -1
+
+
+def test_a_setting_is_read_and_changed_under_kafkas_name() -> None:
+    settings = BrokerSettings()
+    settings.set_value("log.segment.bytes", "2097152")
+    assert settings.log_segment_bytes == 2_097_152
+    assert settings.value("log.segment.bytes") == 2_097_152
+
+
+def test_a_changed_setting_is_checked() -> None:
+    settings = BrokerSettings()
+    with pytest.raises(InvalidConfig, match=r"log\.segment\.bytes"):
+        settings.set_value("log.segment.bytes", "10")
+    assert settings.log_segment_bytes == 1_073_741_824
+
+
+def test_an_unknown_name_is_no_setting() -> None:
+    with pytest.raises(KeyError):
+        BrokerSettings().value("explicit")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from broker.core.settings_load import SettingsError, data_dir, load, parse_assignments
+
+
+def file_with(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = file_with(tmp_path, "num.partitions=2\nlog.segment.bytes=2000000\nfetch.max.bytes=2000\n")
+    env = {"OTTLA_NUM_PARTITIONS": "3", "OTTLA_LOG_SEGMENT_BYTES": "3000000", "PATH": "/bin"}
+    settings = load({"num.partitions": "4"}, env, file).settings
+    assert (settings.num_partitions, settings.log_segment_bytes, settings.fetch_max_bytes) == (4, 3_000_000, 2000)
+    assert settings.explicit == {"num.partitions": "command line", "log.segment.bytes": "environment", "fetch.max.bytes": "file"}
+
+
+def test_an_unknown_name_stops_the_start_and_names_the_nearest() -> None:
+    with pytest.raises(SettingsError, match=r"Unknown setting log\.segment\.byte .*did you mean log\.segment\.bytes\?"):
+        load({"log.segment.byte": "1"}, {}, None)
+
+
+def test_an_unknown_name_in_the_environment_stops_the_start() -> None:
+    with pytest.raises(SettingsError, match=r"num\.partition \(from the environment\); did you mean num\.partitions\?"):
+        load({}, {"OTTLA_NUM_PARTITION": "1"}, None)
+
+
+def test_a_bad_value_stops_the_start_with_name_value_and_what_is_allowed() -> None:
+    with pytest.raises(SettingsError, match=r"'many' for configuration num\.partitions: allowed is a whole number"):
+        load({"num.partitions": "many"}, {}, None)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"num.partitions": "0", "nonsense": "1", "log.segment.bytes": "x"}, {}, None)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_real_server_properties_is_accepted_with_notes_for_what_has_no_effect(tmp_path: Path) -> None:
+    file = file_with(
+        tmp_path,
+        """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+log.dirs=/tmp/kraft-combined-logs
+num.recovery.threads.per.data.dir=1
+log.retention.hours=168
+""",
+    )
+    loaded = load({}, {}, file)
+    assert data_dir(loaded.settings) == Path("/tmp/kraft-combined-logs")
+    assert len(loaded.notes) == 8
+    assert any("num.io.threads" in note for note in loaded.notes)
+
+
+def test_the_old_name_broker_id_is_node_id(tmp_path: Path) -> None:
+    assert load({}, {}, file_with(tmp_path, "broker.id=7\n")).settings.node_id == 7
+
+
+def test_several_data_directories_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"log\.dirs"):
+        load({"log.dirs": "/a,/b"}, {}, None)
+
+
+def test_a_replication_factor_that_one_broker_cannot_give_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"offsets\.topic\.replication\.factor=3"):
+        load({"offsets.topic.replication.factor": "3"}, {}, None)
+
+
+def test_a_file_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        load({}, {}, tmp_path / "absent")
+
+
+def test_assignments_need_an_equals_sign_and_keep_further_ones() -> None:
+    assert parse_assignments(["a=b=c"]) == {"a": "b=c"}
+    with pytest.raises(SettingsError, match="name=value"):
+        parse_assignments(["a"])
