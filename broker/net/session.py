@@ -157,9 +157,13 @@ class Session:
         self._account()
 
     def _place(self, reply: Action | list[Buffer] | PendingReply) -> None:
+        if isinstance(reply, Action):
+            self._ending = True
+            self._drop_backlog()
+            return
         slot = _Slot()
         self._slots.append(slot)
-        if isinstance(reply, list | Action):
+        if isinstance(reply, list):
             slot.reply, slot.done = reply, True
             self._release()
             return
