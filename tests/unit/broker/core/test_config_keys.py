@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, at_least, between, each_of, one_of, render
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from broker.core.config_keys import InvalidConfig
 from broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, topic_defaults
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from broker.core.settings_load import SettingsError, data_dir, load, parse_assignments
 
 

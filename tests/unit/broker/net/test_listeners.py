@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from broker.api.context import Connection, Listener
 from broker.core.settings import BrokerSettings
 from broker.core.settings_load import SettingsError

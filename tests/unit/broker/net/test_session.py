@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+
 from broker.api.dispatch import CLOSE, Buffer, Reply
 from broker.core import limits
 from broker.net.session import ByteBudget, Session
@@ -52,7 +53,7 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    yield Scene()
+    return Scene()
 
 
 def test_requests_fed_byte_by_byte_are_answered_as_when_fed_at_once(scene: Scene) -> None:
