@@ -33,6 +33,10 @@ ACCEPT_BACKLOG = 1024
 FETCH_PARTITION_READ_BYTES = 64 * MIB
 """The most one partition adds to a Fetch, whatever the client asks: above fetch.max.bytes' default of 55 MiB."""
 
+DECOMPRESSED_BATCH_BYTES = 64 * MIB
+"""What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Checks run one after the other, so
+this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
+
 RECORD_ERRORS_MAX = 1000
 """Bad records named in one Produce response; a batch can hold 2^31 of them."""
 

@@ -38,7 +38,7 @@ NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_STAMPED = struct.Struct(">qii")
+_OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
 _LEGACY = struct.Struct(">q4xI")
 _BEFORE_CRC = struct.Struct(">qiibI")
@@ -163,9 +163,15 @@ def crc_ok(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 def stamp(buf: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
     """The one batch in `buf` with a new base offset and leader epoch: (new 61-byte head, untouched tail). The CRC stays valid."""
-    view = memoryview(buf)
-    length = _LENGTH.unpack_from(view, 8)[0]
-    return _STAMPED.pack(base_offset, length, leader_epoch) + view[16:HEADER_BYTES].tobytes(), view[HEADER_BYTES:]
+    return stamp_head(buf, base_offset, leader_epoch), memoryview(buf)[HEADER_BYTES:]
+
+
+def stamp_head(buf: Buffer, base_offset: int, leader_epoch: int) -> bytes:
+    """The head that `stamp` gives."""
+    head = bytearray(buf[:HEADER_BYTES])
+    _OFFSET.pack_into(head, 0, base_offset)
+    _LENGTH.pack_into(head, LOG_OVERHEAD, leader_epoch)
+    return bytes(head)
 
 
 def pack_header(header: BatchHeader, tail: Buffer) -> bytes:

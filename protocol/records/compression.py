@@ -7,6 +7,7 @@ and with what the codec could make of so few bytes before memory is taken for it
 
 from __future__ import annotations
 
+import threading
 import zlib
 from enum import IntEnum
 from typing import Final
@@ -206,7 +207,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
         size = zstandard.frame_content_size(data)
         if size > max_bytes:
             raise _too_large(Codec.ZSTD, max_bytes)
-        unpack = zstandard.ZstdDecompressor()
+        unpack = _zstd_decompressor()
         if size >= 0:
             return unpack.decompress(data, max_output_size=size)
         room = min(max_bytes, max(64 << 10, _ZSTD_FIRST_RATIO * len(data)))
@@ -222,6 +223,17 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
         if _zstd_exceeds(data, max_bytes):
             raise _too_large(Codec.ZSTD, max_bytes) from e
         raise CorruptBatch(f"zstd: {e}") from e
+
+
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    """One a thread: making it costs several times what a small batch does, and it may not be shared between threads."""
+    found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "zstd", None)
+    if found is None:
+        found = _OF_THREAD.zstd = zstandard.ZstdDecompressor()
+    return found
+
+
+_OF_THREAD: Final = threading.local()
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:

@@ -39,10 +39,12 @@ __all__ = [
     "encode_record",
     "increment_sequence",
     "iter_records",
+    "iter_section",
     "records_section",
 ]
 
 Header = tuple[str, bytes | None]
+"""Name and value. Bytes of a name that are not UTF-8 are kept as lone surrogates, so that a record written again is the same record."""
 
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """What a reader takes from one batch unless it says otherwise: 64 times Kafka's default message.max.bytes."""
@@ -88,7 +90,12 @@ def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iter
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):
         raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {len(batch)}")
-    data = memoryview(records_section(batch, header, max_bytes))
+    yield from iter_section(records_section(batch, header, max_bytes), header)
+
+
+def iter_section(section: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The records of an uncompressed records section that belongs to `header`. Raises `InvalidRecord` before the first record is given."""
+    data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None
     for i in range(header.record_count):
@@ -113,7 +120,7 @@ def _headers(data: memoryview, pos: int, count: int) -> tuple[Header, ...]:
     headers = []
     for _ in range(count):
         length, pos = _read_varint(data, pos)
-        name = data[pos : pos + length].tobytes().decode("utf-8", "replace")
+        name = data[pos : pos + length].tobytes().decode("utf-8", "surrogateescape")
         length, pos = _read_varint(data, pos + length)
         headers.append((name, _span(data, pos, length)))
         pos += max(length, 0)
@@ -157,7 +164,7 @@ def encode_record(
         parts += (_NULL,) if field is None else (_varint(len(field)), field)
     parts.append(_varint(len(headers)))
     for name, content in headers:
-        raw = name.encode()
+        raw = name.encode("utf-8", "surrogateescape")
         parts += (_varint(len(raw)), raw)
         parts += (_NULL,) if content is None else (_varint(len(content)), content)
     body = b"".join(parts)

@@ -1,0 +1,217 @@
+"""What a produced batch must be before it may enter a log, and what of it is rewritten (Kafka: UnifiedLog.analyzeAndValidateRecords,
+LogValidator).
+
+Rules that hold here:
+
+* pure: the batch, the topic's configuration and the time go in; a `Checked` comes out or `Rejected` is raised. Nothing is kept.
+* Every record is looked at, compressed or not, within a bound on memory; one bad record refuses the whole batch.
+* The bytes of the records are not copied unless they must be written differently: another codec, or offset deltas that are not 0, 1, 2, …
+  A batch that needs only other attributes or another maximal timestamp gets a new header of 61 bytes.
+
+What came before is the request's business (`api/k00_produce`): exactly one batch, of magic 2. What comes after is the log's: sequences,
+epochs, offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.core import limits
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.records import walk
+from protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_ok,
+    pack_header,
+    read_header,
+    stamp_head,
+)
+from protocol.records.compression import Codec, compress, decompress
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+from protocol.records.record import encode_record, iter_section
+
+_TARGETS: Final = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+_AS_PRODUCED: Final = "producer"
+
+_RECORD_ERRORS_SHOWN: Final = 3
+
+
+class Checked(NamedTuple):
+    """A batch as it will be written, but for its base offset and leader epoch.
+
+    `head` are 61 bytes, `tail` the records; `header` is `head` decoded, with the client's base offset 0. `offset_of_max_timestamp`
+    counts from the base
+    offset. `log_append_time_ms` is what the Produce response says: -1 where the topic keeps the client's timestamps.
+    """
+
+    header: BatchHeader
+    head: Buffer
+    tail: Buffer
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    log_append_time_ms: int
+
+    def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, Buffer]:
+        """The batch's bytes at their place in the log: (61-byte head, tail). No checksum is computed: both fields lie outside it."""
+        return stamp_head(self.head, base_offset, leader_epoch), self.tail
+
+
+def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int) -> Checked:
+    """Check the one batch in `data`, which a client sent, in Kafka's order. Raises `Rejected` with Kafka's error code.
+
+    The result holds views of `data`: it must not change before the result is written.
+    """
+    header = _check_envelope(data, config)
+    _check_header(header)
+    tail = memoryview(data)[HEADER_BYTES:]
+    codec = _codec(header)
+    records = tail if codec is Codec.NONE else _decompress(codec, tail, config)
+    scan = walk.scan(records, header.record_count, header.base_timestamp)
+    if scan.first_bad_index >= 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"record {scan.first_bad_index} of the batch: {scan.reason}")
+    _check_records(records, header, scan, config, now_ms)
+    return _rewrite(data, header, records, scan, config=config, now_ms=now_ms)
+
+
+def _check_envelope(data: Buffer, config: LogConfig) -> BatchHeader:
+    """Magic, base offset, size and checksum (analyzeAndValidateRecords)."""
+    try:
+        header = read_header(data)
+    except CorruptBatch as e:
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
+    if header.magic != MAGIC_V2:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic} are not accepted, only magic {MAGIC_V2}")
+    if header.base_offset != 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")
+    _check_size(header.size_bytes, config)
+    if header.size_bytes != len(data):
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size_bytes} bytes in {len(data)}")
+    if not crc_ok(data, header):
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not match its bytes")
+    return header
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
+
+
+def _check_header(header: BatchHeader) -> None:
+    """What a client may say in a header (LogValidator.validateBatch)."""
+    count = header.record_count
+    if header.last_offset_delta < 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"the last offset delta is {header.last_offset_delta}")
+    if count <= 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"the record count is {count}")
+    if count != header.last_offset_delta + 1:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"{count} records in a batch whose last offset delta is {header.last_offset_delta}")
+    if header.is_control:
+        raise Rejected(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent base sequence {header.base_sequence}")
+
+
+def _codec(header: BatchHeader) -> Codec:
+    try:
+        return header.codec
+    except UnknownCodec as e:
+        # Kafka meets these ids with an exception of Java's, which answers so.
+        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
+
+
+def _decompress(codec: Codec, tail: memoryview, config: LogConfig) -> Buffer:
+    try:
+        return decompress(codec, tail, max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes))
+    except BatchTooLarge as e:
+        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(e)) from e
+    except CorruptBatch as e:
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
+
+
+def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:
+    """Keys and timestamps. The scan says whether anything can be wrong; only then are the bad records looked for and named."""
+    oldest_ms = now_ms - config.message_timestamp_before_max_ms
+    newest_ms = now_ms + config.message_timestamp_after_max_ms
+    if header.attributes & LOG_APPEND_TIME:
+        appended = header.max_timestamp
+        bad_time = config.log_append_time or appended == NO_TIMESTAMP or not oldest_ms <= appended <= newest_ms
+    elif config.log_append_time:
+        bad_time = False
+    else:
+        bad_time = scan.max_timestamp > newest_ms or (scan.min_timestamp < oldest_ms and scan.min_timestamp != NO_TIMESTAMP)
+    if bad_time or (scan.first_null_key >= 0 and config.compacts):
+        _reject_records(records, header, config, oldest_ms, newest_ms)
+
+
+def _in_window(timestamp: int, oldest_ms: int, newest_ms: int) -> bool:
+    return timestamp == NO_TIMESTAMP or oldest_ms <= timestamp <= newest_ms
+
+
+def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, oldest_ms: int, newest_ms: int) -> None:
+    """Name every bad record, each with its first fault; INVALID_TIMESTAMP wins over INVALID_RECORD for the batch."""
+    columns = walk.columns(records, header.record_count, 0, header.base_timestamp)
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    appended = header.is_log_append_time
+    for index, timestamp in enumerate(columns.timestamps):
+        effective = header.max_timestamp if appended else timestamp
+        if config.compacts and columns.key_lengths[index] < 0:
+            errors.append((index, "a record of a compacted topic needs a key"))
+        elif appended and (config.log_append_time or effective == NO_TIMESTAMP):
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, "a produced batch may not have the timestamp type LogAppendTime"))
+        elif not config.log_append_time and not _in_window(effective, oldest_ms, newest_ms):
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, f"timestamp {effective} is outside of {oldest_ms} to {newest_ms}"))
+        if len(errors) == limits.RECORD_ERRORS_MAX:
+            break
+    shown = "; ".join(f"record {index}: {message}" for index, message in errors[:_RECORD_ERRORS_SHOWN])
+    raise Rejected(code, f"{len(errors)} bad records in the batch: {shown}", errors)
+
+
+def _rewrite(data: Buffer, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:
+    """Decide between the batch as it came, with another header, and built anew (LogValidator.validateMessagesAndAssignOffsets…)."""
+    attributes, max_timestamp, newest_delta, append_ms = header.attributes, scan.max_timestamp, scan.offset_of_max_timestamp, -1
+    if config.log_append_time:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp, newest_delta, append_ms = now_ms, header.last_offset_delta, now_ms
+    elif attributes & LOG_APPEND_TIME:
+        attributes ^= LOG_APPEND_TIME
+        max_timestamp = header.max_timestamp
+    source = attributes & CODEC_MASK
+    target = source if config.compression_type == _AS_PRODUCED else _TARGETS[config.compression_type]
+    view = memoryview(data)
+    head: Buffer = view[:HEADER_BYTES]
+    tail: Buffer = view[HEADER_BYTES:]
+    rebuild = source != target or not scan.sequential
+    if rebuild:
+        if source == target == Codec.NONE:
+            raise Rejected(ErrorCode.INVALID_RECORD, "the offset deltas of the batch's records are not 0, 1, 2, …")
+        tail = _recompress(records if scan.sequential else _renumber(records, header), Codec(target), config)
+        _check_size(HEADER_BYTES + len(tail), config)
+        attributes = attributes & ~CODEC_MASK | target
+        if append_ms < 0:
+            newest_delta = scan.index_of_max_timestamp
+    if rebuild or attributes != header.attributes or max_timestamp != header.max_timestamp:
+        head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
+        header = read_header(head)
+    return Checked(header, head, tail, max_timestamp, newest_delta, append_ms)
+
+
+def _recompress(records: Buffer, codec: Codec, config: LogConfig) -> bytes:
+    levels = {Codec.GZIP: config.compression_gzip_level, Codec.LZ4: config.compression_lz4_level, Codec.ZSTD: config.compression_zstd_level}
+    return compress(codec, records, levels.get(codec))
+
+
+def _renumber(records: Buffer, header: BatchHeader) -> bytes:
+    """The records with offset deltas 0, 1, 2, …"""
+    read = iter_section(records, header)
+    return b"".join(encode_record(index, r.timestamp_delta, r.key, r.value, r.headers) for index, r in enumerate(read))
