@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.runtime.flusher import Flusher
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
+    from broker.runtime.topic_service import TopicService
     from broker.storage.log_dir import LogDir
     from broker.topics.catalog import Catalog
 
@@ -88,6 +89,7 @@ class Services:
     log_dir: LogDir
     partitions: Partitions
     topics: Catalog
+    topic_service: TopicService
     groups: GroupService
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -8,7 +8,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.core.config_keys import ConfigKey, ConfigType, render
@@ -59,7 +59,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
             if catalog.topic(name) is None:
                 raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return topic_entries(catalog, broker, name)
+            return topic_entries(catalog.configs(ResourceType.TOPIC, name), broker)
         case ResourceType.BROKER:
             if name == CLUSTER_DEFAULT:
                 return _cluster_default_entries(broker)
@@ -78,9 +78,8 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 
-def topic_entries(catalog: Catalog, broker: BrokerConfigs, name: str) -> list[ConfigEntry]:
-    """Every key of the topic; those that are internal and unset are left out."""
-    overrides = catalog.configs(ResourceType.TOPIC, name)
+def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
+    """Every key of a topic with these overrides; those that are internal and unset are left out."""
     values = effective_values(overrides, broker.settings)
     entries = []
     for key in TOPIC_KEYS.values():

@@ -1,0 +1,99 @@
+"""Metadata (key 3), versions 0-13: this broker, and the topics that were asked for with their partitions.
+
+Promises:
+- Which topics: version 0 means all by an empty list, later versions by null; from version 12 a request with topic ids is answered by id
+  alone.
+- A missing topic that was named is created first where both the broker and the request allow it, and answered in the same response, ready
+  to be used (Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again). Asking for all topics creates none.
+- The broker's address is the advertised one, or else the address that this client dialled, so port maps and proxies just work.
+- A topic that is being deleted is in the answer whole, or is UNKNOWN_TOPIC_OR_PARTITION without partitions; never in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from broker.api.context import Context
+from broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.core.rejected import Rejected
+from broker.topics.catalog import Topic
+from broker.topics.topic_ids import ZERO_ID
+from broker.topics.topic_names import is_internal, name_problem
+from protocol.error_codes import ErrorCode
+from protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer at once, unless topics have to be created first."""
+    topics = request.topics
+    if topics is None or (ctx.version == 0 and not topics):
+        return _respond(ctx, request, [_describe(ctx, topic) for topic in ctx.services.topics.topics()])
+    if ctx.version < 12 and any(topic.name is None or topic.topic_id != ZERO_ID for topic in topics):
+        refused = [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
+        return _respond(ctx, request, refused)
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
+    if ids:
+        return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])
+    names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
+    missing = [name for name in names if ctx.services.topics.topic(name) is None]
+    if missing and request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
+        return _create_and_respond(ctx, request, names, missing)
+    return _respond(ctx, request, [_describe_name(ctx, name) for name in names])
+
+
+async def _create_and_respond(ctx: Context, request: MetadataRequest, names: Sequence[str], missing: Sequence[str]) -> MetadataResponse:
+    try:
+        errors = await ctx.services.topic_service.auto_create(missing)
+    except Rejected as error:
+        errors = dict.fromkeys(missing, error)
+    return _respond(ctx, request, [_describe_name(ctx, name, errors.get(name)) for name in names])
+
+
+def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    services = ctx.services
+    host, port = ctx.connection.broker_address
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(services.node_id, host, port, services.settings.broker_rack)],
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
+
+
+def _describe_name(ctx: Context, name: str, error: Rejected | None = None) -> MetadataResponseTopic:
+    topic = ctx.services.topics.topic(name)
+    if topic is not None:
+        return _describe(ctx, topic)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error.code if error is not None else code, name, is_internal=is_internal(name))
+
+
+def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:
+    topic = ctx.services.topics.topic_by_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _describe(ctx, topic)
+
+
+def _describe(ctx: Context, topic: Topic) -> MetadataResponseTopic:
+    served = ctx.services.partitions.by_name(topic.name)
+    partitions = []
+    for index, state in sorted(topic.partitions.items()):
+        answer = MetadataResponsePartition(0, index, state.leader, state.leader_epoch, list(state.replicas), list(state.isr))
+        if served is None or index not in served.partitions:
+            answer.error_code, answer.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+            answer.offline_replicas = list(state.replicas)
+        partitions.append(answer)
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)

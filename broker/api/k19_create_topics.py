@@ -1,0 +1,59 @@
+"""CreateTopics (key 19), versions 2-7: new topics, each whole or not at all.
+
+Promises: a topic that is answered without an error is on disk and ready to be used; one topic's error is not another's; validate_only
+checks everything and creates nothing. From version 5 the answer tells what was created with every configuration and its source, from 7
+the topic id.
+
+`timeout_ms` is not needed: one node has nobody to wait for.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import error_fields
+from broker.core.rejected import Rejected
+from broker.topics.broker_config import BrokerConfigs
+from broker.topics.create_topics import CreatedTopic, NewTopic
+from broker.topics.describe_configs import topic_entries
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Answers when the topics that could be created are durable."""
+    wanted = [_new_topic(topic) for topic in request.topics]
+    service = ctx.services.topic_service
+    try:
+        created = await service.create_topics(wanted, validate_only=request.validate_only)
+    except Rejected as error:
+        created = [CreatedTopic(topic.name, error) for topic in wanted]
+    return CreateTopicsResponse(topics=[_result(topic, service.broker_configs) for topic in created])
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(each.partition_index, each.broker_ids) for each in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _result(created: CreatedTopic, broker_configs: BrokerConfigs) -> CreatableTopicResult:
+    code, message = error_fields(created.error)
+    result = CreatableTopicResult(created.name, error_code=code, error_message=message)
+    if created.error is None:
+        result.topic_id = created.topic_id
+        result.num_partitions = created.num_partitions
+        result.replication_factor = created.replication_factor
+        result.configs = [
+            CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+            for entry in topic_entries(created.configs, broker_configs)
+        ]
+    return result

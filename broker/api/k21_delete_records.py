@@ -1,0 +1,51 @@
+"""DeleteRecords (key 21), versions 0-2: raises a partition's log start offset; -1 means the high watermark.
+
+Promises: what is below the answered low watermark is not readable any more, also after a restart; an offset at or below the log start is a
+success that changes nothing. Refused: an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted
+(POLICY_VIOLATION), the broker's own topics (INVALID_TOPIC_EXCEPTION). An error carries a low watermark of -1.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from broker.topics.topic_names import is_internal
+from protocol.error_codes import ErrorCode
+from protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+
+
+def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """One replica: nobody to wait for."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(topic.name, [_delete(ctx, topic.name, partition) for partition in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    try:
+        return DeleteRecordsPartitionResult(asked.partition_index, _low_watermark(ctx, topic, asked))
+    except Rejected as error:
+        return DeleteRecordsPartitionResult(asked.partition_index, -1, error.code)
+
+
+def _low_watermark(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> int:
+    log = ctx.services.partitions.get(topic, asked.partition_index).log
+    if is_internal(topic):
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not log.config.deletes:
+        raise Rejected(ErrorCode.POLICY_VIOLATION)
+    offset = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= log.high_watermark:
+        raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return log.delete_records_before(offset)

@@ -1,0 +1,52 @@
+"""DescribeConfigs (key 32), versions 1-4: the settings of topics, of this broker, and of its loggers, with where each value comes from.
+
+Promises: a null or empty list of keys means all, an unknown key is left out; synonyms and documentation only when asked for; sensitive
+values are null. Client-metrics and group resources are answered without entries: there are no such settings here.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import error_fields
+from broker.core.rejected import Rejected
+from broker.topics.describe_configs import ConfigEntry, describe_configs
+from protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """All of it is in memory."""
+    return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in request.resources])
+
+
+def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name)
+    broker_configs = ctx.services.topic_service.broker_configs
+    kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
+    try:
+        entries = describe_configs(ctx.services.topics, broker_configs, kind, name, keys)
+    except Rejected as error:
+        result.error_code, result.error_message = error_fields(error)
+        return result
+    result.configs = [_entry(entry, request) for entry in entries]
+    return result
+
+
+def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        entry.name,
+        entry.value,
+        entry.read_only,
+        entry.source,
+        entry.sensitive,
+        synonyms,
+        entry.type,
+        entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,46 @@
+"""DescribeLogDirs (key 35), versions 1-4: what lies in the data directory, and how much room its volume has.
+
+Promises: the one directory is always in the answer; a partition that was asked for and is not there is left out. Sizes are the segments'
+bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from itertools import groupby
+
+from broker.api.context import Context
+from broker.runtime.partition import Partition
+from protocol.messages.k35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Sizes are known; only the volume is asked."""
+    path = ctx.services.log_dir.path.resolve()
+    volume = shutil.disk_usage(path)
+    by_topic = groupby(sorted(_wanted(ctx, request), key=_name_and_index), key=lambda partition: partition.topic)
+    topics = [DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free)])
+
+
+def _wanted(ctx: Context, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+    if request.topics is None:
+        return ctx.services.partitions
+    asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [partition for partition in ctx.services.partitions if (partition.topic, partition.index) in asked]
+
+
+def _name_and_index(partition: Partition) -> tuple[str, int]:
+    return partition.topic, partition.index
+
+
+def _describe(partition: Partition) -> DescribeLogDirsPartition:
+    log = partition.log
+    return DescribeLogDirsPartition(partition.index, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0))

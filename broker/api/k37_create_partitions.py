@@ -1,0 +1,31 @@
+"""CreatePartitions (key 37), versions 0-3: more partitions for existing topics.
+
+Promises: a topic that is answered without an error has all of its new partitions, durably and ready to be used; the number only grows;
+validate_only checks everything and changes nothing.
+
+Deviation: the broker's own topics keep their number (INVALID_TOPIC_EXCEPTION), because it decides where each group and transaction lives.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import error_fields
+from broker.topics.create_topics import MorePartitions
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Answers when the new partitions are durable."""
+    wanted = [_more_partitions(topic) for topic in request.topics]
+    results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only)
+    return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
+
+
+def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+    return MorePartitions(topic.name, topic.count, assignments)

@@ -1,0 +1,35 @@
+"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic or of this broker.
+
+Promises: as `k33_alter_configs`, but what is not named stays as it is; appending and subtracting are for lists only, and start from the
+value in force.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import error_fields
+from broker.topics.alter_configs import AlterResource, ConfigOp
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    """Answers when the changes are durable and in force."""
+    changes = [
+        AlterResource(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    errors = await ctx.services.topic_service.alter_configs(changes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)
+            for change, error in zip(changes, errors, strict=True)
+        ]
+    )

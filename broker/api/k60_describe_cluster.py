@@ -1,0 +1,35 @@
+"""DescribeCluster (key 60), versions 0-2: the cluster's id, its brokers and its controller, which are all this one.
+
+Promises: the address is that of Metadata. Asking a broker's listener for controllers is MISMATCHED_ENDPOINT_TYPE, for anything else
+UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import CLUSTER_OPERATIONS
+from protocol.error_codes import ErrorCode
+from protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """All of it is known."""
+    if request.endpoint_type != BROKERS:
+        mismatched = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"This listener is for brokers; the request asks for endpoint type {request.endpoint_type}.",
+        )
+    services = ctx.services
+    host, port = ctx.connection.broker_address
+    response = DescribeClusterResponse(
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        brokers=[DescribeClusterBroker(services.node_id, host, port, services.settings.broker_rack)],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,47 @@
+"""DescribeProducers (key 61), version 0: the producers that a partition remembers, and where their open transactions begin (KIP-664).
+
+Promises: what is answered is the state that decides about the producers' next batches; -1 means "none" in every field.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import error_fields
+from broker.core.rejected import Rejected
+from protocol.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """All of it is in memory."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(topic.name, [_describe(ctx, topic.name, index) for index in topic.partition_indexes]) for topic in request.topics
+        ]
+    )
+
+
+def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        log = ctx.services.partitions.get(topic, index).log
+    except Rejected as error:
+        return PartitionResponse(index, *error_fields(error))
+    return PartitionResponse(
+        index,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.current_txn_first_offset,
+            )
+            for entry in log.producers()
+        ],
+    )

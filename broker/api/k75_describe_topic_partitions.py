@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions (key 75), version 0: topics in the order of their names, in pages (KIP-966).
+
+Promises: an empty list of topics means all. At most `response_partition_limit` partitions (never more than 2000, never less than 1) are
+in an answer; where there are more, `next_cursor` is the first one left out, and a request with that cursor goes on there. A cursor whose
+topic is not in the list, or whose partition is negative, is INVALID_REQUEST for every topic that was asked.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.topic_answers import TOPIC_OPERATIONS
+from broker.topics.catalog import Topic
+from broker.topics.topic_names import is_internal, name_problem
+from protocol.error_codes import ErrorCode
+from protocol.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_MAX = 2000
+"""Kafka's default of max.request.partition.size.limit."""
+
+
+def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Walks the names from the cursor on until the page is full."""
+    cursor = request.cursor
+    all_topics = not request.topics
+    asked = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
+    if cursor is not None and (cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in asked)):
+        code = ErrorCode.INVALID_REQUEST
+        return DescribeTopicPartitionsResponse(
+            topics=[DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics],
+        )
+    response = DescribeTopicPartitionsResponse()
+    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    for name in asked:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        if left == 0:
+            response.next_cursor = Cursor(name, 0)
+            break
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        answer, next_index = _describe(ctx, name, first, left)
+        response.topics.append(answer)
+        if next_index is not None:
+            response.next_cursor = Cursor(name, next_index)
+            break
+        left -= len(answer.partitions)
+    return response
+
+
+def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """The topic with its partitions from `first` on, and the first index that found no room, or None."""
+    topic = ctx.services.topics.topic(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        unknown = DescribeTopicPartitionsResponseTopic(code, name, is_internal=is_internal(name))
+        return unknown, None
+    end = min(len(topic.partitions), first + most)
+    answer = DescribeTopicPartitionsResponseTopic(
+        0,
+        name,
+        topic.topic_id,
+        topic.is_internal,
+        [_partition(ctx, topic, index) for index in range(first, end)],
+        TOPIC_OPERATIONS,
+    )
+    return answer, end if end < len(topic.partitions) else None
+
+
+def _partition(ctx: Context, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.partitions[index]
+    served = ctx.services.partitions.by_name(topic.name)
+    online = served is not None and index in served.partitions
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader if online else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if online else list(state.replicas),
+    )

@@ -1,0 +1,139 @@
+"""Starting from a data directory: what the metadata log says and what directories there are, made to agree before anything is served.
+
+Rules that hold inside:
+- The metadata log decides. A partition it knows gets its directory; a directory that it does not know, or of another topic id, is set
+aside as
+  `-stray`, as Kafka does; one of a topic that it says was removed is deleted: the crash came between the removal and the rename.
+- A directory with partitions and no metadata log at all comes from elsewhere (a copy of a Kafka's): its topics are taken over under their
+own
+  ids, with default configurations, and the log says so. Producer ids then start above every one that the partitions remember.
+- This node leads every partition: where the metadata log names others (it was a cluster's), or the last stop was not a clean one,
+  a new leader epoch begins, so that clients can tell what they read before from what replaced it (KIP-320).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
+from broker.runtime.topic_service import TopicService
+from broker.storage.errors import LogDirRefused
+from broker.topics.broker_config import BrokerConfigs
+from broker.topics.catalog import Catalog, ResourceType
+from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
+from broker.topics.create_topics import Placement, config_record, partition_record
+from broker.topics.producer_ids import BLOCK_SIZE
+from broker.topics.topic_config import internal_topic_configs
+from broker.topics.topic_ids import METADATA_TOPIC_ID, id_text
+from broker.topics.topic_names import CLUSTER_METADATA, name_problem
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.settings import BrokerSettings
+    from broker.runtime.flusher import Flusher
+    from broker.runtime.partitions import Partitions
+    from broker.storage.log_dir import LogDir
+    from broker.storage.partition_log import PartitionLog
+
+METADATA_VERSION: Final = 27
+"""The level of `metadata.version` in Kafka 4.1 (4.1-IV1): which record versions a reader of this log has to know."""
+
+METADATA_PARTITION: Final = (CLUSTER_METADATA, 0)
+
+logger = logging.getLogger(__name__)
+
+
+def open_topics(
+    log_dir: LogDir,
+    settings: BrokerSettings,
+    *,
+    clock: Clock,
+    flusher: Flusher,
+    partitions: Partitions,
+    random_bytes: Callable[[int], bytes],
+) -> TopicService:
+    """Reads the metadata log back, settles it with the directories, and serves every partition. Blocks; called before the broker listens.
+
+    Raises ProtocolError when the metadata log is damaged beyond its checksum, OSError when the directory cannot be written.
+    """
+    catalog = Catalog()
+    log = log_dir.logs.get(METADATA_PARTITION) or log_dir.create_log(*METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
+    log.config = METADATA_LOG_CONFIG
+    metadata_log = MetadataLog(log, catalog, clock, flusher)
+    found = {key: log for key, log in log_dir.logs.items() if key != METADATA_PARTITION}
+    if metadata_log.is_new:
+        metadata_log.write_now(_first_records(found.values(), settings, random_bytes))
+    else:
+        _set_aside_strays(log_dir, catalog, found, metadata_log.replay())
+    broker_configs = BrokerConfigs(settings, catalog)
+    broker_configs.refresh()
+    metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
+    service = TopicService(catalog, broker_configs, metadata_log, log_dir=log_dir, partitions=partitions, random_bytes=random_bytes)
+    for topic in catalog.topics():
+        config = service.log_config(topic.name)
+        for index, state in topic.partitions.items():
+            if (existing := log_dir.logs.get((topic.name, index))) is not None:
+                existing.config = config
+                existing.begin_leader_epoch(state.leader_epoch)
+                partitions.add(existing)
+        service.open_missing(topic.name)
+    return service
+
+
+def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
+    """What a new metadata log opens with: the level it is written at, and the topics whose directories were there before it."""
+    records: list[MetadataRecord] = [FeatureLevelRecord("metadata.version", METADATA_VERSION)]
+    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
+    next_producer_id = 0
+    for log in found:
+        by_topic[log.topic].append(log)
+        next_producer_id = max([next_producer_id, *(entry.producer_id + 1 for entry in log.producers())])
+    for name, logs in sorted(by_topic.items()):
+        records.extend(_adopt(name, logs, settings, random_bytes))
+    if next_producer_id:
+        blocks = -(-next_producer_id // BLOCK_SIZE)
+        records.append(ProducerIdsRecord(settings.node_id, -1, blocks * BLOCK_SIZE))
+    return records
+
+
+def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
+    assert name_problem(name) is None, f"a directory was opened for the illegal topic name {name!r}"
+    ids = {bytes(log.topic_id) for log in logs}
+    if len(ids) > 1:
+        raise LogDirRefused(f"the partitions of {name} belong to topics of {len(ids)} different ids: {', '.join(map(id_text, ids))}")
+    topic_id = ids.pop()
+    placement = Placement(settings.node_id)
+    epochs = {log.partition: max(log.leader_epoch, 0) for log in logs}
+    records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
+    records += [config_record(ResourceType.TOPIC, name, key, value) for key, value in internal_topic_configs(name, settings).items()]
+    records += [partition_record(topic_id, index, [settings.node_id], placement, epochs.get(index, 0)) for index in range(max(epochs) + 1)]
+    logger.warning("no metadata log: took over topic %s with %d partition(s) and default configurations", name, max(epochs) + 1)
+    return records
+
+
+def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[str, int], PartitionLog], removed: set[bytes]) -> None:
+    for (name, index), log in found.items():
+        topic = catalog.topic_by_id(log.topic_id)
+        if topic is not None and topic.name == name and index in topic.partitions:
+            continue
+        if bytes(log.topic_id) in removed:
+            logger.info("deleting %s-%d: its topic was deleted just before the last stop", name, index)
+            log_dir.delete_log(name, index)
+        else:
+            logger.warning(
+                "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
+            )
+            log_dir.mark_stray(name, index)
+
+
+def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:
+    """A new leader epoch for each partition that needs one."""
+    return [
+        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=[node_id], leader=node_id, replicas=[node_id])
+        for topic in catalog.topics()
+        for index, state in topic.partitions.items()
+        if not clean or state.leader != node_id or state.replicas != (node_id,) or state.isr != (node_id,)
+    ]
