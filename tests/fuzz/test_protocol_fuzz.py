@@ -1,0 +1,152 @@
+"""Arbitrary bytes give a message or a ProtocolError, never anything else, in memory that the input pays for.
+
+OTTLA_FUZZ_EXAMPLES sets how many inputs each test makes, OTTLA_FUZZ_SEED which ones.
+"""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode_request, decode_response
+from protocol.errors import ProtocolError
+from protocol.headers import RequestHeader, request_header
+from protocol.messages.registry import KEYS, request_class, response_class
+from protocol.schema import Message, decode, encode
+from tests.support.message_strategies import messages
+
+EXAMPLES = int(os.environ.get("OTTLA_FUZZ_EXAMPLES", "12"))
+SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "20260102"))
+
+BYTES_PER_BYTE = 100
+"""An empty array of one byte becomes a list of 72, its struct of three bytes another 56: nothing in the schemas costs more per byte."""
+BYTES_FIXED = 32_000
+"""The message, an exception with its texts, and what the interpreter caches on the way."""
+
+CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+FUZZED = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+)
+HOSTILE = [
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\xff\x7f",
+    b"\x7f\xff",
+    b"\0",
+]
+
+
+@pytest.fixture(autouse=True)
+def _traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def read(cls: type[Message], version: int, data: bytes) -> Message | None:
+    """Decode under watch; None for what is refused."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        return decode(cls, data, version)
+    except ProtocolError:
+        return None
+    finally:
+        peak = tracemalloc.get_traced_memory()[1] - before
+        assert peak <= BYTES_FIXED + BYTES_PER_BYTE * len(data), f"{peak} bytes for {len(data)}"
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """One to three of: a flipped bit, a hostile length somewhere, a cut, a repeated or removed stretch, a tail."""
+    out = bytearray(data)
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(out) + 1)
+        to = min(len(out), at + random.randint(0, 9))
+        match random.randrange(6):
+            case 0 if at < len(out):
+                out[at] ^= 1 << random.randrange(8)
+            case 1:
+                hostile = random.choice(HOSTILE)
+                out[at : at + len(hostile)] = hostile
+            case 2:
+                del out[at:]
+            case 3:
+                out[at:at] = out[at:to] * random.randint(1, 50)
+            case 4:
+                del out[at:to]
+            case _:
+                out += random.randbytes(random.randint(1, 20))
+    return bytes(out)
+
+
+def versions(cls: type[Message]) -> st.SearchStrategy[int]:
+    return st.integers(cls.MIN_VERSION, cls.MAX_VERSION)
+
+
+def compile_all(cls: type[Message]) -> None:
+    """So that no compilation falls into a measured call."""
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+        decode(cls, encode(cls(), version), version)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@seed(SEED)
+@FUZZED
+@given(data=st.data())
+def test_mutated_bytes_of_a_message_are_a_message_or_refused(cls: type[Message], data: st.DataObject) -> None:
+    print(f"seed {SEED}")
+    compile_all(cls)
+    version = data.draw(versions(cls))
+    valid = encode(data.draw(messages(cls, version)), version)
+    random = data.draw(st.randoms(use_true_random=False))
+    for _ in range(10):
+        accepted = read(cls, version, mutate(valid, random))
+        if accepted is not None:
+            assert decode(cls, encode(accepted, version), version) == accepted
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_random_bytes_are_a_message_or_refused(cls: type[Message]) -> None:
+    print(f"seed {SEED}")
+    compile_all(cls)
+    random = Random(SEED)
+    for _ in range(EXAMPLES):
+        for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+            read(cls, version, random.randbytes(random.choice((0, 1, 5, 30, 300))))
+            read(cls, version, bytes([random.choice((0, 1, 2, 255))]) * random.choice((1, 10, 1000)))
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_truncation_of_a_message_is_refused(cls: type[Message]) -> None:
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+        whole = encode(cls(), version)
+        for size in range(len(whole)):
+            assert read(cls, version, whole[:size]) is None
+
+
+@seed(SEED)
+@FUZZED
+@given(tail=st.binary(max_size=200), key=st.sampled_from(sorted(KEYS)), version=st.integers(-1, 20), client_id=st.text(max_size=9))
+def test_a_frame_with_a_true_header_is_a_request_or_refused(tail: bytes, key: ApiKey, version: int, client_id: str) -> None:
+    frame = request_header(RequestHeader(key, version, 7, client_id), flexible=False) + tail
+    for decoder in (decode_request, lambda data: decode_response(key, request_class(key).MAX_VERSION, data)):
+        with suppress(ProtocolError):
+            decoder(frame)
+
+
+@seed(SEED)
+@FUZZED
+@given(st.binary(max_size=400))
+def test_an_arbitrary_frame_is_a_request_or_refused(frame: bytes) -> None:
+    with suppress(ProtocolError):
+        decode_request(frame)
