@@ -1,7 +1,7 @@
 """What the commands share: how options are spelt, how tables and JSON are printed, how a command fails.
 
-Rules: results go to standard output, everything else to standard error; a failure is one line that says what to do, and exit code 1;
-a wrong argument is exit code 2, as Typer's own.
+Rules: results go to standard output, everything else to standard error; a failure is one line that says what to do, and exit code 1
+where the command says nothing else; a wrong argument is exit code 2, as Typer's own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 class CliError(Exception):
-    """Something the user can act on; printed as it is."""
+    """Something the user can act on; printed as it is. `exit_code` becomes the command's."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def host_port(address: str) -> tuple[str, int]:
@@ -69,7 +73,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             function(*args, **kwargs)
         except CliError as error:
             typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
-            raise typer.Exit(1) from None
+            raise typer.Exit(error.exit_code) from None
 
     return guarded
 

@@ -1,0 +1,298 @@
+"""Reads every kind of file in a log directory, this broker's or Apache Kafka's, row by row, without trusting a byte.
+
+Rules: a file is only read, never repaired; a row is a dict whose keys are the columns; what cannot be read becomes a `Damage` row with
+its position in bytes, and reading goes on behind it wherever the format says where that is.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from broker.cli.internal_records import control_row, describe_record
+from protocol.errors import ProtocolError
+from protocol.records.batch import MAGIC_V2, BatchHeader, crc_ok, split_batches
+from protocol.records.crc32c import crc32c
+from protocol.records.record import Record, iter_records
+
+Row = dict[str, Any]
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+TXN_ENTRY = struct.Struct(">hqqqq")
+SNAPSHOT_HEAD = struct.Struct(">hIi")
+SNAPSHOT_CRC_END = 6
+SNAPSHOT_VERSION = 1
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SEGMENT_NAME = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?")
+OFFSET_CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+PARTITION_DIR = re.compile(r"(?P<topic>.+)-\d+(\.[0-9a-f]{32}-(delete|future|stray))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are not what the format says. `position` counts from the start of the file."""
+
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`records`: a row per record instead of one per batch."""
+
+    records: bool = False
+
+
+Reader = Callable[[Path, Options], Iterator[Row | Damage]]
+
+
+def reader_of(path: Path) -> tuple[str, Reader] | None:
+    """What a file is, by its name, and what reads it; None for a file that is no part of a log directory."""
+    if match := SEGMENT_NAME.fullmatch(path.name):
+        return _BY_SUFFIX[match[2]]
+    return _BY_NAME.get(path.name)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[memoryview]:
+    """The bytes of a file, which may be larger than memory."""
+    with path.open("rb") as source:
+        if not path.stat().st_size:
+            yield memoryview(b"")
+            return
+        mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+    # The map closes itself with the last view of it: rows that the caller keeps hold none.
+    yield memoryview(mapped)
+
+
+def _base_offset(path: Path) -> int:
+    return int(path.name.partition(".")[0])
+
+
+def topic_of(path: Path) -> str:
+    """The topic that a segment's directory is named for; empty where the file stands alone."""
+    match = PARTITION_DIR.fullmatch(path.resolve().parent.name)
+    return match["topic"] if match else ""
+
+
+def read_log(path: Path, options: Options) -> Iterator[Row | Damage]:
+    """A segment: one row a batch, or one a record."""
+    topic, end, expected = topic_of(path), 0, _base_offset(path)
+    with _mapped(path) as data:
+        try:
+            for position, header in split_batches(data):
+                end = position + header.size_bytes
+                batch = data[position:end]
+                if header.base_offset < expected:
+                    yield Damage(position, f"base offset {header.base_offset} after offset {expected - 1}")
+                expected = header.next_offset
+                good = header.magic < MAGIC_V2 or crc_ok(batch, header)
+                if not good:
+                    yield Damage(position, f"batch at offset {header.base_offset}: its bytes do not have the CRC that its header states")
+                if options.records and good:
+                    yield from _record_rows(topic, position, header, batch)
+                elif not options.records:
+                    yield _batch_row(position, header, good)
+        except ProtocolError as error:
+            yield Damage(end, str(error))
+            return
+        if end < len(data):
+            yield Damage(end, f"{len(data) - end} bytes after the last whole batch")
+
+
+def _batch_row(position: int, header: BatchHeader, crc_good: bool) -> Row:
+    try:
+        codec = header.codec.name.lower()
+    except ProtocolError:
+        codec = f"unknown ({header.attributes & 7})"
+    flags = [name for name, on in (("transactional", header.is_transactional), ("control", header.is_control)) if on]
+    return {
+        "position": position,
+        "base offset": header.base_offset,
+        "last offset": header.last_offset,
+        "count": header.record_count,
+        "producer": header.producer_id,
+        "epoch": header.producer_epoch,
+        "base seq": header.base_sequence,
+        "last seq": header.last_sequence,
+        "leader epoch": header.partition_leader_epoch,
+        "codec": codec,
+        "max timestamp": header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "crc": "ok" if crc_good else "BAD",
+        "flags": " ".join(flags),
+    }
+
+
+def _record_rows(topic: str, position: int, header: BatchHeader, batch: memoryview) -> Iterator[Row | Damage]:
+    if header.magic < MAGIC_V2:
+        yield Damage(position, f"records of magic {header.magic} (before Kafka 0.11) are not read")
+        return
+    try:
+        for record in iter_records(batch):
+            yield _record_row(topic, header, record)
+    except ProtocolError as error:
+        yield Damage(position, f"batch at offset {header.base_offset}: {error}")
+
+
+def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
+    row: Row = {"offset": record.offset, "timestamp": record.timestamp}
+    if header.is_control:
+        return row | control_row(record)
+    return row | describe_record(topic, record)
+
+
+def read_index(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """An offset index: where in the segment to look for an offset."""
+    base = _base_offset(path)
+    for position, (relative, at) in _entries(path, OFFSET_ENTRY):
+        if position and relative == 0:
+            return  # the zeros with which Kafka preallocates
+        yield {"offset": base + relative, "position": at}
+
+
+def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """A time index: from which offset on to look for a timestamp."""
+    base, last = _base_offset(path), -1
+    for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
+        if position and timestamp == 0 and relative == 0:
+            return
+        if timestamp < last:
+            yield Damage(position, f"timestamp {timestamp} after {last}")
+        last = timestamp
+        yield {"timestamp": timestamp, "offset": base + relative}
+
+
+def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """A transaction index: the aborted transactions that end in the segment."""
+    for position, (version, producer, first, last, stable) in _entries(path, TXN_ENTRY):
+        if version != 0:
+            yield Damage(position, f"entry of version {version}")
+        yield {"producer": producer, "first offset": first, "last offset": last, "last stable offset": stable}
+    yield from _torn_tail(path, TXN_ENTRY)
+
+
+def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    data = path.read_bytes()
+    whole = len(data) - len(data) % entry.size
+    for position in range(0, whole, entry.size):
+        yield position, entry.unpack_from(data, position)
+
+
+def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Damage]:
+    size = path.stat().st_size
+    if torn := size % entry.size:
+        yield Damage(size - torn, f"{torn} bytes after the last whole entry of {entry.size}")
+
+
+def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """A producer snapshot: what the broker knows of each producer at the offset in the file's name."""
+    data = path.read_bytes()
+    if len(data) < SNAPSHOT_HEAD.size:
+        yield Damage(0, f"{len(data)} bytes are no producer snapshot")
+        return
+    version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        yield Damage(0, f"producer snapshot of version {version}")
+        return
+    if crc32c(memoryview(data)[SNAPSHOT_CRC_END:]) != crc:
+        yield Damage(2, "its bytes do not have the CRC that it states")
+    if not 0 <= count * SNAPSHOT_ENTRY.size == len(data) - SNAPSHOT_HEAD.size:
+        yield Damage(SNAPSHOT_CRC_END, f"{count} producers in {len(data)} bytes")
+        return
+    for producer, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_start in SNAPSHOT_ENTRY.iter_unpack(
+        memoryview(data)[SNAPSHOT_HEAD.size :]
+    ):
+        yield {
+            "producer": producer,
+            "epoch": epoch,
+            "last seq": sequence,
+            "last offset": offset,
+            "offset delta": delta,
+            "timestamp": timestamp,
+            "coordinator epoch": coordinator_epoch,
+            "open transaction from": None if txn_start == -1 else txn_start,
+        }
+
+
+def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Damage]:
+    """Lines `0`, `<count>`, then so many of `columns`, blank-separated; all but the first column of three are numbers."""
+    position, lines = 0, path.read_bytes().splitlines(keepends=True)
+    header = [line.strip() for line in lines[:2]]
+    if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():
+        yield Damage(0, "it begins with neither version 0 nor a count of lines")
+        return
+    for number, line in enumerate(lines):
+        cells = line.decode(errors="replace").split()
+        if number > 1:
+            names, numbers = cells[: len(columns) - 2], cells[len(columns) - 2 :]
+            if len(cells) != len(columns) or not all(re.fullmatch(r"-?\d+", cell) for cell in numbers):
+                yield Damage(position, f"line {line.strip()!r}")
+            else:
+                yield dict(zip(columns, [*names, *map(int, numbers)], strict=True))
+        position += len(line)
+    if len(lines) - 2 != int(header[1]):
+        yield Damage(position, f"{len(lines) - 2} lines where {int(header[1])} are announced")
+
+
+def read_epochs(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """The leader-epoch checkpoint: at which offset each leader epoch began."""
+    yield from _read_checkpoint(path, ("epoch", "start offset"))
+
+
+def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """A checkpoint of one offset a partition."""
+    yield from _read_checkpoint(path, ("topic", "partition", "offset"))
+
+
+def read_properties(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """meta.properties and partition.metadata: names and values."""
+    text = path.read_text(errors="replace")
+    try:
+        found = javaproperties.loads(text)
+    except ValueError as error:
+        yield Damage(0, str(error))
+        return
+    for name, value in sorted(found.items()):
+        yield {"name": name, "value": value}
+
+
+def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Damage]:
+    """The marker of a clean stop."""
+    try:
+        found = json.loads(path.read_bytes() or b"{}")
+    except ValueError as error:
+        yield Damage(0, str(error))
+        return
+    yield {"name": "clean shutdown", "value": json.dumps(found)}
+
+
+_BY_SUFFIX: dict[str, tuple[str, Reader]] = {
+    "log": ("segment", read_log),
+    "index": ("offset index", read_index),
+    "timeindex": ("time index", read_timeindex),
+    "txnindex": ("transaction index", read_txnindex),
+    "snapshot": ("producer snapshot", read_snapshot),
+}
+_BY_NAME: dict[str, tuple[str, Reader]] = {
+    "leader-epoch-checkpoint": ("leader epochs", read_epochs),
+    "partition.metadata": ("partition metadata", read_properties),
+    "meta.properties": ("broker metadata", read_properties),
+    ".kafka_cleanshutdown": ("clean-shutdown marker", read_shutdown_marker),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, ("offset checkpoint", read_offset_checkpoint)),
+}

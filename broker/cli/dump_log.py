@@ -1,0 +1,97 @@
+"""`ottla dump-log`: what is in the files of a log directory, this broker's or Apache Kafka's.
+
+Exit codes: 0 all files could be read, 1 some bytes are damaged (each named with its position), 2 a path that is no log file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from broker.cli.common import CliError, command, note, print_table
+from broker.cli.dump_files import Damage, Options, Row, reader_of
+
+ROWS_AT_ONCE = 1_000
+EXIT_DAMAGED = 1
+EXIT_NOT_A_LOG = 2
+
+
+@command
+def dump_log(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of a log directory, or directories to look through.")],
+    *,
+    records: Annotated[bool, typer.Option("--records", "-r", help="A row per record (decoded in internal topics), not per batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, each with its file.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="SUFFIX", help="Only files that end so (log, index, …); may be repeated.")
+    ] = None,
+) -> None:
+    """Show segments, indexes, producer snapshots and checkpoint files, and name every damaged byte.
+
+    For example: ottla dump-log data/orders-0 --records
+    """
+    damaged = 0
+    for path in _files(paths, tuple(only or ())):
+        damaged += _dump(path, Options(records=records), as_json=as_json)
+    if damaged:
+        note(f"{damaged} damaged place{'' if damaged == 1 else 's'}")
+        raise typer.Exit(EXIT_DAMAGED)
+
+
+def _files(paths: list[Path], only: tuple[str, ...]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            found = [file for file in sorted(path.rglob("*")) if file.is_file() and reader_of(file)]
+            if not found:
+                raise CliError(f"{path} has no file of a log directory in it", EXIT_NOT_A_LOG)
+            yield from (file for file in found if not only or file.name.endswith(only))
+        elif not path.exists():
+            raise CliError(f"{path} does not exist", EXIT_NOT_A_LOG)
+        elif reader_of(path) is None:
+            message = f"{path} is not named as a file of a log directory (20 digits and .log, .index, …, or a checkpoint)"
+            raise CliError(message, EXIT_NOT_A_LOG)
+        else:
+            yield path
+
+
+def _dump(path: Path, options: Options, *, as_json: bool) -> int:
+    """Print one file; returns how many places in it are damaged."""
+    found = reader_of(path)
+    assert found is not None, "only readable files are listed"
+    kind, read = found
+    if not as_json:
+        typer.echo(f"{path}  {kind}, {path.stat().st_size} bytes")
+    damaged = 0
+    rows = read(path, options)
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        good = [row for row in chunk if not isinstance(row, Damage)]
+        bad = [row for row in chunk if isinstance(row, Damage)]
+        damaged += len(bad)
+        if as_json:
+            for row in chunk:
+                document = {"damage": row.reason, "position": row.position} if isinstance(row, Damage) else row
+                typer.echo(json.dumps({"file": str(path), "kind": kind, **document}, ensure_ascii=False))
+        else:
+            _print(good)
+        for damage in bad:
+            note(f"DAMAGED {path} at byte {damage.position}: {damage.reason}")
+    return damaged
+
+
+def _print(rows: list[Row]) -> None:
+    """Rows of different columns (data and control records, say) in tables of their own, in order."""
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or rows[end].keys() != rows[start].keys():
+            part = rows[start:end]
+            print_table(list(part[0]), [[_cell(value) for value in row.values()] for row in part])
+            start = end
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

@@ -1,0 +1,70 @@
+"""Records as rows: text where the bytes are text, and what the records of internal topics say."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any
+
+from broker.groups import group_records
+from broker.topics import catalog_records
+from protocol.errors import ProtocolError
+from protocol.records.control import ControlType, control_type
+from protocol.records.record import Record
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+CLUSTER_METADATA = "__cluster_metadata"
+
+
+def text(data: bytes | None) -> Any:
+    """UTF-8 as text, other bytes as `{"base64": …}`."""
+    if data is None:
+        return None
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def describe_record(topic: str, record: Record) -> dict[str, Any]:
+    """Key and value of one data record; decoded for the topics that brokers write for themselves."""
+    row: dict[str, Any] = {"key": text(record.key), "value": text(record.value), "headers": [[k, text(v)] for k, v in record.headers]}
+    try:
+        decoded = _decoded(topic, record)
+    except ProtocolError as error:
+        return row | {"decoded": f"not readable: {error}"}
+    return row if decoded is None else {"decoded": decoded}
+
+
+def _decoded(topic: str, record: Record) -> dict[str, Any] | None:
+    if topic == CONSUMER_OFFSETS:
+        found = group_records.decode_record(record.key, record.value)
+        if found is None:
+            return None
+        value = None if found.value is None else _plain(dataclasses.asdict(found.value))
+        return {"type": type(found.key).__name__, **_plain(dataclasses.asdict(found.key)), "value": value}
+    if topic == CLUSTER_METADATA and record.value is not None:
+        change = catalog_records.decode_record(record.value)
+        return None if change is None else {"type": type(change).__name__, **_plain(dataclasses.asdict(change))}
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON has; bytes as hexadecimal digits (ids, assignments)."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return bytes(value).hex() if isinstance(value, bytes | bytearray | memoryview) else value
+
+
+def control_row(record: Record) -> dict[str, Any]:
+    """A control record: the end of a transaction, or what a newer broker put there."""
+    try:
+        kind = control_type(record.key)
+    except ProtocolError as error:
+        return {"control": f"not readable: {error}"}
+    row: dict[str, Any] = {"control": "unknown" if kind is None else kind.name}
+    if kind in (ControlType.ABORT, ControlType.COMMIT) and record.value is not None:
+        row["coordinator epoch"] = int.from_bytes(record.value[2:6], "big", signed=True)
+    return row
