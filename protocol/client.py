@@ -1,0 +1,117 @@
+"""A small blocking client for tools and tests: one connection, one request at a time, nothing retried.
+
+It never guesses: a version is one that both sides know (asked once per connection with ApiVersions), and an error code in a response is
+the caller's to read. `OSError` says that the connection does not work (`TimeoutError` among them), `ProtocolError` that the peer's bytes
+are not Kafka's.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode_response, encode_request
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError, UnsupportedVersion
+from protocol.frame import FrameReader
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.schema import Message
+from protocol.wire import Buffer
+
+TIMEOUT_S = 30.0
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+"""Kafka's own default of `socket.request.max.bytes`."""
+_READ_BYTES = 64 * 1024
+_SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
+
+
+class Client:
+    """A connection to `host`:`port`, made at once. Use as a context manager, or close it. `timeout_s` bounds each wait for the socket."""
+
+    def __init__(self, host: str, port: int, *, client_id: str | None = "ottla", timeout_s: float = TIMEOUT_S) -> None:
+        self._address = f"{host}:{port}"
+        self._client_id = client_id
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._frames: deque[memoryview] = deque()
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; no harm in doing so twice."""
+        self._socket.close()
+
+    def call(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and wait for its response: at `version`, or at the highest that both sides know.
+
+        None for a Produce with acks 0, which has no response. Raises UnsupportedVersion where the two sides have no version in common.
+        """
+        if version is None:
+            version = self.highest_version(type(request))
+        correlation_id = self.send(request, version)
+        if request.API_KEY == ApiKey.PRODUCE and getattr(request, "acks", -1) == 0:
+            return None
+        answered, response = decode_response(request.API_KEY, version, self.read_frame())
+        self._check_order(correlation_id, answered)
+        return response
+
+    def send(self, request: Message, version: int) -> int:
+        """Send a request without waiting; its correlation id is what `read_frame` and `decode_response` will give back, in order."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.send_raw(b"".join(encode_request(request.API_KEY, version, self._correlation_id, self._client_id, request)))
+        return self._correlation_id
+
+    def send_raw(self, data: Buffer) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
+    def read_frame(self) -> memoryview:
+        """The next frame, without its size. Raises ConnectionError when the peer closes the connection instead."""
+        while not self._frames:
+            data = self._socket.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionError(f"{self._address} closed the connection")
+            self._frames.extend(self._reader.feed(data))
+        return self._frames.popleft()
+
+    def highest_version(self, message: type[Message]) -> int:
+        """The highest version of an API that both sides know."""
+        if not self._versions:
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in self._api_versions().api_keys}
+        first, last = self._versions.get(message.API_KEY, (0, -1))
+        version = min(last, message.MAX_VERSION)
+        if version < max(first, message.MIN_VERSION):
+            raise UnsupportedVersion(message.API_KEY, version, self._correlation_id)
+        return version
+
+    def _api_versions(self) -> ApiVersionsResponse:
+        """Ask at our highest version; a broker that does not know it answers as version 0 and says which it knows (KIP-511)."""
+        version = ApiVersionsRequest.MAX_VERSION
+        while True:
+            request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)
+            correlation_id = self.send(request, version)
+            frame = self.read_frame()
+            refused = bytes(frame[4:6]) == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+            answered, response = decode_response(ApiKey.API_VERSIONS, 0 if refused else version, frame)
+            self._check_order(correlation_id, answered)
+            if response.error_code == ErrorCode.NONE:
+                found: ApiVersionsResponse = response
+                return found
+            known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
+            if not refused or version == 0:
+                raise ProtocolError(f"{self._address} answers ApiVersions with error code {response.error_code}")
+            version = min([version - 1, *known])
+
+    def _check_order(self, sent: int, answered: int) -> None:
+        if sent != answered:
+            raise ProtocolError(f"{self._address} answers request {answered} where {sent} was asked")
