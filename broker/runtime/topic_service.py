@@ -66,7 +66,7 @@ class TopicService:
         self.catalog = catalog
         self.broker_configs = broker_configs
         self.on_deleted: list[Callable[[Topic], None]] = []
-        self._metadata_log = metadata_log
+        self.metadata_log = metadata_log
         self._log_dir = log_dir
         self._partitions = partitions
         self._random_bytes = random_bytes
@@ -125,7 +125,7 @@ class TopicService:
         effects = create_topics(self.catalog, topics, self._placement(), self._check_configs, lambda: new_topic_id(self._random_bytes))
         if validate_only:
             return effects.response
-        await self._metadata_log.write(effects.records)
+        await self.metadata_log.write(effects.records)
         for created in effects.response:
             if created.error is None:
                 self.open_missing(created.name)
@@ -135,7 +135,7 @@ class TopicService:
     async def _delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
         effects = delete_topics(self.catalog, refs)
         doomed = [topic for each in effects.response if each.error is None and (topic := self.catalog.topic_by_id(each.topic_id))]
-        await self._metadata_log.write(effects.records)
+        await self.metadata_log.write(effects.records)
         for topic in doomed:
             self._partitions.remove_topic(topic.name)
             for index in topic.partitions:
@@ -149,7 +149,7 @@ class TopicService:
         effects = create_partitions(self.catalog, topics, self._placement())
         if validate_only:
             return effects.response
-        await self._metadata_log.write(effects.records)
+        await self.metadata_log.write(effects.records)
         for name, error in effects.response:
             if error is None:
                 self.open_missing(name)
@@ -159,7 +159,7 @@ class TopicService:
         effects: Effects[MetadataRecord, list[Rejected | None]] = alter_configs(self.catalog, resources, self.settings)
         if validate_only:
             return effects.response
-        await self._metadata_log.write(effects.records)
+        await self.metadata_log.write(effects.records)
         changed = self.broker_configs.refresh()
         if changed & _TOPIC_DEFAULTS:
             self._reconfigure(topic.name for topic in self.catalog.topics())
