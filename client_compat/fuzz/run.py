@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
-from protocol.client import Client
 
 from client_compat.fuzz.attack import Target, attack_once
 from client_compat.fuzz.messages import MessageMaker
@@ -26,6 +25,7 @@ from client_compat.support import load as producers
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.verdict import Verdict, judge
+from protocol.client import Client
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.registry import KEYS
 

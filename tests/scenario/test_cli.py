@@ -1,0 +1,106 @@
+"""The commands of `ottla` as a user types them, against a broker of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from client_compat.support.brokers import BrokerProcess, ottla
+from client_compat.support.ports import free_port
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with ottla(tmp_path_factory.mktemp("cli") / "data") as running:
+        yield running
+
+
+def run(address: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "broker", *arguments, "--bootstrap-server", address]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+def cli(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
+    done = run(broker.bootstrap, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(broker: BrokerProcess, *arguments: str) -> str:
+    done = run(broker.bootstrap, *arguments)
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_topic_lives_from_create_to_delete(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "orders", "--partitions", "3", "--config", "retention.ms=86400000")
+    assert {"name": "orders", "partitions": 3, "internal": False} in json.loads(cli(broker, "topics", "list", "--json"))
+    cli(broker, "topics", "alter", "orders", "--partitions", "5", "--config", "max.message.bytes=2000000", "--unset", "retention.ms")
+    found = json.loads(cli(broker, "topics", "describe", "orders", "--json"))
+    assert len(found["partitions"]) == 5
+    assert found["configs"] == {"max.message.bytes": "2000000"}
+    cli(broker, "topics", "delete", "orders", "--yes")
+    assert "orders" not in cli(broker, "topics", "list")
+
+
+def test_a_refused_topic_says_why(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "twice")
+    assert "TOPIC_ALREADY_EXISTS" in refused(broker, "topics", "create", "twice")
+    assert "INVALID_CONFIG" in refused(broker, "topics", "create", "wrong", "--config", "no.such.setting=1")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in refused(broker, "topics", "describe", "absent")
+    assert "name=value" in refused(broker, "topics", "create", "wrong", "--config", "oops")
+
+
+def test_lines_come_back_with_keys_headers_and_offsets(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "lines")
+    cli(broker, "produce", "lines", "--key-separator", ":", "--header", "source=test", "--codec", "zstd", stdin="a:1\nb:2\nno key\n")
+    taken = [json.loads(line) for line in cli(broker, "consume", "lines", "--from-beginning", "--exit-at-end", "--json").splitlines()]
+    assert [(record["offset"], record["key"], record["value"]) for record in taken] == [(0, "a", "1"), (1, "b", "2"), (2, None, "no key")]
+    assert taken[0]["headers"] == [["source", "test"]]
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_each_level_of_acks_delivers(broker: BrokerProcess, acks: str) -> None:
+    topic = f"acks-{acks}"
+    cli(broker, "topics", "create", topic)
+    cli(broker, "produce", topic, "--acks", acks, stdin="x\n")
+    assert cli(broker, "consume", topic, "--from-beginning", "--max-messages", "1") == "x\n"
+
+
+def test_a_group_is_described_reset_and_deleted(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "work")
+    cli(broker, "produce", "work", stdin="1\n2\n3\n4\n")
+    assert cli(broker, "consume", "work", "--group", "crew", "--from-beginning", "--max-messages", "3") == "1\n2\n3\n"
+    assert "crew" in cli(broker, "groups", "list")
+    found = json.loads(cli(broker, "groups", "describe", "crew", "--json"))
+    assert found["state"] == "Empty"
+    assert [(row["committed"], row["end"], row["lag"]) for row in found["offsets"]] == [(3, 4, 1)]
+    cli(broker, "groups", "reset-offsets", "crew", "--topic", "work", "--to", "earliest")
+    assert json.loads(cli(broker, "groups", "describe", "crew", "--json"))["offsets"][0]["committed"] == 3, "only with --execute"
+    cli(broker, "groups", "reset-offsets", "crew", "--topic", "work:0", "--shift-by", "-2", "--execute")
+    assert cli(broker, "consume", "work", "--group", "crew", "--max-messages", "1") == "2\n"
+    cli(broker, "groups", "delete", "crew", "--yes")
+    assert "crew" not in cli(broker, "groups", "list")
+
+
+def test_a_reset_to_a_time_before_all_records_goes_to_the_first(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "dated")
+    cli(broker, "produce", "dated", stdin="1\n2\n")
+    cli(broker, "consume", "dated", "--group", "historians", "--from-beginning", "--max-messages", "2")
+    cli(broker, "groups", "reset-offsets", "historians", "--topic", "dated", "--to", "2001-01-01", "--execute")
+    assert json.loads(cli(broker, "groups", "describe", "historians", "--json"))["offsets"][0]["committed"] == 0
+
+
+@pytest.mark.parametrize("arguments", [("topics", "list"), ("groups", "list"), ("produce", "t"), ("consume", "t", "--exit-at-end")])
+def test_without_a_broker_a_command_says_what_to_do(arguments: tuple[str, ...]) -> None:
+    done = run(f"127.0.0.1:{free_port()}", *arguments, stdin="x\n")
+    assert done.returncode == 1
+    assert "ottla serve" in done.stderr
+    assert "Traceback" not in done.stderr
