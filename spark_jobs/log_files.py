@@ -6,6 +6,7 @@ so that "clean" never means "not looked at". Layout and names: Kafka's `LogDirs`
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -84,7 +85,9 @@ def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
             unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
             _add_partition(found, partition_dir, name, starts.get(name, 0), max(cleaned.get(name, 0), unknown), clean_shutdown)
     if not found.segments and not found.problems:
-        found.problems.append(f"{root}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)")
+        found.problems.append(
+            f"{root}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
+        )
     return found
 
 
@@ -112,6 +115,9 @@ def _add_partition(
     if not files:
         found.notes.append(f"{directory.name}: holds no segment")
     for i, (file, size) in enumerate(zip(files, sizes, strict=True)):
+        if not os.access(file, os.R_OK):
+            found.problems.append(f"{file}: not readable")
+            continue
         segment = Segment(
             log_dir=found.path,
             topic=name[0],

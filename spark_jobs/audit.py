@@ -1,0 +1,203 @@
+"""The audit: judges Kafka log directories by the rules of `checks`, in one Spark run. `ottla audit DIR`, or `python -m spark_jobs.audit DIR`.
+
+Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected. PySpark is imported when it
+is needed, so the command line can show its help without it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from spark_jobs import report, views
+from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import PLACE, Rule, Severity
+from spark_jobs.log_files import LogDirectory, find_logs
+from spark_jobs.session import CannotJudge, require_spark, session
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""Kafka's default of producer.id.expiration.ms."""
+SAMPLES: Final = 10
+CONCURRENT_RULES: Final = 4
+"""Rules are many small jobs: side by side, one plans while another runs."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, steps done, and steps in all."""
+
+
+def audit(
+    paths: Sequence[str | Path],
+    *,
+    topics: Sequence[str] = (),
+    key_field: str | None = None,
+    retries_absorbed: Sequence[int] = (),
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    samples: int = SAMPLES,
+    master: str | None = None,
+    progress: Progress = lambda _step, _done, _total: None,
+) -> Verdict:
+    """Judge the log directories in `paths`. `key_field`: a field of the JSON values (`row`, `order.id`) that names each record once per topic.
+
+    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when Spark cannot run; what is wrong with a directory is in the verdict.
+    """
+    started = time.perf_counter()
+    found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
+    verdicts = {logs.path: _directory_verdict(logs) for logs in found}
+    for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
+        verdict.retries_absorbed = absorbed
+    total_bytes = sum(logs.size_bytes for logs in found)
+    rules = [rule for rule in RULES if key_field is not None or rule.view != "keyed_records"]
+    steps = len(rules) + 2
+    if any(logs.segments for logs in found):
+        progress("starting Spark", 0, steps)
+        with session(total_bytes, master) as spark:
+            progress("reading batches", 1, steps)
+            judgeable = [logs.path for logs in found if logs.segments]
+            _make_views(spark, judgeable, topics, key_field, producer_expiration_ms)
+            try:
+                _count(spark, verdicts)
+                _run_rules(spark, rules, verdicts, samples, lambda step, done: progress(step, done + 2, steps))
+            finally:
+                spark.catalog.clearCache()
+    return Verdict(list(verdicts.values()), time.perf_counter() - started)
+
+
+def json_path(key_field: str) -> str:
+    """The JSONPath of a dotted field name; one that begins with `$` is taken as it is."""
+    return key_field if key_field.startswith("$") else "$" + "".join(f"['{part}']" for part in key_field.split("."))
+
+
+def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
+    verdict = DirectoryVerdict(
+        logs.path, segments=len(logs.segments), size_bytes=logs.size_bytes, notes=list(logs.notes), problems=list(logs.problems)
+    )
+    verdict.rules = {rule.name: RuleResult() for rule in RULES}
+    verdict.topics = len({segment.topic for segment in logs.segments})
+    verdict.partitions = len({(segment.topic, segment.partition) for segment in logs.segments})
+    return verdict
+
+
+def _make_views(spark: SparkSession, paths: list[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
+    from spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+
+    spark.dataSource.register(KafkaLogSource)
+    reader = spark.read.format("kafka_log").option("topic", ",".join(topics))
+    reader.load(paths).persist().createOrReplaceTempView("raw_batches")
+    spark.sql(views.BATCHES).persist().createOrReplaceTempView("batches")
+    spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).createOrReplaceTempView("producer_batches")
+    spark.sql(views.SEQUENCES).persist().createOrReplaceTempView("sequences")
+    if key_field is not None:
+        wanted = "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, value binary, control boolean, producer_id bigint"
+        reader.option("level", "records").schema(wanted).load(paths).createOrReplaceTempView("records")
+        spark.sql(views.KEYED_RECORDS, args={"json_path": json_path(key_field)}).createOrReplaceTempView("keyed_records")
+
+
+def _count(spark: SparkSession, verdicts: dict[str, DirectoryVerdict]) -> None:
+    for row in spark.sql(views.COUNTS).collect():
+        verdict = verdicts[row.log_dir]
+        verdict.batches, verdict.records, verdict.producers = row.batches, row.records, row.producers
+        if row.legacy:
+            verdict.notes.append(f"{row.legacy} messages in the formats before v2: only their offsets were judged")
+
+
+def _run_rules(
+    spark: SparkSession, rules: Sequence[Rule], verdicts: dict[str, DirectoryVerdict], samples: int, progress: Callable[[str, int], None]
+) -> None:
+    with ThreadPoolExecutor(CONCURRENT_RULES, "rule") as pool:
+        running = {pool.submit(_judge, spark, rule, samples): rule for rule in rules}
+        progress("judging", 0)
+        for done, future in enumerate(as_completed(running), 1):
+            rule = running[future]
+            for verdict in verdicts.values():
+                verdict.rules[rule.name].judged = bool(verdict.segments)
+            for row in future.result():
+                _add(verdicts[row.log_dir].rules[rule.name], rule, row)
+            progress(f"judged {rule.name}", done)
+
+
+def _judge(spark: SparkSession, rule: Rule, samples: int) -> list[Row]:
+    """The first `samples` findings of each severity in each directory, each with the exact number of its kind."""
+    evidence = ", ".join(rule.evidence)
+    rows: list[Row] = spark.sql(
+        f"""
+        SELECT {", ".join(PLACE)}, evidence, total FROM (
+            SELECT {", ".join(PLACE)}, to_json(struct({evidence}), map('ignoreNullFields', 'false')) AS evidence,
+                count(*) OVER (PARTITION BY log_dir, severity) AS total,
+                row_number() OVER (PARTITION BY log_dir, severity ORDER BY topic, partition, file, position, offset) AS place
+            FROM ({rule.sql})
+        ) WHERE place <= {int(samples)} ORDER BY log_dir, severity, place
+        """  # noqa: S608 # made of this package's own rule texts
+    ).collect()
+    return rows
+
+
+def _add(result: RuleResult, rule: Rule, row: Row) -> None:
+    severity = Severity(row.severity)
+    if severity is Severity.VIOLATION:
+        result.violations = row.total
+    elif severity is Severity.WARNING:
+        result.warnings = row.total
+    else:
+        result.infos = row.total
+    evidence: dict[str, Any] = json.loads(row.evidence)
+    result.samples.append(Finding(rule.name, severity, row.kind, row.topic, row.partition, row.offset, row.file, row.position, evidence))
+
+
+def audit_command(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
+    ],
+    topic: Annotated[list[str] | None, typer.Option(help="Judge only this topic; may be repeated.")] = None,
+    key_field: Annotated[
+        str | None, typer.Option(help="A field of the JSON values that names each record once, e.g. row or order.id.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole verdict to this file; - for standard output.")] = None,
+    retries_absorbed: Annotated[
+        list[int] | None, typer.Option(help="The broker's own count to show beside each DIR; the log does not hold it.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Show so many findings of each rule.")] = SAMPLES,
+    producer_expiration_ms: Annotated[int, typer.Option(help="The broker's producer.id.expiration.ms.")] = PRODUCER_EXPIRATION_MS,
+    master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
+) -> None:
+    """Prove from the log files that nothing was written twice, lost or torn.
+
+    Exit code: 0 clean, 1 violations, 2 could not judge.
+    """
+    try:
+        require_spark()
+        with report.progress() as show:
+            verdict = audit(
+                paths,
+                topics=topic or (),
+                key_field=key_field,
+                retries_absorbed=retries_absorbed or (),
+                producer_expiration_ms=producer_expiration_ms,
+                samples=samples,
+                master=master,
+                progress=show,
+            )
+    except CannotJudge as e:
+        print(f"Could not judge: {e}", file=sys.stderr)
+        raise typer.Exit(2) from e
+    if json_file == Path("-"):
+        print(verdict.to_json())
+    else:
+        report.show(verdict, samples)
+        if json_file is not None:
+            json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
+    raise typer.Exit(verdict.exit_code)
+
+
+if __name__ == "__main__":
+    typer.run(audit_command)

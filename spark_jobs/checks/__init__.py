@@ -1,0 +1,23 @@
+"""The audit's rules, one file each. A rule is data: what it proves, how bad a finding is, what evidence it shows, where it is blind, and one query.
+
+Every query reads the views of `views.py` and gives the columns of `PLACE` plus the rule's own evidence columns, one row a finding. No rule looks at rows
+one by one in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_jobs.checks import business_key, counts, crc, duplicate_sequence, epochs, offsets, sequence_gap, sequence_order
+from spark_jobs.checks.rule import Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    duplicate_sequence.RULE,
+    sequence_gap.RULE,
+    sequence_order.RULE,
+    epochs.RULE,
+    offsets.RULE,
+    crc.RULE,
+    counts.RULE,
+    business_key.RULE,
+)

@@ -1,0 +1,27 @@
+"""Rule `crc`: every byte of the log belongs to a batch whose checksum is right."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="crc",
+    title="Corrupt batches",
+    proves="The bytes from the attributes to the end of each batch are those that were written, and between batches there is nothing else.",
+    severity=Severity.VIOLATION,
+    evidence=("size_bytes", "detail"),
+    limits=(
+        "Base offset, length and leader epoch lie outside Kafka's CRC: rule `offsets` watches the first, the splitting of the file the second. "
+        "Magic 0 and 1 messages are not checked. A batch cut short, or zero bytes, at the very end of a partition's last segment is what a killed or running broker "
+        "leaves, and what its recovery removes: told as info, or as a warning if the broker says that it stopped cleanly."
+    ),
+    sql="""
+        SELECT
+            CASE WHEN NOT coalesce(torn, false) THEN 'violation' WHEN clean_shutdown THEN 'warning' ELSE 'info' END AS severity,
+            CASE WHEN error IS NULL THEN 'wrong CRC' WHEN torn THEN 'torn tail' ELSE 'no batch' END AS kind,
+            log_dir, topic, partition, base_offset AS offset, file, position,
+            size_bytes,
+            coalesce(error, 'the stored CRC-32C is not that of the bytes') AS detail
+        FROM raw_batches
+        WHERE error IS NOT NULL OR NOT crc_ok
+    """,
+    view="raw_batches",
+)

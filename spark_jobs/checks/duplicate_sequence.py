@@ -1,0 +1,32 @@
+"""Rule `duplicate-sequence`: no sequence number of a producer's epoch is in a partition twice."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="duplicate-sequence",
+    title="Duplicate sequences",
+    proves="No batch of an idempotent producer was appended twice: a retry whose first attempt had arrived left no second copy.",
+    severity=Severity.VIOLATION,
+    evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "record_count", "first_offset"),
+    limits=(
+        "Sees what carries a producer id: duplicates of plain producers, or of a producer that restarted under a new id, are rule `business-key`'s. "
+        "Sequences are compared within one epoch, and anew after a silence longer than producer.id.expiration.ms, when a broker forgets the producer."
+    ),
+    sql="""
+        SELECT
+            'violation' AS severity,
+            CASE WHEN base_sequence = other_base_sequence AND last_sequence = other_last_sequence THEN 'same batch twice' ELSE 'sequences overlap' END AS kind,
+            log_dir, topic, partition,
+            greatest(base_offset, other_offset) AS offset,
+            CASE WHEN base_offset >= other_offset THEN file ELSE other_file END AS file,
+            CASE WHEN base_offset >= other_offset THEN position ELSE other_position END AS position,
+            producer_id, producer_epoch,
+            CASE WHEN base_offset >= other_offset THEN base_sequence ELSE other_base_sequence END AS base_sequence,
+            CASE WHEN base_offset >= other_offset THEN last_sequence ELSE other_last_sequence END AS last_sequence,
+            CASE WHEN base_offset >= other_offset THEN record_count ELSE other_record_count END AS record_count,
+            least(base_offset, other_offset) AS first_offset
+        FROM sequences
+        WHERE sequence <= front
+    """,
+    view="sequences",
+)

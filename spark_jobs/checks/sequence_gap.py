@@ -1,0 +1,30 @@
+"""Rule `sequence-gap`: a producer's sequences in one epoch have no holes."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="sequence-gap",
+    title="Sequence gaps",
+    proves="Nothing that an idempotent producer sent before a batch that is here was lost from between.",
+    severity=Severity.VIOLATION,
+    evidence=("producer_id", "producer_epoch", "base_sequence", "expected_sequence", "missing", "after_offset"),
+    limits=(
+        "The first batch of a producer in the log may start anywhere: the head may be deleted, and a broker accepts any sequence of a producer it does not know. "
+        "A gap is legal in a compacted partition when the offsets missing between the two batches can have held the missing records. "
+        "Gaps across unreadable bytes are not judged (rule `crc` reports those), nor what was lost behind a producer's last batch."
+    ),
+    sql="""
+        SELECT
+            'violation' AS severity, 'sequence gap' AS kind,
+            log_dir, topic, partition, base_offset AS offset, file, position,
+            producer_id, producer_epoch, base_sequence,
+            CAST((front + 1) % 2147483648 AS INT) AS expected_sequence,
+            sequence - front - 1 AS missing,
+            other_offset AS after_offset
+        FROM sequences
+        WHERE sequence > front + 1
+          AND blind_before = other_blind_before
+          AND abs(holes_before - other_holes_before) < sequence - front - 1
+    """,
+    view="sequences",
+)

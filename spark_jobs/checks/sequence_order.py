@@ -1,0 +1,24 @@
+"""Rule `sequence-order`: a producer's sequences rise with the offsets."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="sequence-order",
+    title="Sequences out of order",
+    proves="The batches of an idempotent producer are in the order in which it sent them, with several requests in flight too.",
+    severity=Severity.VIOLATION,
+    evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "behind_sequence"),
+    limits="A batch that repeats sequences is rule `duplicate-sequence`'s finding and none here. Plain producers have no order to check.",
+    sql="""
+        SELECT
+            'violation' AS severity, 'arrived late' AS kind,
+            log_dir, topic, partition, base_offset AS offset, file, position,
+            producer_id, producer_epoch, base_sequence, last_sequence,
+            CAST(front_in_log % 2147483648 AS INT) AS behind_sequence
+        FROM sequences
+        WHERE sequence < front_in_log
+          AND (front IS NULL OR sequence > front)
+          AND (next_sequence IS NULL OR next_sequence > sequence_end)
+    """,
+    view="sequences",
+)

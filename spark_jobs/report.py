@@ -1,0 +1,104 @@
+"""The verdict as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from spark_jobs.checks import RULES
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error while the audit runs; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("finding logs", total=None)
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
+
+
+def show(verdict: Verdict, samples: int, console: Console | None = None) -> None:
+    """Print counts, one row a rule, the first findings, and what was passed over."""
+    out = console or Console()
+    names = _names(verdict.directories)
+    out.print(summary(verdict, names))
+    for directory, name in zip(verdict.directories, names, strict=True):
+        found = [finding for result in directory.rules.values() for finding in result.samples]
+        if found and samples:
+            out.print(_findings_table(f"Findings in {name} (the first {samples} of each rule and severity)", found, directory.path))
+    for directory, name in zip(verdict.directories, names, strict=True):
+        for note in directory.notes:
+            out.print(Text(f"note: {name}: {note}", style="dim"))
+        for problem in directory.problems:
+            out.print(Text(f"could not judge: {problem}", style="yellow"))
+    out.print(_last_line(verdict))
+
+
+def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
+    """Counts, then one row a rule; a column each directory."""
+    table = Table(title="Audit", title_justify="left", header_style="bold")
+    table.add_column("")
+    for name in names or _names(verdict.directories):
+        table.add_column(name, justify="right")
+    directories = verdict.directories
+    for title, count in (
+        ("Topics", lambda d: d.topics),
+        ("Partitions", lambda d: d.partitions),
+        ("Segments", lambda d: d.segments),
+        ("Bytes", lambda d: d.size_bytes),
+        ("Batches", lambda d: d.batches),
+        ("Records", lambda d: d.records),
+        ("Idempotent producers", lambda d: d.producers),
+    ):
+        table.add_row(title, *(f"{count(d):,}" for d in directories))
+    table.add_row(
+        "Retries absorbed (broker's count)", *("n/a" if d.retries_absorbed is None else f"{d.retries_absorbed:,}" for d in directories)
+    )
+    table.add_section()
+    for rule in RULES:
+        table.add_row(rule.title, *(_cell(d.rules[rule.name]) for d in directories))
+    return table
+
+
+def _names(directories: list[DirectoryVerdict]) -> list[str]:
+    """Last path components where those tell the directories apart, else whole paths."""
+    short = [Path(directory.path).name for directory in directories]
+    return short if len(set(short)) == len(short) else [directory.path for directory in directories]
+
+
+def _cell(result: RuleResult) -> Text:
+    if not result.judged:
+        return Text("not judged", style="dim")
+    text = Text(f"{result.violations:,} found", style="bold red") if result.violations else Text("none", style="green")
+    if result.warnings:
+        text.append(f", {result.warnings:,} warnings", style="yellow")
+    if result.infos:
+        text.append(f", {result.infos:,} notes", style="dim")
+    return text
+
+
+def _findings_table(title: str, findings: list[Finding], path: str) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column in ("Rule", "What", "Where", "File and byte", "Evidence"):
+        table.add_column(column, overflow="fold")
+    for finding in findings:
+        style = {"violation": "red", "warning": "yellow", "info": "dim"}[finding.severity]
+        file = finding.file.removeprefix(path).lstrip("/")
+        evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None))
+        table.add_row(finding.rule, Text(finding.kind, style=style), finding.where, f"{file}:{finding.position}", evidence)
+    return table
+
+
+def _last_line(verdict: Verdict) -> Text:
+    total = sum(directory.violations for directory in verdict.directories)
+    words = {0: "Clean: no rule was broken", 1: f"{total:,} violations", 2: "Could not judge everything"}[verdict.exit_code]
+    style = {0: "bold green", 1: "bold red", 2: "bold yellow"}[verdict.exit_code]
+    return Text(f"{words} ({verdict.seconds:.1f} s)", style=style)

@@ -1,0 +1,121 @@
+"""Starts Spark for the audit: local by default, quiet, on loopback, sized for a laptop.
+
+Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already is used as it is and
+left running.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL_LOG_BYTES: Final = 512 << 20
+"""Below this, start-up is most of the time: the JVM's second compiler would not pay for itself."""
+LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
+
+
+class CannotJudge(Exception):
+    """The audit could not run. The message says why and what to do."""
+
+
+def require_spark() -> None:
+    """Raises `CannotJudge` when PySpark or Java is missing."""
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise CannotJudge("The audit runs on PySpark, which is not installed. Run: pip install 'ottla[spark]'")
+    if find_java() is None:
+        raise CannotJudge(f"The audit runs on Spark, which needs Java 17 or later, and none was found. Run: {_how_to_get_java()}")
+
+
+def find_java() -> str | None:
+    """The Java that Spark would start: JAVA_HOME's, else the one on PATH; None without."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return shutil.which("java", path=str(Path(home) / "bin"))
+    return shutil.which("java")
+
+
+def _how_to_get_java() -> str:
+    if os.environ.get("JAVA_HOME"):
+        return f"unset JAVA_HOME (there is no bin/java in {os.environ['JAVA_HOME']}), or set it to where Java is"
+    if sys.platform == "darwin":
+        return "brew install openjdk@17"
+    sudo = "" if hasattr(os, "geteuid") and os.geteuid() == 0 else "sudo "
+    managers = {
+        "apt-get": "apt-get install -y openjdk-17-jre-headless",
+        "dnf": "dnf install -y java-17-openjdk-headless",
+        "apk": "apk add openjdk17-jre-headless",
+        "pacman": "pacman -S jre17-openjdk-headless",
+    }
+    for manager, command in managers.items():
+        if shutil.which(manager):
+            return sudo + command
+    return "install a Java 17 runtime and put it on PATH, or set JAVA_HOME"
+
+
+@contextmanager
+def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]:
+    """The running Spark session, or a new one that ends with the block. `master`: Spark's master URL (None: SPARK_MASTER, else local[*]).
+
+    Raises `CannotJudge` when Spark does not start.
+    """
+    require_spark()
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # as above
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    _prepare_environment()
+    builder = SparkSession.builder.appName("ottla audit").master(master or os.environ.get("SPARK_MASTER") or "local[*]")
+    for name, value in settings(log_bytes).items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as e:
+        raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def settings(log_bytes: int) -> dict[str, str]:
+    """Spark's settings for a log of this size."""
+    cores = os.cpu_count() or 1
+    java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true -XX:+UseSerialGC"
+    if log_bytes < SMALL_LOG_BYTES:
+        java_options += " -XX:TieredStopAtLevel=1"
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": str(cores if log_bytes < SMALL_LOG_BYTES else 8 * cores),
+        "spark.sql.adaptive.enabled": "false" if log_bytes < SMALL_LOG_BYTES else "true",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    }
+
+
+def _prepare_environment() -> None:
+    """Spark's Python workers run this interpreter and see the packages that this process sees, installed or not."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    root = str(Path(__file__).parent.parent)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])

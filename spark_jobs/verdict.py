@@ -1,0 +1,88 @@
+"""What an audit says: findings with their evidence, per rule and directory, and the exit code that follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark_jobs.checks.rule import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. `offset` is None where the bytes are no batch; `position` counts bytes from the start of `file`."""
+
+    rule: str
+    severity: Severity
+    kind: str
+    topic: str
+    partition: int
+    offset: int | None
+    file: str
+    position: int
+    evidence: dict[str, Any]
+
+    @property
+    def where(self) -> str:
+        """`topic-partition@offset`, with a question mark for an unknown offset."""
+        return f"{self.topic}-{self.partition}@{'?' if self.offset is None else self.offset}"
+
+
+@dataclass(slots=True)
+class RuleResult:
+    """What one rule found in one directory: exact counts by severity, and the first findings in log order. Not judged: its input was not asked for."""
+
+    judged: bool = False
+    violations: int = 0
+    warnings: int = 0
+    infos: int = 0
+    samples: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DirectoryVerdict:
+    """One directory. `records` are those that consumers can be given (control records not counted); `retries_absorbed` is what the caller told, the log does not know it."""
+
+    path: str
+    topics: int = 0
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    producers: int = 0
+    retries_absorbed: int | None = None
+    rules: dict[str, RuleResult] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def violations(self) -> int:
+        """Violations of all rules together."""
+        return sum(result.violations for result in self.rules.values())
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The audit of one or several directories. `seconds` is wall time, Spark's start included."""
+
+    directories: list[DirectoryVerdict]
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 violations, 2 could not judge everything that was asked for."""
+        if any(directory.violations for directory in self.directories):
+            return 1
+        return 2 if any(directory.problems for directory in self.directories) else 0
+
+    def to_json(self) -> str:
+        """Everything, for programs."""
+        return json.dumps({"exit_code": self.exit_code, **asdict(self)}, indent=2, default=str)
+
+    @classmethod
+    def unjudged(cls, directories: Sequence[DirectoryVerdict]) -> Verdict:
+        """Where there was nothing to run the rules on."""
+        return cls(list(directories))

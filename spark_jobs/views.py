@@ -1,0 +1,130 @@
+"""The views that the rules query: batches in log order, each producer's batches, its sequences, and records by business key.
+
+Rules that hold here: only batches whose CRC is right are trusted, and each row counts the untrusted stretches before it (`blind_before`) and the offsets
+that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from "compacted away". Everything is judged per log directory,
+so one run can hold several.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BATCHES: Final = """
+    WITH seen AS (
+        SELECT *,
+            sum(CASE WHEN error IS NULL AND coalesce(crc_ok, true) THEN 0 ELSE 1 END) OVER in_log AS blind_before,
+            max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false)) OVER (PARTITION BY log_dir, topic, partition) AS has_traces
+        FROM raw_batches
+        WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING)
+    ), ordered AS (
+        SELECT *,
+            has_traces OR base_offset < cleaned_to AS compacted,
+            lag(base_offset) OVER in_log AS prev_base_offset,
+            lag(last_offset) OVER in_log AS prev_last_offset,
+            lag(blind_before) OVER in_log AS prev_blind
+        FROM seen
+        WHERE error IS NULL AND coalesce(crc_ok, true)
+        WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
+    ), holed AS (
+        SELECT *,
+            CASE WHEN blind_before = prev_blind AND base_offset > prev_last_offset + 1 THEN base_offset - prev_last_offset - 1 ELSE 0 END AS hole
+        FROM ordered
+    )
+    SELECT *,
+        hole > 0 AND (has_traces OR prev_base_offset < cleaned_to) AS legal_hole,
+        sum(CASE WHEN has_traces OR prev_base_offset < cleaned_to THEN hole ELSE 0 END) OVER (
+            PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS holes_before
+    FROM holed
+"""
+"""`compacted`: the cleaner may have removed records of this batch (its checkpoint, the topic's name, or traces that only it leaves say so).
+`hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`."""
+
+PRODUCER_BATCHES: Final = """
+    WITH timed AS (
+        SELECT *,
+            CASE WHEN max_timestamp - lag(max_timestamp) OVER (
+                    PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position) >= :expiration_ms
+                 THEN 1 ELSE 0 END AS forgotten
+        FROM batches
+        WHERE producer_id >= 0
+    ), sessions AS (
+        SELECT *, sum(forgotten) OVER (
+            PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS session
+        FROM timed
+    )
+    SELECT *,
+        max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
+                                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
+        CASE WHEN NOT control THEN lag(producer_epoch) OVER of_kind END AS prev_epoch,
+        CASE WHEN NOT control THEN lag(blind_before) OVER of_kind END AS prev_blind_before,
+        CASE WHEN NOT control THEN lag(holes_before) OVER of_kind END AS prev_holes_before
+    FROM sessions
+    WINDOW of_kind AS (PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position)
+"""
+"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer."""
+
+_EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
+_BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+
+SEQUENCES: Final = f"""
+    WITH turned AS (
+        SELECT *,
+            CASE WHEN lag(base_sequence) OVER in_epoch - CAST(base_sequence AS BIGINT) > 1073741824 THEN 1
+                 WHEN CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER in_epoch > 1073741824 THEN -1
+                 ELSE 0 END AS turn
+        FROM producer_batches
+        WHERE NOT control AND base_sequence >= 0
+        WINDOW in_epoch AS ({_EPOCH} ORDER BY segment, position)
+    ), unrolled AS (
+        SELECT *, base_sequence + 2147483648 * sum(turn) OVER ({_EPOCH} ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS sequence
+        FROM turned
+    ), ended AS (
+        SELECT *, sequence + last_offset_delta AS sequence_end FROM unrolled
+    )
+    SELECT *,
+        max(sequence_end) OVER before AS front,
+        max_by(base_offset, sequence_end) OVER before AS other_offset,
+        max_by(base_sequence, sequence_end) OVER before AS other_base_sequence,
+        max_by(last_sequence, sequence_end) OVER before AS other_last_sequence,
+        max_by(record_count, sequence_end) OVER before AS other_record_count,
+        max_by(file, sequence_end) OVER before AS other_file,
+        max_by(position, sequence_end) OVER before AS other_position,
+        max_by(blind_before, sequence_end) OVER before AS other_blind_before,
+        max_by(holes_before, sequence_end) OVER before AS other_holes_before,
+        lead(sequence) OVER ({_EPOCH} ORDER BY sequence, segment, position) AS next_sequence,
+        max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_in_log
+    FROM ended
+    WINDOW before AS {_BEFORE}
+"""
+"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other_…`: the batch reaching highest among those with lower sequences;
+`front_in_log`: the highest sequence among those at lower offsets."""
+
+KEYED_RECORDS: Final = """
+    WITH keyed AS (
+        SELECT log_dir, topic, partition, offset, timestamp, file, position, base_offset, producer_id,
+            get_json_object(CAST(value AS STRING), :json_path) AS business_key
+        FROM records
+        WHERE NOT control AND NOT startswith(topic, '__')
+    ), aborted AS (
+        SELECT log_dir, topic, partition, file, position FROM (
+            SELECT log_dir, topic, partition, file, position, control,
+                first_value(marker, true) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+                                                ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
+            FROM batches WHERE transactional
+        ) WHERE outcome = 'abort' AND NOT control
+    )
+    SELECT * FROM keyed
+    WHERE business_key IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM aborted
+                      WHERE aborted.log_dir = keyed.log_dir AND aborted.file = keyed.file AND aborted.position = keyed.position)
+"""
+"""Visible records that have the business key."""
+
+COUNTS: Final = """
+    SELECT log_dir,
+        count_if(error IS NULL) AS batches,
+        count_if(magic < 2) AS legacy,
+        coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND NOT control THEN record_count END), 0) AS records,
+        count(DISTINCT CASE WHEN error IS NULL AND crc_ok AND producer_id >= 0 THEN producer_id END) AS producers
+    FROM raw_batches GROUP BY log_dir
+"""
