@@ -1,0 +1,70 @@
+"""A catalog that carries out what the deciding functions say, without a log: for tests of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from broker.core.effects import Effects
+from broker.core.rejected import Rejected
+from broker.core.settings import BrokerSettings
+from broker.topics.catalog import Catalog
+from broker.topics.catalog_records import MetadataRecord, decode_record, encode_record
+from broker.topics.create_topics import CreatedTopic, NewTopic, Placement, create_topics
+from broker.topics.topic_config import check_topic_configs
+from protocol.error_codes import ErrorCode
+
+T = TypeVar("T")
+NODE = 1
+
+
+class LiveCatalog:
+    """`run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records so far."""
+
+    def __init__(self) -> None:
+        self.settings = BrokerSettings()
+        self.catalog = Catalog()
+        self.log: list[bytes] = []
+        self._ids = 0
+
+    def new_id(self) -> bytes:
+        self._ids += 1
+        return self._ids.to_bytes(16, "little")
+
+    def run(self, effects: Effects[MetadataRecord, T]) -> T:
+        for record in effects.records:
+            self.log.append(encode_record(record))
+            self.catalog.apply(record)
+        return effects.response
+
+    def create(self, *topics: NewTopic, placement: Placement | None = None) -> list[CreatedTopic]:
+        check: Callable[..., None] = lambda overrides: check_topic_configs(overrides, self.settings)  # noqa: E731 - one use, in place
+        return self.run(create_topics(self.catalog, topics, placement or Placement(NODE), check, self.new_id))
+
+    def replayed(self) -> Catalog:
+        catalog = Catalog()
+        for value in self.log:
+            record = decode_record(value)
+            assert record is not None
+            catalog.apply(record)
+        return catalog
+
+
+def code_of(error: Rejected | None) -> ErrorCode:
+    """The error's code, NONE when there is no error."""
+    return ErrorCode.NONE if error is None else error.code
+
+
+def state_of(catalog: Catalog) -> object:
+    """Everything that a catalog can be asked, for comparing two of them."""
+    topics = catalog.topics()
+    return (
+        [
+            (topic.name, topic.topic_id, dict(sorted(topic.partitions.items())), catalog.topic_by_id(topic.topic_id) is topic)
+            for topic in topics
+        ],
+        {(kind, name): dict(catalog.configs(kind, name)) for kind in (2, 4) for name in catalog.configured_resources(kind)},
+        catalog.next_producer_id,
+        catalog.features,
+        [catalog.colliding(topic.name.replace(".", "_") + "_") for topic in topics],
+    )

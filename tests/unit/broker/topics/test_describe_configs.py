@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.core.config_keys import ConfigType
+from broker.core.rejected import Rejected
+from broker.core.settings import BROKER_KEYS, BrokerSettings
+from broker.core.topic_keys import TOPIC_KEYS
+from broker.topics.broker_config import BrokerConfigs, ConfigSource
+from broker.topics.catalog import Catalog, ResourceType
+from broker.topics.catalog_records import ConfigRecord, TopicRecord
+from broker.topics.describe_configs import ConfigEntry, describe_configs
+from protocol.error_codes import ErrorCode
+
+TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+
+
+class Described:
+    """A catalog with one topic `t`, and a broker of node id 1."""
+
+    def __init__(self, settings: BrokerSettings | None = None) -> None:
+        self.settings = settings or BrokerSettings()
+        self.catalog = Catalog()
+        self.catalog.apply(TopicRecord("t", b"\x05" * 16))
+        self.broker = BrokerConfigs(self.settings, self.catalog)
+
+    def put(self, kind: int, resource: str, name: str, value: str) -> None:
+        self.catalog.apply(ConfigRecord(kind, resource, name, value))
+        self.broker.refresh()
+
+    def entries(self, kind: int, name: str, keys: list[str] | None = None) -> dict[str, ConfigEntry]:
+        return {entry.name: entry for entry in describe_configs(self.catalog, self.broker, kind, name, keys)}
+
+    def refused(self, kind: int, name: str) -> ErrorCode:
+        with pytest.raises(Rejected) as error:
+            self.entries(kind, name)
+        return error.value.code
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_no_keys_mean_all_keys_of_a_topic_but_unset_internal_ones(keys: list[str] | None) -> None:
+    assert set(Described().entries(TOPIC, "t", keys)) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
+
+
+def test_named_keys_are_answered_and_unknown_ones_left_out() -> None:
+    assert list(Described().entries(TOPIC, "t", ["flush.ms", "no.such"])) == ["flush.ms"]
+
+
+def test_an_override_heads_the_chain_of_its_synonyms() -> None:
+    described = Described(BrokerSettings(message_max_bytes=10, explicit={"message.max.bytes": "file"}))
+    described.put(TOPIC, "t", "max.message.bytes", "5")
+    entry = described.entries(TOPIC, "t")["max.message.bytes"]
+    assert (entry.value, entry.source, entry.type, entry.read_only, entry.sensitive) == (
+        "5",
+        ConfigSource.DYNAMIC_TOPIC,
+        ConfigType.INT,
+        False,
+        False,
+    )
+    assert entry.synonyms == (
+        ("max.message.bytes", "5", ConfigSource.DYNAMIC_TOPIC),
+        ("message.max.bytes", "10", ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT),
+    )
+    assert entry.documentation
+
+
+def test_a_topic_default_given_in_another_unit_is_named_as_its_source() -> None:
+    described = Described(BrokerSettings(log_retention_minutes=3, explicit={"log.retention.minutes": "file"}))
+    entry = described.entries(TOPIC, "t")["retention.ms"]
+    assert (entry.value, entry.source) == ("180000", ConfigSource.STATIC_BROKER)
+    assert entry.synonyms[0] == ("log.retention.minutes", "3", ConfigSource.STATIC_BROKER)
+
+
+def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
+    described = Described()
+    described.put(BROKER, "", "message.max.bytes", "99")
+    entry = described.entries(TOPIC, "t")["max.message.bytes"]
+    assert (entry.value, entry.source) == ("99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
+    entries = Described().entries(BROKER, "1")
+    assert set(entries) == set(BROKER_KEYS)
+    assert entries["num.partitions"].read_only
+    assert not entries["message.max.bytes"].read_only
+    assert (entries["num.partitions"].value, entries["num.partitions"].source) == ("1", ConfigSource.DEFAULT)
+    assert entries["log.retention.ms"].value is None
+
+
+def test_the_default_broker_tells_only_what_was_set_for_all() -> None:
+    described = Described()
+    described.put(BROKER, "", "message.max.bytes", "99")
+    described.put(BROKER, "1", "log.retention.ms", "1")
+    entries = described.entries(BROKER, "")
+    assert [(entry.name, entry.value, entry.source) for entry in entries.values()] == [
+        ("message.max.bytes", "99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    ]
+
+
+def test_loggers_tell_their_level() -> None:
+    logging.getLogger("broker.test_describe").setLevel(logging.ERROR)
+    entries = Described().entries(LOGGER, "1")
+    assert entries["broker.test_describe"].value == "ERROR"
+    assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
+
+
+@pytest.mark.parametrize("kind", [ResourceType.GROUP, ResourceType.CLIENT_METRICS])
+def test_groups_and_client_metrics_have_no_settings(kind: int) -> None:
+    assert Described().entries(kind, "g") == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (3, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_resource_that_is_not_here_is_refused(kind: int, name: str, code: ErrorCode) -> None:
+    assert Described().refused(kind, name) is code
