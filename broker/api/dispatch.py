@@ -49,7 +49,7 @@ class Dispatcher:
     def __init__(self, services: Services, faults: Faults, routes: Mapping[int, Route] | None = None) -> None:
         self._services = services
         self._faults = faults
-        self._routes: Mapping[int, Route] = dict(ROUTES) if routes is None else routes
+        self._routes: Mapping[int, Route] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Task[Reply]:

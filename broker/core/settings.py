@@ -24,7 +24,7 @@ _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
 def _key(kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *, dynamic: bool = False) -> Any:
     """A field of BrokerSettings that is also a row of BROKER_KEYS. Any, as dataclasses.field is typed by its default."""
-    return field(default=default, metadata={"type": kind, "doc": doc, "rule": rule, "dynamic": dynamic})
+    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "rule": rule, "dynamic": dynamic})
 
 
 @dataclass(slots=True)
@@ -162,14 +162,8 @@ def attribute_of(name: str) -> str:
 
 
 def _broker_keys() -> dict[str, ConfigKey]:
-    keys = {}
-    for item in fields(BrokerSettings):
-        if item.metadata:
-            name = item.name.replace("_", ".")
-            keys[name] = ConfigKey(
-                name, item.metadata["type"], item.default, item.metadata["doc"], item.metadata["rule"], item.metadata["dynamic"]
-            )
-    return keys
+    rows = {item.name.replace("_", "."): item.metadata for item in fields(BrokerSettings) if item.metadata}
+    return {name: ConfigKey(name, **row) for name, row in rows.items()}
 
 
 BROKER_KEYS: dict[str, ConfigKey] = _broker_keys()

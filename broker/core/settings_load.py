@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from broker.core.config_keys import InvalidConfig
 from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
@@ -48,7 +49,7 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
                 notes.append(f"{name} ({source}) is a setting of Kafka's that has no effect here")
             else:
                 mistakes.append(_unknown(given_name, source))
-    values = {}
+    values: dict[str, Any] = {}
     for name, (text, source) in texts.items():
         try:
             values[attribute_of(name)] = BROKER_KEYS[name].parse(text)

@@ -35,6 +35,20 @@ class Shared:
         self.connections: set[Connection] = set()
         self.per_ip: Counter[str] = Counter()
         self.starved: set[Connection] = set()
+        self._empty: asyncio.Future[None] | None = None
+
+    async def until_empty(self) -> None:
+        """Wait until no connection is left."""
+        if self.connections:
+            self._empty = asyncio.get_running_loop().create_future()
+            await self._empty
+
+    def forget(self, connection: Connection) -> None:
+        """`connection` is gone."""
+        self.connections.discard(connection)
+        self.starved.discard(connection)
+        if not self.connections and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
@@ -138,8 +152,7 @@ class Connection(asyncio.Protocol):
         shared = self._shared
         self._session.lost()
         self._release_output()
-        shared.connections.discard(self)
-        shared.starved.discard(self)
+        shared.forget(self)
         if self.peer is not None:
             self.peer.closed()
             shared.per_ip[self.peer.peer_host] -= 1

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from broker.api.context import Listener
 from broker.core.timers import Timers
@@ -19,57 +20,74 @@ _IDLE_SWEEPS = 10
 
 
 class Server:
-    """All listeners of a broker. `listeners` are as configured until `start`, then with the ports that the kernel gave."""
+    """All listeners of a broker. `listeners` are as configured until `bind`, then with the ports that the kernel gave."""
 
-    def __init__(self, shared: Shared, listeners: Sequence[Listener], backlog: int) -> None:
-        self._shared = shared
-        self._backlog = backlog
-        self._servers: list[asyncio.Server] = []
+    def __init__(self, listeners: Sequence[Listener], backlog: int) -> None:
         self.listeners: list[Listener] = list(listeners)
+        self._backlog = backlog
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._shared: Shared | None = None
 
-    def bind(self) -> list[socket.socket]:
-        """Bind every listener (no connection is accepted yet); raises OSError naming the address."""
-        sockets = []
-        for position, listener in enumerate(self.listeners):
-            bound = _bind(listener)
-            self.listeners[position] = replace(listener, port=bound.getsockname()[1])
-            sockets.append(bound)
-        return sockets
+    def bind(self) -> None:
+        """Take every listener's address (no connection is accepted yet); raises OSError naming the one that cannot be had."""
+        try:
+            for position, listener in enumerate(self.listeners):
+                bound = _bind(listener)
+                self._sockets.append(bound)
+                self.listeners[position] = replace(listener, port=bound.getsockname()[1])
+        except OSError:
+            self.close()
+            raise
 
-    async def start(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections on sockets that `bind` gave."""
+    async def start(self, shared: Shared) -> None:
+        """Accept connections."""
+        self._shared = shared
         loop = asyncio.get_running_loop()
-        for bound, listener in zip(sockets, self.listeners, strict=True):
-            server = await loop.create_server(lambda at=listener: Connection(self._shared, at), sock=bound, backlog=self._backlog)
+        for bound, listener in zip(self._sockets, self.listeners, strict=True):
+            server = await loop.create_server(partial(Connection, shared, listener), sock=bound, backlog=self._backlog)
             self._servers.append(server)
 
     def watch_idle(self, timers: Timers, max_idle_ms: int) -> None:
         """From now on close connections that were silent for `max_idle_ms` (-1: never)."""
+        shared = self._shared
+        assert shared is not None, "watching begins after start"
         if max_idle_ms < 0:
             return
         every = max(1, max_idle_ms // _IDLE_SWEEPS)
 
         def sweep() -> None:
-            now = self._shared.mono_ms()
-            for connection in list(self._shared.connections):
+            now = shared.mono_ms()
+            for connection in list(shared.connections):
                 if connection.idle and now - connection.last_active_ms >= max_idle_ms:
                     logger.info("Closing a connection that was idle for %d ms (connections.max.idle.ms)", now - connection.last_active_ms)
                     connection.abort()
             timers.schedule(now + every, sweep)
 
-        timers.schedule(self._shared.mono_ms() + every, sweep)
+        timers.schedule(shared.mono_ms() + every, sweep)
 
-    def stop_accepting(self) -> None:
-        """Close the listening sockets and read nothing more; what is in flight will be answered."""
+    def close(self) -> None:
+        """Accept nothing more and read nothing more; what is in flight will be answered."""
         for server in self._servers:
             server.close()
-        for connection in list(self._shared.connections):
-            connection.stop_reading()
+        for bound in self._sockets:
+            bound.close()
+        if self._shared is not None:
+            for connection in list(self._shared.connections):
+                connection.stop_reading()
 
-    def abort_all(self) -> None:
-        """Close every connection now."""
-        for connection in list(self._shared.connections):
-            connection.abort()
+    async def wait_closed(self, timeout_s: float) -> None:
+        """Wait until every connection has its answers, then close those that did not take them in time."""
+        shared = self._shared
+        if shared is None:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await shared.until_empty()
+        except TimeoutError:
+            logger.warning("Closing %d connections that did not read their responses in time", len(shared.connections))
+            for connection in list(shared.connections):
+                connection.abort()
 
 
 def _bind(listener: Listener) -> socket.socket:

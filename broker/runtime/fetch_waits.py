@@ -21,7 +21,17 @@ class FetchWaits:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self.parked = 0
+        self._waiters: set[_Waiter] = set()
+
+    @property
+    def parked(self) -> int:
+        """Fetches that wait."""
+        return len(self._waiters)
+
+    def release_all(self) -> None:
+        """The broker stops: whoever waits answers with what there is."""
+        for waiter in list(self._waiters):
+            waiter.finish(False)
 
     def wait(self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int) -> asyncio.Future[bool]:
         """True once `missing_bytes` were appended to `partitions` together (or one of them changed otherwise), False at the deadline.
@@ -33,14 +43,14 @@ class FetchWaits:
         timer = self._timers.schedule(deadline_mono_ms, partial(waiter.finish, False))
         for partition in partitions:
             partition.watchers[waiter] = waiter.appended
-        self.parked += 1
+        self._waiters.add(waiter)
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
 
     def _unpark(self, waiter: _Waiter, timer: TimerHandle, _: object) -> None:
         timer.cancel()
         waiter.detach()
-        self.parked -= 1
+        self._waiters.discard(waiter)
 
 
 class _Waiter:

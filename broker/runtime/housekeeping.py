@@ -1,7 +1,8 @@
 """Work in the background, in slices: retention, checkpoints, expiry of producers, removal of deleted files, timed flushes.
 
-Rules: a job is an iterator that does a little for each `next`; a slice of it ends after HOUSEKEEPING_SLICE_MS, and the loop serves sockets before the
-next slice. A job that fails is logged and tried again at its next time: background work never stops the broker, a failed fsync excepted.
+Rules: a job is an iterator that does a little for each `next`; a slice of it ends after HOUSEKEEPING_SLICE_MS, and the loop serves
+sockets before the next slice. A job that fails is logged and tried again at its next time: background work never stops the broker, a
+failed fsync excepted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,241 @@
+"""The composition root: builds each object once, starts and stops in a written order.
+
+Start: bind the listeners (a taken port is noticed before anything is touched) -> open the data directory: lock, recover -> read the
+metadata log back and open the topics -> read the groups back -> background work -> accept connections.
+
+Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer what is in flight, for a
+bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last of all, the clean-shutdown marker. A
+second signal, or a failed fsync, ends the process at once; the next start then recovers, as after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.api.context import Services
+from broker.api.dispatch import Dispatcher
+from broker.api.routes import ROUTES
+from broker.core import limits
+from broker.core.clock import Clock
+from broker.core.settings_load import data_dir
+from broker.core.timers import Timers
+from broker.net.connection import Shared
+from broker.net.listeners import listeners_of
+from broker.net.server import Server
+from broker.net.session import ByteBudget
+from broker.runtime.background import start_background_work
+from broker.runtime.fetch_sessions import FetchSessions
+from broker.runtime.fetch_waits import FetchWaits
+from broker.runtime.flusher import Flusher
+from broker.runtime.group_service import GroupService
+from broker.runtime.housekeeping import Housekeeping
+from broker.runtime.partitions import Partitions
+from broker.runtime.timer_driver import TimerDriver
+from broker.runtime.topic_recovery import open_topics
+from broker.storage.errors import LogDirLocked, LogDirRefused
+from broker.storage.log_dir import LogDir
+from broker.topics.producer_ids import ProducerIds
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from broker.core.settings import BrokerSettings
+    from broker.faults.rules import Faults
+
+logger = logging.getLogger("broker")
+
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Requests make no reference cycles, so the collector may look rarely."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why."""
+
+
+class Broker:
+    """One broker on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
+
+    def __init__(
+        self, settings: BrokerSettings, faults: Faults, clock: Clock | None = None, exit_now: Callable[[int], object] = os._exit
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or Clock()
+        self.timers = Timers()
+        self.log_dir: LogDir
+        self.services: Services
+        self._faults = faults
+        self._exit_now = exit_now
+        self._driver = TimerDriver(self.timers, self.clock)
+        self._flusher = Flusher(self.stop_at_once)
+        self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
+        self._server = Server(listeners_of(settings), settings.socket_listen_backlog_size)
+        self._dispatcher: Dispatcher
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        first = self._server.listeners[0]
+        return first.host or "0.0.0.0", first.port
+
+    async def start(self) -> None:
+        """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
+        self._server.bind()
+        try:
+            self.log_dir = self._open_log_dir()
+            try:
+                self.services = await self._open_services()
+                await self._accept()
+            except BaseException:
+                self.log_dir.close(clean=False)
+                raise
+        except BaseException as error:
+            self._server.close()
+            self._flusher.close()
+            if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
+                raise StartError(str(error)) from error
+            raise
+
+    async def stop(self) -> None:
+        """Stop in order; what cannot be answered in time is cut."""
+        self._server.close()
+        self._housekeeping.stop()
+        self.services.fetch_waits.release_all()
+        self.services.groups.stop()
+        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS / 1000)
+        if late:
+            logger.warning("%d requests were not answered in time", late)
+        await self._server.wait_closed(limits.STOP_DRAIN_MS / 1000)
+        await self.services.topic_service.stop()
+        self._driver.stop()
+        self._flusher.close()
+        self.log_dir.close(clean=True)
+        for line in self._faults.report():
+            logger.info("Fault %s", line)
+
+    def stop_at_once(self, error: BaseException) -> None:
+        """What the disk holds is unknown: end the process, and let the next start read what is really there."""
+        logger.critical("Stopping at once: %s", error)
+        logging.shutdown()
+        self._exit_now(1)
+
+    def _open_log_dir(self) -> LogDir:
+        path = data_dir(self.settings)
+        path.mkdir(parents=True, exist_ok=True)
+        return LogDir.open(path, self.settings, self.clock.now_ms())
+
+    async def _open_services(self) -> Services:
+        settings, clock, timers = self.settings, self.clock, self.timers
+        partitions = Partitions(self._flusher, clock)
+        topic_service = open_topics(
+            self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=secrets.token_bytes
+        )
+        groups = GroupService(settings, clock, timers, partitions, topic_service.ensure)
+        topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        await groups.load()
+        return Services(
+            settings=settings,
+            clock=clock,
+            timers=timers,
+            node_id=settings.node_id,
+            cluster_id=self.log_dir.cluster_id,
+            log_dir=self.log_dir,
+            partitions=partitions,
+            topics=topic_service.catalog,
+            topic_service=topic_service,
+            groups=groups,
+            producer_ids=ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now),
+            fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
+            fetch_waits=FetchWaits(timers),
+            flusher=self._flusher,
+            stop_at_once=self.stop_at_once,
+            listeners=self._server.listeners,
+        )
+
+    async def _accept(self) -> None:
+        settings = self.settings
+        self._dispatcher = Dispatcher(self.services, self._faults)
+        budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
+        shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
+        shared.max_connections = settings.max_connections
+        shared.max_connections_per_ip = settings.max_connections_per_ip
+        start_background_work(self._housekeeping, self.services)
+        self._driver.start()
+        await self._server.start(shared)
+        self._server.watch_idle(self.timers, settings.connections_max_idle_ms)
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Import the handlers one a turn, now that clients can connect: none of their first requests has to wait for that."""
+        loop = asyncio.get_running_loop()
+        routes = iter(ROUTES.values())
+
+        def next_one() -> None:
+            route = next(routes, None)
+            if route is not None:
+                _ = route.handle
+                loop.call_soon(next_one)
+
+        loop.call_soon(next_one)
+
+
+def _session_id() -> int:
+    return secrets.randbelow(2**31 - 1) + 1
+
+
+def run(settings: BrokerSettings, faults: Faults, port_file: Path | None = None) -> int:
+    """Run a broker until a signal stops it; the exit code. Raises StartError."""
+    try:
+        import uvloop  # noqa: PLC0415 # does not exist everywhere
+    except ImportError:
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    else:
+        new_loop = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_serve(settings, faults, port_file))
+    return 0
+
+
+async def _serve(settings: BrokerSettings, faults: Faults, port_file: Path | None) -> None:
+    broker = Broker(settings, faults)
+    try:
+        await broker.start()
+    except OSError as error:
+        raise StartError(str(error)) from error
+    stop = asyncio.Event()
+
+    def signalled() -> None:
+        if stop.is_set():
+            logger.warning("Second signal: stopping at once, the next start will recover")
+            logging.shutdown()
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled)
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    _announce(broker, port_file)
+    await stop.wait()
+    logger.info("Stopping")
+    await broker.stop()
+    logger.info("Stopped")
+
+
+def _announce(broker: Broker, port_file: Path | None) -> None:
+    host, port = broker.address
+    print(
+        f"Ottla is listening on {host}:{port} (data in {broker.log_dir.path}, cluster id {broker.services.cluster_id}, "
+        f"node {broker.settings.node_id}, {len(broker.services.partitions)} partitions)",
+        flush=True,
+    )
+    if port_file is not None:
+        partial = port_file.with_name(port_file.name + ".tmp")
+        partial.write_text(f"{port}\n")
+        partial.replace(port_file)
