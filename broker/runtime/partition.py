@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ from protocol.records.record import SimpleRecord, build_batch
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.runtime.flusher import Flusher
+
+retries = logging.getLogger("broker.retries")
+"""A log does not hold the retries that it absorbed, and a counter would die with a SIGKILL: who wants to count them reads this."""
 
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
@@ -49,7 +53,9 @@ class Partition:
         """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging."""
         log = self.log
         info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=self._clock.now_ms())
-        if not info.duplicate:
+        if info.duplicate:
+            retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
+        else:
             self._grew(len(batch))
         return info
 
