@@ -4,19 +4,25 @@ Rules that hold inside:
 - A record is applied after it is on disk, so nothing that a crash could undo is ever seen (as in KRaft, where the high watermark decides).
 - The records of one operation are one batch: recovery keeps all of them or none.
 - The log is never shortened by retention; clients cannot read or write it, for it is in no registry of partitions.
+- A Kafka's log may begin with a snapshot in place of its first records (`<end offset>-<epoch>.checkpoint`, KIP-630). We read such a one and
+  write none: our log grows by a record for each change, and a change is rare.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.core.log_config import LogConfig
+from broker.storage.errors import LogDirRefused
 from broker.storage.partition_log import Isolation, Origin
 from broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
 from protocol.records.batch import split_batches
 from protocol.records.record import SimpleRecord, build_batch, iter_records
+from protocol.schema import Buffer
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
@@ -27,13 +33,16 @@ if TYPE_CHECKING:
 METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
 
 _REPLAY_BYTES: Final = 1 << 20
+_OFFSET_DIGITS: Final = 20
+_SNAPSHOT_NAME: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 
 
 class MetadataLog:
     """One log and the catalog it describes."""
 
-    def __init__(self, log: PartitionLog, catalog: Catalog, clock: Clock, flusher: Flusher) -> None:
+    def __init__(self, log: PartitionLog, directory: Path, catalog: Catalog, clock: Clock, flusher: Flusher) -> None:
         self.log = log
+        self._directory = directory
         self._catalog = catalog
         self._clock = clock
         self._flusher = flusher
@@ -44,7 +53,10 @@ class MetadataLog:
         return self.log.log_end_offset == 0
 
     def replay(self) -> set[bytes]:
-        """Applies the whole log. Returns the ids of topics that it says were removed. Raises ProtocolError for a record that is damaged."""
+        """Applies the whole log. Returns the ids of topics that it says were removed.
+
+        Raises ProtocolError for a record that is damaged, LogDirRefused when the log's beginning is missing.
+        """
         removed = set()
         for record in self._stored():
             self._catalog.apply(record)
@@ -85,17 +97,31 @@ class MetadataLog:
 
     def _stored(self) -> Iterator[MetadataRecord]:
         offset = self.log.log_start_offset
+        if offset > 0:
+            path = self._snapshot(offset)
+            offset = int(path.name[:_OFFSET_DIGITS])
+            yield from _data_records(path.read_bytes())
         while offset < self.log.log_end_offset:
-            chunk = bytes(self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
-            assert chunk, f"{self.log.topic}: nothing to read at {offset}, before the end at {self.log.log_end_offset}"
-            for pos, header in split_batches(chunk):
-                offset = header.next_offset
-                if not header.is_control:
-                    yield from _decoded(chunk[pos : pos + header.size_bytes])
+            chunk = self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+            yield from _data_records(chunk)
+            before, offset = offset, max((header.next_offset for _, header in split_batches(chunk)), default=offset)
+            assert offset > before, f"{self._directory}: no whole batch at {before}, before the end at {self.log.log_end_offset}"
+
+    def _snapshot(self, log_start_offset: int) -> Path:
+        """The newest snapshot, which must reach to where the log begins."""
+        newest = max((path for path in self._directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name)), default=None)
+        if newest is None or int(newest.name[:_OFFSET_DIGITS]) < log_start_offset:
+            raise LogDirRefused(
+                f"{self._directory} begins at offset {log_start_offset} and has no snapshot of what was before: the topics are unknown"
+            )
+        return newest
 
 
-def _decoded(batch: bytes) -> Iterator[MetadataRecord]:
-    for stored in iter_records(batch):
-        record = decode_record(stored.value or b"")
-        if record is not None:
-            yield record
+def _data_records(batches: Buffer) -> Iterator[MetadataRecord]:
+    for pos, header in split_batches(batches):
+        if header.is_control:
+            continue
+        for stored in iter_records(memoryview(batches)[pos : pos + header.size_bytes]):
+            record = decode_record(stored.value or b"")
+            if record is not None:
+                yield record
