@@ -26,6 +26,8 @@ LOOK_S = 0.05
 STAGE_TIMEOUT_S = 180.0
 LOST_ACK_SHARE = 0.05
 FAULT_SEED = 7
+# How the broker's debug log begins the line of a batch that it had already: the log directory does not hold what was not written twice.
+ABSORBED = b"Retry absorbed: "
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -49,6 +51,7 @@ class RunResult:
     unacked: int = 0
     misplaced: int = 0  # acknowledged at an offset where no copy of the row stands
     lag: int = 0
+    retries_absorbed: int = 0
     restart_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -72,7 +75,7 @@ class Run:
         self._name = "idempotent" if idempotent else "plain"
         fault = f"drop-ack:api=Produce,share={LOST_ACK_SHARE},seed={FAULT_SEED}"
         # Its output stands beside the directory, never in it: the directory holds what Kafka's would.
-        self._broker = ottla(directory, options=["--fault", fault])
+        self._broker = ottla(directory, options=["--fault", fault, "--log-level", "debug"])
         self._client_log = directory.with_name(f"{directory.name}-clients.log")
 
     def execute(self) -> RunResult:
@@ -86,6 +89,7 @@ class Run:
             result.lag = asyncio.run(consumers.lag_of(broker.bootstrap, TOPIC))
             result.seconds |= {"load": loaded - began, "read back": time.perf_counter() - loaded}
         result.fill(self._ledger)
+        result.retries_absorbed = self._broker.output.read_bytes().count(ABSORBED)
         return result
 
     def _load(self) -> None:
