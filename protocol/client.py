@@ -110,7 +110,7 @@ class Client:
             known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
             if not refused or version == 0:
                 raise ProtocolError(f"{self._address} answers ApiVersions with error code {response.error_code}")
-            version = min([version - 1, *known])
+            version = max(0, min([version - 1, *known]))
 
     def _check_order(self, sent: int, answered: int) -> None:
         if sent != answered:

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from protocol.api_keys import ApiKey
+from protocol.messages.registry import KEYS, request_class, response_class
+
+
+def test_keys_are_called_as_in_kio() -> None:
+    from kio.schema.index import api_key_map
+
+    assert {int(key): key.name.lower() for key in ApiKey if key in api_key_map} == dict(api_key_map)
+
+
+def test_every_declared_message_knows_its_key_and_its_partner() -> None:
+    for key in KEYS:
+        request, response = request_class(key), response_class(key)
+        assert request.API_KEY == response.API_KEY == key
+        assert (request.MIN_VERSION, request.MAX_VERSION) == (response.MIN_VERSION, response.MAX_VERSION)
+        assert request.FLEXIBLE_SINCE == response.FLEXIBLE_SINCE
+
+
+def test_every_message_file_is_registered() -> None:
+    from pathlib import Path
+
+    import protocol.messages
+
+    stems = {path.stem for path in Path(protocol.messages.__path__[0]).glob("k*.py")}
+    assert stems == {f"k{key:02d}_{key.name.lower()}" for key in KEYS}

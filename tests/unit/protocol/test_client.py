@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.client import Client
+from protocol.codec import decode_request, encode_response
+from protocol.error_codes import ErrorCode
+from protocol.errors import FrameTooLarge, ProtocolError, UnsupportedVersion
+from protocol.frame import FrameReader
+from protocol.messages.k00_produce import ProduceRequest
+from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+
+Answer = Callable[[bytes], bytes | None]
+VERSIONS = {ApiKey.METADATA: (0, 9), ApiKey.HEARTBEAT: (5, 6), ApiKey.API_VERSIONS: (0, 4)}
+
+
+@contextmanager
+def peer(answer: Answer) -> Iterator[int]:
+    """A server for one connection: each frame goes to `answer`, which gives the bytes to send, or None to close. Yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                reader = FrameReader(1_000_000)
+                while data := connection.recv(65536):
+                    for frame in reader.feed(data):
+                        reply = answer(bytes(frame))
+                        if reply is None:
+                            return
+                        connection.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def api_versions(error: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error, [ApiVersion(key, *versions) for key, versions in VERSIONS.items()])
+
+
+def reply_to(frame: bytes, response: Any, version: int | None = None, shift: int = 0) -> bytes:
+    header = decode_request(frame).header
+    at = header.api_version if version is None else version
+    return b"".join(encode_response(header.api_key, at, header.correlation_id + shift, response))
+
+
+def broker(frame: bytes) -> bytes:
+    """Knows ApiVersions and Metadata."""
+    body = decode_request(frame).body
+    return reply_to(frame, MetadataResponse(cluster_id="c") if isinstance(body, MetadataRequest) else api_versions())
+
+
+def test_a_call_uses_the_highest_version_that_both_sides_know() -> None:
+    seen = []
+
+    def answer(frame: bytes) -> bytes:
+        header = decode_request(frame).header
+        seen.append((header.api_key, header.api_version, header.client_id))
+        return broker(frame)
+
+    with peer(answer) as port, Client("127.0.0.1", port, client_id="me") as client:
+        assert client.call(MetadataRequest()).cluster_id == "c"
+        client.call(MetadataRequest(), version=4)
+    assert seen == [(ApiKey.API_VERSIONS, 4, "me"), (ApiKey.METADATA, 9, "me"), (ApiKey.METADATA, 4, "me")]
+
+
+def test_a_broker_that_refuses_our_api_versions_is_asked_again_in_its_version() -> None:
+    seen = []
+
+    def answer(frame: bytes) -> bytes:
+        version = decode_request(frame).header.api_version
+        seen.append(version)
+        if version <= 2:
+            return reply_to(frame, api_versions())
+        refusal = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(ApiKey.API_VERSIONS, 0, 2)])
+        return reply_to(frame, refusal, version=0)
+
+    with peer(answer) as port, Client("127.0.0.1", port) as client:
+        assert client.highest_version(MetadataRequest) == 9
+    assert seen == [4, 2]
+
+
+@pytest.mark.parametrize("message", [HeartbeatRequest, ProduceRequest])
+def test_an_api_without_a_common_version_is_not_asked(message: type[HeartbeatRequest]) -> None:
+    with peer(broker) as port, Client("127.0.0.1", port) as client, pytest.raises(UnsupportedVersion):
+        client.call(message())
+
+
+def test_a_produce_without_acks_does_not_wait() -> None:
+    with peer(lambda frame: b"") as port, Client("127.0.0.1", port) as client:
+        assert client.call(ProduceRequest(acks=0), version=9) is None
+
+
+def test_a_connection_that_the_peer_closes_is_a_connection_error() -> None:
+    with peer(lambda frame: None) as port, Client("127.0.0.1", port) as client, pytest.raises(ConnectionError, match="closed"):
+        client.call(HeartbeatRequest(), version=4)
+
+
+def test_a_peer_that_is_silent_is_a_timeout() -> None:
+    with peer(lambda frame: b"") as port, Client("127.0.0.1", port, timeout_s=0.05) as client, pytest.raises(TimeoutError):
+        client.call(HeartbeatRequest(), version=4)
+
+
+def test_an_answer_to_another_request_is_a_protocol_error() -> None:
+    def answer(frame: bytes) -> bytes:
+        return reply_to(frame, HeartbeatResponse(), shift=1)
+
+    with peer(answer) as port, Client("127.0.0.1", port) as client, pytest.raises(ProtocolError, match="answers request 2 where 1"):
+        client.call(HeartbeatRequest(), version=4)
+
+
+def test_a_peer_that_speaks_something_else_is_a_protocol_error() -> None:
+    with peer(lambda frame: b"HTTP/1.1 400 Bad Request\r\n") as port, Client("127.0.0.1", port) as client, pytest.raises(FrameTooLarge):
+        client.call(HeartbeatRequest(), version=4)
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    with peer(broker) as port, Client("127.0.0.1", port) as client:
+        sent = [client.send(MetadataRequest(), 9) for _ in range(5)]
+        assert [int.from_bytes(client.read_frame()[:4], "big") for _ in sent] == sent
+
+
+def test_nobody_listening_is_an_os_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(OSError, match="refused"):
+        Client("127.0.0.1", port)

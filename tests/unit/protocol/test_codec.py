@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode_request, decode_response, encode_request, encode_response, request_class, response_class
+from protocol.encoder import SEPARATE_MIN
+from protocol.errors import MalformedMessage, UnsupportedVersion
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+LARGE = bytes(SEPARATE_MIN)
+
+
+def size_of(buffers: list[bytes | bytearray | memoryview]) -> int:
+    return int.from_bytes(buffers[0][:4], "big")
+
+
+def test_a_request_is_one_frame_with_its_size_first() -> None:
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, LARGE)])])
+    buffers = encode_request(ApiKey.PRODUCE, 9, 5, "me", request)
+    frame = b"".join(buffers)
+    assert size_of(buffers) == len(frame) - 4
+    read = decode_request(frame[4:])
+    assert (read.header.correlation_id, read.header.client_id, read.body) == (5, "me", request)
+
+
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_fetched_records_stand_in_the_response_as_they_are(version: int) -> None:
+    records = memoryview(LARGE)
+    response = FetchResponse(
+        responses=[FetchableTopicResponse(partitions=[PartitionData(records=records), PartitionData(1, records=records)])]
+    )
+    buffers = encode_response(ApiKey.FETCH, version, 9, response)
+    assert [buffer for buffer in buffers if buffer is records] == [records, records]
+    assert size_of(buffers) == sum(map(len, buffers)) - 4
+    assert decode_response(ApiKey.FETCH, version, b"".join(buffers)[4:]) == (9, response)
+
+
+def test_no_empty_buffer_ends_a_response_whose_records_come_last() -> None:
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(records=LARGE)])])
+    assert all(encode_response(ApiKey.FETCH, 4, 9, response))
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 4])
+def test_the_response_to_api_versions_never_has_a_flexible_header(version: int) -> None:
+    (frame,) = encode_response(ApiKey.API_VERSIONS, version, 0x01020304, ApiVersionsResponse(error_code=35))
+    assert frame[4:10] == b"\1\2\3\4" + b"\0\x23"
+
+
+@pytest.mark.parametrize(("key", "version"), [(ApiKey.API_VERSIONS, 5), (ApiKey.PRODUCE, 2), (ApiKey.FETCH, -1), (4, 0), (999, 0), (-1, 0)])
+def test_an_api_or_version_without_a_class_is_refused_with_what_its_header_said(key: int, version: int) -> None:
+    frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\2me" + b"whatever"
+    with pytest.raises(UnsupportedVersion) as caught:
+        decode_request(frame)
+    error = caught.value
+    assert (error.api_key, error.version, error.correlation_id, error.client_id) == (key, version, 7, "me")
+
+
+def test_a_malformed_request_names_the_field_and_its_offset_in_the_frame() -> None:
+    frame = b"".join(encode_request(ApiKey.API_VERSIONS, 3, 7, "me", ApiVersionsRequest("name", "1")))[4:]
+    with pytest.raises(MalformedMessage, match="ApiVersionsRequest v3: client_software_version at offset 19"):
+        decode_request(frame[:-2])
+
+
+def test_classes_are_found_by_key() -> None:
+    assert (request_class(0), response_class(1)) == (ProduceRequest, FetchResponse)
+    with pytest.raises(KeyError):
+        request_class(ApiKey.LEADER_AND_ISR)

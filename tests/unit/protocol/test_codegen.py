@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+import pytest
+
+from protocol.codegen import fields_at, minimal_size
+from protocol.schema import Buffer, Message, array, bytes_, decoder, encode, int32, int64, string, struct
+
+
+@dataclass(slots=True)
+class Inner:
+    id: int = int64()
+    name: str = string()
+
+
+@dataclass(slots=True)
+class Outer(Message, versions="0-2", flexible="2+"):
+    late: int = int32("2+", tag=4)
+    number: int = int32()
+    early: int = int32("2+", tag=1)
+    inner: Inner = struct(Inner, "1+")
+    maybe: Inner | None = struct(Inner, "1+", nullable="1+")
+    blob: Buffer = bytes_()
+    many: list[Inner] = array(Inner)
+
+
+def test_fields_of_a_version_are_those_in_order_the_tagged_ones_by_tag_and_the_absent() -> None:
+    names = [[field.name for field in group] for group in fields_at(Outer, 2)]
+    assert names == [["number", "inner", "maybe", "blob", "many"], ["early", "late"], []]
+    assert [field.name for field in fields_at(Outer, 0)[2]] == ["late", "early", "inner", "maybe"]
+
+
+@pytest.mark.parametrize(("version", "size"), [(0, 4 + 4 + 4), (1, 4 + 10 + 1 + 4 + 4), (2, 4 + 10 + 1 + 1 + 1 + 1)])
+def test_the_smallest_message_is_as_small_as_its_defaults_make_it(version: int, size: int) -> None:
+    assert minimal_size(Outer, version, version >= 2) == size
+    assert len(encode(Outer(), version)) == size
+
+
+def test_a_trace_through_compiled_code_shows_its_lines() -> None:
+    decode = decoder(Outer, 0)
+    with pytest.raises(TypeError) as caught:
+        decode(None, 0, 0)  # type: ignore[arg-type] # a bug of a caller, to see its trace
+    assert "unpack_" in traceback.format_tb(caught.value.__traceback__)[-1]

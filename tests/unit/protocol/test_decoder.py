@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass
+
+import pytest
+
+from protocol.errors import MalformedMessage
+from protocol.schema import Buffer, Message, array, boolean, bytes_, decode, decoder, encode, int8, int16, int32, records_, string, struct
+
+
+@dataclass(slots=True)
+class Leader:
+    id: int = int32(default=-1)
+
+
+@dataclass(slots=True)
+class Partition:
+    index: int = int32()
+    records: Buffer | None = records_(nullable="0+", default=None)
+
+
+@dataclass(slots=True)
+class Sample(Message, versions="0-2", flexible="1+"):
+    code: int = int8()
+    epoch: int = int16()
+    ok: bool = boolean()
+    name: str = string()
+    note: str | None = string(nullable="2+")
+    partitions: list[Partition] = array(Partition)
+    numbers: list[int] = array(int32)
+    metadata: Buffer = bytes_()
+    cursor: Leader | None = struct(Leader, nullable="2+")
+    leader: Leader = struct(Leader, "1+", tag=0)
+    extra: int = int32("1+", default=-1, tag=3)
+
+
+FULL = Sample(1, -2, True, "näme", None, [Partition(5, b"rec"), Partition(6, None)], [1, 2], b"meta", Leader(3), Leader(4), 9)
+
+
+def with_tags(section: bytes) -> bytes:
+    """A Sample of version 1 with all defaults and this section of tagged fields."""
+    return encode(Sample(cursor=Leader()), 1)[:-1] + section
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_message_reads_back_as_it_was(version: int) -> None:
+    msg = Sample(**{name: getattr(FULL, name) for name in Sample.__slots__})
+    msg.note = None if version == 2 else "n"
+    assert decode(Sample, encode(msg, version), version) == msg
+
+
+def test_records_are_a_view_of_the_frame_and_metadata_is_a_copy() -> None:
+    frame = bytearray(encode(FULL, 2))
+    msg = decode(Sample, frame, 2)
+    records = msg.partitions[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is frame
+    assert isinstance(msg.metadata, bytes)
+
+
+def test_a_null_where_null_is_not_allowed_is_refused() -> None:
+    data = b"\0\0\0\0" + b"\0"
+    with pytest.raises(MalformedMessage, match=r"Sample v1: name at offset 5: null where null is not allowed"):
+        decode(Sample, data, 1)
+
+
+def test_the_error_names_the_nested_field_that_breaks_off() -> None:
+    data = b"\0\0\0\0" + b"\2n" + b"\1" + b"\3" + b"\0\0\0\5\7rrrrrr\0" + b"\0\0\0"
+    with pytest.raises(MalformedMessage) as caught:
+        decode(Sample, data, 1)
+    assert (caught.value.message, caught.value.field, caught.value.offset) == ("Sample v1", "partitions[].index", 20)
+
+
+def test_in_a_run_of_fixed_fields_the_one_that_breaks_off_is_named() -> None:
+    with pytest.raises(MalformedMessage) as caught:
+        decode(Sample, b"\0\0", 1)
+    assert (caught.value.field, caught.value.offset) == ("epoch", 1)
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match="name at offset 5: not UTF-8"):
+        decode(Sample, b"\0\0\0\0" + b"\2\xff", 1)
+
+
+def test_bytes_after_the_message_are_refused() -> None:
+    with pytest.raises(MalformedMessage, match="2 bytes follow its end"):
+        decode(Sample, encode(FULL, 2) + b"ab", 2)
+
+
+def test_a_compact_string_longer_than_kafka_allows_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match="string of 32768 bytes"):
+        decode(Sample, b"\0\0\0\0" + b"\x81\x80\x02" + b"x" * 32768, 1)
+
+
+@pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\0\0\0\x03"])
+def test_a_count_that_the_bytes_cannot_back_is_refused_before_anything_is_built(count: bytes) -> None:
+    decoder(Sample, 0)
+    data = b"\0\0\0\0" + b"\0\0" + b"\0\0" + count + bytes(20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessage, match=r"partitions at offset 12: .* elements announced, 20 bytes left"):
+            decode(Sample, data, 0)
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_a_tag_that_comes_twice_the_last_counts() -> None:
+    msg = decode(Sample, with_tags(b"\2" + b"\3\4\0\0\0\1" + b"\3\4\0\0\0\2"), 1)
+    assert msg.extra == 2
+
+
+def test_tags_may_come_in_any_order_and_unknown_ones_are_skipped() -> None:
+    msg = decode(Sample, with_tags(b"\3" + b"\3\4\0\0\0\1" + b"\x63\2ab" + b"\0\5\0\0\0\7\0"), 1)
+    assert (msg.extra, msg.leader) == (1, Leader(7))
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_known_tag_that_does_not_fill_its_size_is_refused(size: int) -> None:
+    with pytest.raises(MalformedMessage, match="extra at offset"):
+        decode(Sample, with_tags(b"\1" + b"\3" + bytes([size]) + b"\0\0\0\1\0"[: max(size, 4)]), 1)
+
+
+def test_a_tag_that_reaches_beyond_the_message_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match=r"tags at offset .* after the message"):
+        decode(Sample, with_tags(b"\1" + b"\3\x7f\0\0\0\1"), 1)
+
+
+def test_a_nullable_struct_is_null_at_any_negative_mark() -> None:
+    data = encode(Sample(), 2)
+    assert decode(Sample, data, 2).cursor is None
+    assert decode(Sample, data[:-2] + b"\xfe\0", 2).cursor is None

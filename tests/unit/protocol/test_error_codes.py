@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+
+
+def test_numbers_names_and_retriability_are_those_of_kio() -> None:
+    from kio.schema.errors import ErrorCode as Theirs
+
+    ours = {code.name: (int(code), code.retriable) for code in ErrorCode}
+    assert ours == {code.name.upper(): (int(code), code.retriable) for code in Theirs}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS])
+def test_what_a_client_may_repeat_is_retriable(code: ErrorCode) -> None:
+    assert code.retriable
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.PRODUCER_FENCED])
+def test_what_a_client_must_not_repeat_is_not_retriable(code: ErrorCode) -> None:
+    assert not code.retriable
+
+
+def test_a_number_that_kafka_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="9999"):
+        ErrorCode(9999)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.wire import Bad, read_uvarint, skip_tags, string_length, uvarint
+
+NUMBERS = [0, 1, 127, 128, 300, 16383, 16384, 2**21, 2**28, 2**31 - 1]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_an_unsigned_varint_reads_back(number: int) -> None:
+    data = uvarint(number)
+    assert read_uvarint(b"??" + data + b"?", 2) == (number, 2 + len(data))
+
+
+def test_an_unsigned_varint_has_the_least_significant_seven_bits_first() -> None:
+    assert uvarint(300) == b"\xac\x02"
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff\x08", b"\xff\xff\xff\xff\xff\x01", b"\x80\x80\x80\x80\x80\x00"])
+def test_a_varint_beyond_31_bits_or_5_bytes_is_refused(data: bytes) -> None:
+    with pytest.raises(Bad):
+        read_uvarint(data, 0)
+
+
+def test_a_varint_that_breaks_off_is_refused() -> None:
+    with pytest.raises(IndexError):
+        read_uvarint(b"\x80\x80", 0)
+
+
+def test_a_negative_number_has_no_unsigned_varint() -> None:
+    with pytest.raises(Bad):
+        uvarint(-1)
+
+
+def test_a_string_of_more_than_32767_bytes_has_no_length() -> None:
+    assert string_length(32768) == uvarint(32768)
+    with pytest.raises(Bad, match="32768 bytes"):
+        string_length(32769)
+
+
+def test_unknown_tags_are_stepped_over_whatever_their_order() -> None:
+    section = b"\x03" + b"\x07\x02ab" + b"\x01\x00" + b"\x07\x01c"
+    assert skip_tags(section + b"rest", 0, len(section) + 4) == len(section)
+
+
+def test_a_tag_that_reaches_beyond_the_message_is_refused() -> None:
+    with pytest.raises(Bad, match="3 bytes after the message"):
+        skip_tags(b"\x01\x00\x05ab", 0, 5)
