@@ -119,6 +119,13 @@ class Broker:
         for line in self._faults.report():
             logger.info("Fault %s", line)
 
+    def crash(self) -> None:
+        """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""
+        self._driver.stop()
+        self._server.abort()
+        self._flusher.close()
+        self.log_dir.close(clean=False)
+
     def stop_at_once(self, error: BaseException) -> None:
         """What the disk holds is unknown: end the process, and let the next start read what is really there."""
         logger.critical("Stopping at once: %s", error)

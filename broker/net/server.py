@@ -76,6 +76,13 @@ class Server:
             for connection in list(self._shared.connections):
                 connection.stop_reading()
 
+    def abort(self) -> None:
+        """Close everything now; nothing in flight is answered."""
+        self.close()
+        if self._shared is not None:
+            for connection in list(self._shared.connections):
+                connection.abort()
+
     async def wait_closed(self, timeout_s: float) -> None:
         """Wait until every connection has its answers, then close those that did not take them in time."""
         shared = self._shared

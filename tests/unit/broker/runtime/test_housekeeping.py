@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from broker.core import limits
+from broker.core.timers import Timers
+from broker.runtime.housekeeping import Housekeeping
+from broker.storage.errors import FsyncFailed
+from tests.support.manual_clock import ManualClock
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock, self.timers = ManualClock(), Timers()
+        self.failures: list[BaseException] = []
+        self.housekeeping = Housekeeping(self.timers, self.clock, self.failures.append)
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_job_runs_first_at_its_first_time_and_then_at_each_interval(scene: Scene) -> None:
+    ran: list[int] = []
+    scene.housekeeping.every(100, lambda: ran.append(scene.clock.mono_ms()), first_ms=30, name="job")
+    for _ in range(25):
+        scene.advance(10)
+    assert ran == [30, 130, 230]
+
+
+def test_a_long_job_yields_to_the_loop_after_each_slice_and_goes_on(scene: Scene) -> None:
+    steps: list[int] = []
+
+    def job() -> Iterator[None]:
+        for number in range(10):
+            steps.append(number)
+            scene.clock.advance(limits.HOUSEKEEPING_SLICE_MS)
+            yield
+
+    scene.housekeeping.every(1000, job, first_ms=0, name="job")
+    scene.timers.run_due(scene.clock.mono_ms(), max_callbacks=1)
+    assert steps == [0]
+    for _ in range(20):
+        scene.advance(1)
+    assert steps == list(range(10))
+
+
+def test_a_job_that_fails_is_tried_again_at_its_next_time(scene: Scene) -> None:
+    ran: list[int] = []
+
+    def job() -> None:
+        ran.append(1)
+        raise OSError("disk full")
+
+    scene.housekeeping.every(10, job, name="job")
+    scene.advance(10)
+    scene.advance(10)
+    assert len(ran) == 2
+    assert scene.failures == []
+
+
+def test_a_failed_fsync_is_reported_as_fatal(scene: Scene) -> None:
+    def job() -> None:
+        raise FsyncFailed("no")
+
+    scene.housekeeping.every(10, job, name="job")
+    scene.advance(10)
+    assert len(scene.failures) == 1
+
+
+def test_after_stop_no_job_begins_and_none_goes_on(scene: Scene) -> None:
+    steps: list[int] = []
+
+    def job() -> Iterator[None]:
+        for number in range(10):
+            steps.append(number)
+            scene.clock.advance(limits.HOUSEKEEPING_SLICE_MS)
+            yield
+
+    scene.housekeeping.every(10, job, name="job")
+    scene.advance(10)
+    scene.timers.run_due(scene.clock.mono_ms())
+    before = len(steps)
+    scene.housekeeping.stop()
+    scene.advance(1000)
+    assert len(steps) == before

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+
+from broker.core import limits
+from broker.core.clock import Clock
+from broker.core.timers import Timers
+from broker.runtime.timer_driver import TimerDriver
+
+
+async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
+    clock, timers = Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    ran: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    deadline = clock.mono_ms() + 20
+    timers.schedule(deadline, lambda: ran.set_result(clock.mono_ms()))
+    assert await asyncio.wait_for(ran, 5) >= deadline
+    driver.stop()
+
+
+async def test_a_timer_scheduled_later_with_an_earlier_deadline_is_not_missed() -> None:
+    clock, timers = Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    timers.schedule(clock.mono_ms() + 3_600_000, lambda: None)
+    ran = asyncio.Event()
+    timers.schedule(clock.mono_ms() + 5, ran.set)
+    await asyncio.wait_for(ran.wait(), 5)
+    driver.stop()
+
+
+async def test_more_timers_than_one_turn_allows_all_run() -> None:
+    timers = Timers()
+    driver = TimerDriver(timers, Clock())
+    done = asyncio.Event()
+    ran: list[int] = []
+
+    def note(number: int) -> None:
+        ran.append(number)
+        if len(ran) == limits.TIMER_CALLBACKS_PER_TURN + 10:
+            done.set()
+
+    for number in range(limits.TIMER_CALLBACKS_PER_TURN + 10):
+        timers.schedule(0, lambda number=number: note(number))
+    driver.start()
+    await asyncio.wait_for(done.wait(), 5)
+    driver.stop()
+
+
+async def test_after_stop_nothing_runs() -> None:
+    timers, ran = Timers(), []
+    driver = TimerDriver(timers, Clock())
+    driver.start()
+    timers.schedule(0, lambda: ran.append(1))
+    driver.stop()
+    timers.schedule(0, lambda: ran.append(2))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert ran == []
