@@ -16,7 +16,6 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
-from kafka import KafkaProducer
 
 from client_compat.demo.flights import read_rows
 from client_compat.demo.ledger import CLIENTS, Ledger, place
@@ -122,6 +121,8 @@ def run_confluent(load: Load, share: _Share) -> None:
 
 
 def run_kafka_python(load: Load, share: _Share) -> None:
+    from kafka import KafkaProducer  # noqa: PLC0415 # its import takes a third of a second and only this process needs it
+
     def acked(row: int, metadata: Any) -> None:
         share.acked(row, metadata.partition, metadata.offset)
 

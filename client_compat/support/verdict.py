@@ -82,11 +82,11 @@ def judge(load: Load, partitions: int) -> Verdict:
         last[client, partition] = max(number, last.get((client, partition), -1))
         copies.append(partition << OFFSET_BITS | offset)
     for client, places in enumerate(told):
-        _compare(verdict, CLIENTS[client], places, found[client])
+        compare(verdict, CLIENTS[client], places, found[client])
     return verdict
 
 
-def _compare(verdict: Verdict, client: str, places: array[int], found: dict[int, list[int]]) -> None:
+def compare(verdict: Verdict, client: str, places: array[int], found: dict[int, list[int]]) -> None:
     for number, place in enumerate(places):
         copies = found.get(number, [])
         if len(copies) > 1:

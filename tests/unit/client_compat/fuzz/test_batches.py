@@ -1,0 +1,76 @@
+"""What the fuzzer throws: it must be hostile where it says so, and valid where it says so."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from client_compat.fuzz.batches import BOMB_MIB, DAMAGES, bomb, damaged_batch, good_batch, with_crc
+from client_compat.fuzz.frames import spoil
+from client_compat.fuzz.messages import MessageMaker
+from protocol.codec import decode_request, encode_request
+from protocol.messages.registry import KEYS, request_class
+from protocol.records.batch import crc_ok, read_header
+from protocol.records.compression import Codec
+from protocol.records.errors import BatchTooLarge
+from protocol.records.record import iter_records
+
+MESSAGE_MAX_BYTES = 1_048_588
+
+
+def test_a_good_batch_is_good() -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        batch = good_batch(rng)
+        assert crc_ok(batch, read_header(batch))
+        assert len(list(iter_records(batch))) == read_header(batch).record_count
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_each_damage_changes_the_batch(damage: object) -> None:
+    rng = random.Random(2)
+    changed = 0
+    for _ in range(20):
+        batch = bytearray(good_batch(rng))
+        before = bytes(batch)
+        damage(batch, rng)  # type: ignore[operator]  # a function of the table
+        changed += bytes(batch) != before
+    assert changed > 10
+
+
+def test_most_damage_hides_behind_a_matching_crc() -> None:
+    rng = random.Random(3)
+    batches = [batch for _ in range(200) if len(batch := damaged_batch(rng)) > 61]
+    whole = [batch for batch in batches if read_header(batch).size_bytes == len(batch)]
+    assert sum(crc_ok(batch, read_header(batch)) for batch in whole) > len(whole) / 2
+
+
+@pytest.mark.parametrize("codec", BOMB_MIB)
+def test_a_bomb_passes_the_size_limit_and_the_crc_and_unpacks_to_far_more(codec: Codec) -> None:
+    packed = bomb(codec)
+    assert len(packed) < MESSAGE_MAX_BYTES
+    assert crc_ok(packed, read_header(packed))
+    with pytest.raises(BatchTooLarge):
+        list(iter_records(packed, 2 * len(packed)))
+
+
+def test_a_new_crc_matches() -> None:
+    batch = bytearray(good_batch(random.Random(4)))
+    batch[-1] ^= 1
+    assert not crc_ok(batch, read_header(batch))
+    with_crc(batch)
+    assert crc_ok(batch, read_header(batch))
+
+
+def test_every_request_made_is_one_that_the_protocol_can_carry() -> None:
+    maker = MessageMaker(random.Random(5))
+    for key in KEYS:
+        message = request_class(key)
+        for version in range(message.MIN_VERSION, message.MAX_VERSION + 1):
+            frame = b"".join(encode_request(key, version, 7, "fuzz", maker.make(message, version)))
+            assert decode_request(frame[4:]).header.correlation_id == 7
+
+
+def test_the_same_seed_spoils_the_same_way() -> None:
+    assert spoil(random.Random(6), b"x" * 50) == spoil(random.Random(6), b"x" * 50)
