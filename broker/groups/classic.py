@@ -17,7 +17,7 @@ ClassicGroup; KIP-345, KIP-394.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from broker.groups import subscriptions
 from broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
@@ -521,10 +521,7 @@ class ClassicGroup:
             member = before.get(written.member_id)
             if member is None and replacement is not None and replacement.member_id == written.member_id:
                 member = replacement
-            if member is None:
-                member = _member_from(written, value.protocol)
-            member.assignment = bytes(written.assignment)
-            self.members.add(member)
+            self.members.add(_member_from(written, value.protocol, member))
         self.members.leader_id = value.leader
         self._pending_sync &= {written.member_id for written in value.members}
         if not self._pending_sync:
@@ -537,15 +534,29 @@ class ClassicGroup:
         return subscriptions.union_of_topics(member.metadata(self.protocol_name) for member in self.members)
 
 
-def _member_from(written: MemberMetadata, protocol: str | None) -> Member:
-    """A member as the log remembers it: it speaks the chosen protocol, and records before version 1 had no rebalance timeout."""
-    return Member(
+def _member_from(written: MemberMetadata, protocol: str | None, known: Member | None) -> Member:
+    """A member as the log has it. One that is known already keeps its soft state, and the other protocols that it speaks.
+
+    Of a member read back only the chosen protocol is known. Records before version 1 had no rebalance timeout.
+    """
+    chosen = JoinProtocol(protocol or "", bytes(written.subscription))
+    persisted = Member(
         member_id=written.member_id,
         instance_id=written.group_instance_id,
         client_id=written.client_id,
         client_host=written.client_host,
         rebalance_timeout_ms=written.session_timeout if written.rebalance_timeout == -1 else written.rebalance_timeout,
         session_timeout_ms=written.session_timeout,
-        protocols=(JoinProtocol(protocol or "", bytes(written.subscription)),),
+        protocols=(chosen,),
         assignment=bytes(written.assignment),
+    )
+    if known is None:
+        return persisted
+    return replace(
+        persisted,
+        protocols=known.protocols if chosen in known.protocols else persisted.protocols,
+        is_new=known.is_new,
+        session_deadline_ms=known.session_deadline_ms,
+        awaiting_join=known.awaiting_join,
+        awaiting_sync=known.awaiting_sync,
     )

@@ -352,3 +352,15 @@ def test_a_dead_group_sends_everyone_to_find_the_coordinator_again() -> None:
     assert driver.heartbeat("m") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.leave(Leaving("m")) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert driver.group.check_offset_commit("", None, -1, transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_the_last_record_of_a_group_counts_for_timeouts_and_subscriptions_too() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None, session_timeout_ms=10_000)
+    driver.join(leader, session_timeout_ms=20_000, protocols=(JoinProtocol("range", subscription("u")),))
+    driver.settle()
+    restored = ClassicGroup("g", ClassicConfig())
+    for record in driver.records:
+        restored.apply(record)
+    assert restored.members[leader].session_timeout_ms == 20_000
+    assert restored.subscribed_topics == {"u"}

@@ -1,0 +1,395 @@
+"""JoinGroup of a classic group, rule by rule (the order of the checks, the effects by state, KIP-345, KIP-394, KIP-814)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.classic import ClassicGroup
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import ClassicState
+from protocol.error_codes import ErrorCode
+from tests.support.classic_groups import RANGE, GroupDriver, subscription
+
+STICKY = JoinProtocol("sticky", subscription("t"))
+
+
+def test_the_first_member_of_a_group_enters_generation_1_at_once() -> None:
+    driver = GroupDriver()
+    answer = driver.joined(driver.join())
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 1, answer.member_id)
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+    assert [member.member_id for member in answer.members] == [answer.member_id]
+    assert driver.group.state is ClassicState.COMPLETING_REBALANCE
+
+
+def test_only_the_leader_is_told_who_the_members_are() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    first, second = driver.join(leader), driver.join(follower)
+    assert {member.member_id for member in driver.joined(first).members} == {leader, follower}
+    assert driver.joined(second).members == ()
+    assert driver.joined(second).leader == leader
+
+
+@pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
+def test_the_first_member_must_name_a_protocol_type_and_a_protocol(changes: dict[str, object]) -> None:
+    driver = GroupDriver()
+    answer = driver.joined(driver.join(**changes))
+    assert (answer.error, answer.generation, answer.protocol_name, answer.leader) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, -1, None, "")
+
+
+@pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (STICKY,)}])
+def test_a_member_that_shares_no_protocol_with_all_others_is_kept_out(changes: dict[str, object]) -> None:
+    driver = GroupDriver()
+    driver.stable(None)
+    assert driver.joined(driver.join(**changes)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.group.state is ClassicState.STABLE
+
+
+def test_the_protocol_with_most_votes_among_those_that_all_support_is_chosen() -> None:
+    driver = GroupDriver(initial_delay_ms=100)
+    both = (STICKY, RANGE[0])
+    tickets = [driver.join(protocols=both), driver.join(protocols=both), driver.join(protocols=(RANGE[0], STICKY))]
+    driver.pass_ms(100)
+    driver.pass_ms(100)
+    assert {driver.joined(ticket).protocol_name for ticket in tickets} == {"sticky"}
+
+
+def test_a_protocol_that_one_member_does_not_support_has_no_chance() -> None:
+    driver = GroupDriver(initial_delay_ms=100)
+    tickets = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
+    driver.pass_ms(200)
+    assert {driver.joined(ticket).protocol_name for ticket in tickets} == {"range"}
+
+
+# --- KIP-394 ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_member_is_given_its_id_and_joins_only_with_it() -> None:
+    driver = GroupDriver()
+    answer = driver.joined(driver.join(require_known_member_id=True))
+    assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert len(driver.group.members) == 0
+    joined = driver.joined(driver.join(answer.member_id, require_known_member_id=True))
+    assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, answer.member_id, 1)
+
+
+def test_an_id_that_nobody_comes_back_with_expires_after_the_session_timeout() -> None:
+    driver = GroupDriver()
+    answer = driver.joined(driver.join(require_known_member_id=True, session_timeout_ms=7_000))
+    driver.pass_ms(6_999)
+    assert answer.member_id in driver.group.pending
+    driver.pass_ms(1)
+    assert driver.joined(driver.join(answer.member_id)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_waits_for_a_member_that_was_just_given_its_id() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    pending = driver.joined(driver.join(require_known_member_id=True)).member_id
+    waiting = driver.join(leader)
+    assert waiting not in driver.answers
+    driver.join(pending)
+    assert driver.joined(waiting).generation == 2
+    assert len(driver.joined(waiting).members) == 2
+
+
+def test_a_rebalance_goes_on_when_the_member_that_was_given_its_id_stays_away() -> None:
+    driver = GroupDriver()
+    (leader,) = driver.stable(None)
+    driver.join(require_known_member_id=True, session_timeout_ms=8_000)
+    waiting = driver.join(leader)
+    driver.pass_ms(8_000)
+    assert driver.joined(waiting).generation == 2
+
+
+def test_the_first_generation_does_not_wait_for_an_id_that_was_handed_out() -> None:
+    driver = GroupDriver()
+    driver.join(require_known_member_id=True)
+    assert driver.joined(driver.join()).generation == 1
+
+
+def test_a_pending_member_may_leave_again() -> None:
+    from broker.groups.classic import Leaving
+
+    driver = GroupDriver()
+    pending = driver.joined(driver.join(require_known_member_id=True)).member_id
+    assert driver.leave(Leaving(pending)) == [ErrorCode.NONE]
+    assert driver.joined(driver.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_pending_id_with_an_instance_id_is_not_known() -> None:
+    driver = GroupDriver()
+    pending = driver.joined(driver.join(require_known_member_id=True)).member_id
+    assert driver.joined(driver.join(pending, instance_id="i1")).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_needs_no_second_round() -> None:
+    driver = GroupDriver()
+    assert driver.joined(driver.join(instance_id="i1", require_known_member_id=True)).error is ErrorCode.NONE
+
+
+# --- who may come back --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_member_id_is_refused() -> None:
+    driver = GroupDriver()
+    driver.stable(None)
+    assert driver.joined(driver.join("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_known_instance_with_another_member_id_is_fenced() -> None:
+    driver = GroupDriver()
+    driver.stable("i1")
+    assert driver.joined(driver.join("old-id", instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_an_unknown_instance_with_a_member_id_is_refused() -> None:
+    driver = GroupDriver()
+    (member,) = driver.stable(None)
+    assert driver.joined(driver.join(member, instance_id="i9")).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- effects by state ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_that_joins_again_unchanged_gets_the_current_generation_without_a_rebalance() -> None:
+    driver = GroupDriver()
+    _, follower = driver.stable(None, None)
+    generation = driver.group.generation
+    answer = driver.joined(driver.join(follower))
+    assert (answer.generation, answer.members) == (generation, ())
+    assert driver.group.state is ClassicState.STABLE
+
+
+def test_a_leader_that_joins_again_forces_a_rebalance() -> None:
+    driver = GroupDriver()
+    leader, _ = driver.stable(None, None)
+    assert driver.join(leader) not in driver.answers
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_follower_whose_subscription_changed_forces_a_rebalance() -> None:
+    driver = GroupDriver()
+    _, follower = driver.stable(None, None)
+    driver.join(follower, protocols=(JoinProtocol("range", subscription("t", "u")),))
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_join_repeated_before_the_sync_gets_the_same_generation_again_with_the_members_for_the_leader() -> None:
+    driver = GroupDriver()
+    first = driver.joined(driver.join())
+    again = driver.joined(driver.join(first.member_id))
+    assert again == first
+
+
+def test_a_join_with_a_changed_subscription_before_the_sync_forces_another_generation() -> None:
+    driver = GroupDriver()
+    first = driver.joined(driver.join())
+    again = driver.joined(driver.join(first.member_id, protocols=(JoinProtocol("range", subscription("u")),)))
+    assert again.generation == first.generation + 1
+
+
+def test_a_second_join_of_one_member_replaces_the_first_and_none_is_left_unanswered() -> None:
+    driver = GroupDriver()
+    leader, follower = driver.stable(None, None)
+    lost = driver.join(leader)
+    kept = driver.join(leader)
+    assert driver.joined(lost).error is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.join(follower)
+    assert driver.joined(kept).error is ErrorCode.NONE
+
+
+def test_the_join_phase_ends_at_the_longest_rebalance_timeout_without_those_who_stayed_away() -> None:
+    driver = GroupDriver()
+    long = {"session_timeout_ms": 1_000_000}
+    leader, absent = driver.stable(None, None, **long)
+    driver.join(absent, rebalance_timeout_ms=50_000, protocols=(JoinProtocol("range", subscription("t", "u")),), **long)
+    driver.group.members[leader].rebalance_timeout_ms = 20_000
+    driver.pass_ms(29_999)
+    assert leader in driver.group.members
+    driver.pass_ms(20_001)
+    assert leader not in driver.group.members
+    assert driver.group.leader_id == absent
+
+
+def test_a_static_member_that_stays_away_from_the_join_phase_is_kept() -> None:
+    driver = GroupDriver()
+    long = {"session_timeout_ms": 1_000_000}
+    static, dynamic = driver.stable("i1", None, **long)
+    waiting = driver.join(dynamic, protocols=(JoinProtocol("range", subscription("t", "u")),), **long)
+    driver.pass_ms(30_000)
+    answer = driver.joined(waiting)
+    assert static in driver.group.members
+    assert answer.leader == dynamic, "the leader is one that is here"
+    assert {member.member_id for member in answer.members} == {static, dynamic}
+
+
+def test_the_join_phase_goes_on_while_only_static_members_are_left_and_none_has_joined() -> None:
+    driver = GroupDriver()
+    long = {"session_timeout_ms": 1_000_000}
+    static, dynamic = driver.stable("i1", None, **long)
+    from broker.groups.classic import Leaving
+
+    generation = driver.group.generation
+    driver.leave(Leaving(dynamic))
+    driver.pass_ms(100_000)
+    assert (driver.group.state, driver.group.generation) == (ClassicState.PREPARING_REBALANCE, generation)
+    answer = driver.joined(driver.join(static, instance_id="i1", **long))
+    assert answer.generation == generation + 1
+
+
+# --- the initial delay --------------------------------------------------------------------------------------------------------------
+
+
+def test_with_an_initial_delay_those_who_come_in_time_share_the_first_generation() -> None:
+    driver = GroupDriver(initial_delay_ms=3_000)
+    first = driver.join()
+    driver.pass_ms(2_000)
+    second = driver.join()
+    assert first not in driver.answers
+    driver.pass_ms(1_000)
+    assert first not in driver.answers, "a newcomer extends the delay"
+    driver.pass_ms(3_000)
+    assert driver.joined(first).generation == driver.joined(second).generation == 1
+
+
+def test_the_initial_delay_is_extended_no_longer_than_the_rebalance_timeout() -> None:
+    driver = GroupDriver(initial_delay_ms=3_000)
+    first = driver.join(rebalance_timeout_ms=7_000)
+    for _ in range(6):
+        driver.pass_ms(1_000)
+        driver.join(rebalance_timeout_ms=7_000)
+    assert first not in driver.answers
+    driver.pass_ms(1_000)
+    assert driver.joined(first).generation == 1
+
+
+# --- size ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_group_turns_newcomers_away_and_keeps_its_members() -> None:
+    driver = GroupDriver(max_size=1)
+    (leader,) = driver.stable(None)
+    answer = driver.joined(driver.join())
+    assert (answer.error, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert driver.group.state is ClassicState.STABLE
+    assert driver.joined(driver.join(leader)).error is ErrorCode.NONE
+
+
+def test_a_group_over_a_lowered_limit_turns_out_those_who_rejoin_last() -> None:
+    driver = GroupDriver()
+    first, second = driver.stable(None, None)
+    driver.group.config = type(driver.config)(max_size=1)
+    kept = driver.join(first)
+    assert driver.joined(driver.join(second)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert second not in driver.group.members
+    driver.pass_ms(30_000)
+    assert driver.joined(kept).error is ErrorCode.NONE
+
+
+# --- KIP-345 ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_restarts_gets_a_new_id_and_its_assignment_without_a_rebalance() -> None:
+    driver = GroupDriver()
+    leader, static = driver.stable(None, "i1")
+    generation = driver.group.generation
+    answer = driver.joined(driver.join(instance_id="i1"))
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, generation, leader)
+    assert answer.member_id not in ("", static)
+    assert driver.group.state is ClassicState.STABLE
+    assert driver.synced(driver.sync(answer.member_id, instance_id="i1")).assignment == static.encode()
+
+
+def test_the_old_id_of_a_restarted_static_member_is_fenced_everywhere() -> None:
+    driver = GroupDriver()
+    _, static = driver.stable(None, "i1")
+    driver.join(instance_id="i1")
+    assert driver.heartbeat(static, instance_id="i1") is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.synced(driver.sync(static, instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.joined(driver.join(static, instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_the_new_id_of_a_restarted_static_member_is_persisted() -> None:
+    driver = GroupDriver()
+    driver.stable(None, "i1")
+    answer = driver.joined(driver.join(instance_id="i1", session_timeout_ms=9_000))
+    restored = ClassicGroup("g", driver.config)
+    for record in driver.records:
+        restored.apply(record)
+    assert restored.members.static_member_id("i1") == answer.member_id
+    assert restored.members[answer.member_id].session_timeout_ms == 9_000
+
+
+def test_a_new_id_that_cannot_be_persisted_never_was() -> None:
+    from broker.groups.classic_join import Joining, join
+
+    driver = GroupDriver()
+    _, static = driver.stable(None, "i1")
+    joining = Joining(
+        member_id="",
+        new_member_id="new",
+        instance_id="i1",
+        client_id="c",
+        client_host="/h",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=RANGE,
+    )
+    outcome = join(driver.group, joining, 99, driver.now)
+    assert outcome.record is not None
+    driver.take(driver.group.abandon(driver.now))
+    assert driver.heartbeat(static, instance_id="i1") is ErrorCode.NONE
+    assert "new" not in driver.group.members
+
+
+def test_a_restarted_static_leader_is_told_to_skip_the_assignment_if_it_understands_that() -> None:
+    driver = GroupDriver()
+    (old,) = driver.stable("i1")
+    answer = driver.joined(driver.join(instance_id="i1", can_skip_assignment=True))
+    assert (answer.skip_assignment, answer.leader) == (True, answer.member_id)
+    assert [member.member_id for member in answer.members] == [answer.member_id]
+    assert old not in driver.group.members
+
+
+def test_a_restarted_static_leader_that_knows_no_skipping_is_shown_the_old_leader() -> None:
+    driver = GroupDriver()
+    (old,) = driver.stable("i1")
+    answer = driver.joined(driver.join(instance_id="i1"))
+    assert (answer.skip_assignment, answer.leader, answer.members) == (False, old, ())
+    assert driver.group.leader_id == answer.member_id
+
+
+def test_a_restarted_static_member_that_changes_the_chosen_protocol_starts_a_rebalance() -> None:
+    driver = GroupDriver()
+    both = (RANGE[0], STICKY)
+    (old,) = driver.stable("i1", protocols=both)
+    answer = driver.joined(driver.join(instance_id="i1", protocols=(STICKY,)))
+    assert (answer.protocol_name, answer.generation) == ("sticky", 2)
+    assert old not in driver.group.members
+
+
+def test_a_join_parked_under_the_old_id_of_a_restarted_static_member_is_fenced() -> None:
+    driver = GroupDriver()
+    leader, static = driver.stable(None, "i1")
+    changed = (JoinProtocol("range", subscription("u")),)
+    parked = driver.join(static, instance_id="i1", protocols=changed)
+    taken = driver.join(instance_id="i1", protocols=changed)
+    answer = driver.joined(parked)
+    assert (answer.error, answer.member_id) == (ErrorCode.FENCED_INSTANCE_ID, static)
+    driver.join(leader)
+    assert driver.joined(taken).error is ErrorCode.NONE
+
+
+def test_a_static_member_that_restarts_between_join_and_sync_starts_another_rebalance() -> None:
+    driver = GroupDriver()
+    leader, static = driver.stable(None, "i1")
+    driver.join(leader)
+    driver.join(static, instance_id="i1")
+    parked = driver.sync(static, instance_id="i1")
+    assert driver.group.state is ClassicState.COMPLETING_REBALANCE
+    driver.join(instance_id="i1")
+    assert driver.synced(parked).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.group.state is ClassicState.PREPARING_REBALANCE

@@ -1,0 +1,122 @@
+"""Committed and pending offsets: what becomes visible when, and what is forgotten."""
+
+from __future__ import annotations
+
+from broker.groups.group_records import OffsetCommitValue
+from broker.groups.offsets import Offsets
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def value(offset: int, **changes: int) -> OffsetCommitValue:
+    return OffsetCommitValue(offset=offset, **changes)  # type: ignore[arg-type]  # the fields are named by the tests
+
+
+def committed(offsets: Offsets) -> int | None:
+    found = offsets.committed.get("g", "t", 0)
+    return None if found is None else found.value.offset
+
+
+def test_the_latest_commit_counts() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0)
+    offsets.put("g", "t", 0, value(3), record_offset=1)
+    assert committed(offsets) == 3
+
+
+def test_an_offset_of_an_open_transaction_is_pending_and_invisible() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
+    assert committed(offsets) is None
+    assert offsets.has_pending("g", "t", 0)
+    assert not offsets.has_pending("g", "t", 1)
+    assert offsets.has_open_transaction("g")
+
+
+def test_a_commit_marker_makes_pending_offsets_visible() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
+    offsets.end_transaction(7, commit=True)
+    assert committed(offsets) == 5
+    assert not offsets.has_open_transaction("g")
+
+
+def test_an_abort_marker_forgets_pending_offsets() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
+    offsets.end_transaction(7, commit=False)
+    assert committed(offsets) == 1
+    assert not offsets.has_pending("g", "t", 0)
+
+
+def test_a_plain_commit_after_the_transactional_one_wins_even_if_the_marker_comes_last() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
+    offsets.put("g", "t", 0, value(9), record_offset=1)
+    offsets.end_transaction(7, commit=True)
+    assert committed(offsets) == 9
+
+
+def test_a_marker_ends_the_transaction_of_its_own_producer_only() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
+    offsets.put("g", "t", 1, value(6), record_offset=1, producer_id=8)
+    offsets.end_transaction(7, commit=True)
+    assert offsets.has_pending("g", "t", 1)
+
+
+def test_a_marker_of_an_unknown_producer_changes_nothing() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(5), record_offset=0)
+    offsets.end_transaction(99, commit=True)
+    assert committed(offsets) == 5
+
+
+def test_a_tombstone_takes_the_committed_and_the_pending_offset() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
+    offsets.remove("g", "t", 0)
+    offsets.end_transaction(7, commit=True)
+    assert committed(offsets) is None
+    assert offsets.keys_of("g") == []
+
+
+def test_a_tombstone_for_what_was_never_committed_changes_nothing() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.remove("g", "t", 1)
+    offsets.remove("g", "u", 0)
+    offsets.remove("h", "t", 0)
+    assert committed(offsets) == 1
+
+
+def test_a_group_without_offsets_leaves_nothing_behind() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.remove("g", "t", 0)
+    assert offsets.committed.groups() == []
+    assert "g" not in offsets.committed
+
+
+def test_each_key_is_named_once_though_it_is_committed_and_pending() -> None:
+    offsets = Offsets()
+    offsets.put("g", "t", 0, value(1), record_offset=0)
+    offsets.put("g", "t", 0, value(2), record_offset=1, producer_id=7)
+    offsets.put("h", "t", 4, value(2), record_offset=2, producer_id=7)
+    assert offsets.keys_of("g") == [("t", 0)]
+    assert sorted(offsets.keys_of_topic("t")) == [("g", 0), ("h", 4)]
+
+
+def test_an_offset_expires_when_the_retention_has_passed_and_not_a_millisecond_before() -> None:
+    offsets = Offsets()
+    assert not offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS - 1)
+    assert offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS)
+
+
+def test_an_offset_with_its_own_expiry_heeds_nothing_else() -> None:
+    offsets = Offsets()
+    own = value(1, expire_timestamp=5_000)
+    assert not offsets.is_expired(own, base_ms=0, retention_ms=1, now_ms=4_999)
+    assert offsets.is_expired(own, base_ms=4_999, retention_ms=DAY_MS, now_ms=5_000)

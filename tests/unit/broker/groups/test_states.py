@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.states import MOVES, ClassicState
+
+
+@pytest.mark.parametrize("state", ClassicState)
+def test_every_state_but_dead_can_die_and_dead_is_the_end(state: ClassicState) -> None:
+    assert (ClassicState.DEAD in MOVES[state]) == (state is not ClassicState.DEAD)
+
+
+def test_a_group_becomes_stable_only_by_completing_a_rebalance() -> None:
+    assert [state for state in ClassicState if ClassicState.STABLE in MOVES[state]] == [ClassicState.COMPLETING_REBALANCE]
