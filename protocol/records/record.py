@@ -83,9 +83,8 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPR
 def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iterator[Record]:
     """The records of one whole batch v2, control records included. Does not check the CRC (`crc_ok` does).
 
-    Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record: all
-    of them
-    before the first record is given.
+    Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record:
+    all of them before the first record is given.
     """
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):

@@ -1,0 +1,36 @@
+"""Both forms of the record walker: as installed (compiled, where that could be built) and its source, interpreted."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+from protocol.records import walk
+
+SOURCE = Path(walk.__file__).with_name("walk.py")
+
+
+def load_interpreted() -> ModuleType:
+    """The walker's plain Python source, whether or not a compiled form lies beside it."""
+    spec = importlib.util.spec_from_file_location("interpreted_walk", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compiler() -> str | None:
+    """The C compiler that an installation would have used, if there is one."""
+    return shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) or shutil.which("cc")
+
+
+def is_compiled(module: ModuleType) -> bool:
+    return not str(module.__file__).endswith(".py")
+
+
+INTERPRETED = load_interpreted()
+WALKERS = {"installed": walk, "interpreted": INTERPRETED}

@@ -1,0 +1,144 @@
+"""The record walker, each test on its compiled and on its interpreted form."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from protocol.records.batch import HEADER_BYTES
+from protocol.records.errors import InvalidRecord
+from protocol.records.record import SimpleRecord, build_batch, encode_record
+from tests.support.walkers import INTERPRETED, WALKERS, compiler, is_compiled
+
+
+@pytest.fixture(params=list(WALKERS))
+def walk(request: pytest.FixtureRequest) -> ModuleType:
+    return WALKERS[request.param]
+
+
+def section(*records: SimpleRecord) -> bytes:
+    return build_batch(records)[HEADER_BYTES:]
+
+
+def framed(body: bytes) -> bytes:
+    """A record of this body, which has less than 64 bytes."""
+    return bytes([len(body) * 2]) + body
+
+
+PLAIN = encode_record(0, 0, b"k", b"v")
+
+
+def test_the_installed_walker_is_compiled_wherever_there_is_a_compiler() -> None:
+    assert compiler() is None or is_compiled(WALKERS["installed"]), "the walker was not compiled: run 'python setup.py build_ext --inplace'"
+    assert not is_compiled(INTERPRETED)
+
+
+def test_a_scan_finds_the_newest_record_and_the_oldest_timestamp(walk: ModuleType) -> None:
+    records = [SimpleRecord(b"a", b"1", ts) for ts in (50, 40, 70, 70, 60)]
+    found = walk.scan(section(*records), 5, 50)
+    assert (found.max_timestamp, found.index_of_max_timestamp, found.offset_of_max_timestamp, found.min_timestamp) == (70, 2, 2, 40)
+    assert (found.first_null_key, found.sequential, found.first_bad_index, found.reason) == (-1, True, -1, "")
+
+
+def test_records_without_timestamp_do_not_count_as_the_oldest(walk: ModuleType) -> None:
+    assert walk.scan(section(SimpleRecord(None, None), SimpleRecord(None, None, 9)), 2, -1)[:4] == (9, 1, 1, 9)
+    assert walk.scan(section(SimpleRecord(None, None)), 1, -1)[:4] == (-1, 0, 0, -1)
+
+
+def test_the_first_null_key_is_named_and_an_empty_key_is_none_of_them(walk: ModuleType) -> None:
+    records = section(SimpleRecord(b"", b""), SimpleRecord(b"x", None), SimpleRecord(None, b""), SimpleRecord(None, b""))
+    assert walk.scan(records, 4, -1).first_null_key == 2
+
+
+def test_offset_deltas_that_skip_or_repeat_are_not_sequential(walk: ModuleType) -> None:
+    skipping = encode_record(0, 0, None, None) + encode_record(2, 5, None, None)
+    found = walk.scan(skipping, 2, 100)
+    assert (found.sequential, found.offset_of_max_timestamp, found.index_of_max_timestamp) == (False, 2, 1)
+    assert not walk.scan(PLAIN + PLAIN, 2, 0).sequential
+
+
+BAD = {
+    "length varint cut off": (b"\x80", "length is unreadable"),
+    "length varint of six bytes": (b"\x80\x80\x80\x80\x80\x00" + PLAIN, "length is unreadable"),
+    "negative length": (b"\x01" + PLAIN, "length is unreadable, negative"),
+    "length beyond the batch": (bytes([PLAIN[0] + 2]) + PLAIN[1:], "exceeds the batch"),
+    "empty record": (framed(b""), "varint"),
+    "only attributes": (framed(b"\0"), "varint"),
+    "timestamp delta of eleven bytes": (framed(b"\0" + b"\x80" * 10 + b"\0" + b"\0\x01\x01\0"), "varint"),
+    "offset delta of six bytes": (framed(b"\0\0" + b"\x80" * 5 + b"\0" + b"\x01\x01\0"), "varint"),
+    "key beyond the record": (framed(b"\0\0\0\x7e\x01\0"), "key"),
+    "value beyond the record": (framed(b"\0\0\0\x01\x7e\0"), "value"),
+    "header count missing": (framed(b"\0\0\0\x01\x01"), "varint"),
+    "negative header count": (framed(b"\0\0\0\x01\x01\x01"), "header count"),
+    "header count beyond the record": (framed(b"\0\0\0\x01\x01\x08\0\x01"), "header count"),
+    "null header key": (framed(b"\0\0\0\x01\x01\x02\x01\x01"), "header's key"),
+    "header key beyond the record": (framed(b"\0\0\0\x01\x01\x02\x7e\x01"), "header's key"),
+    "header value beyond the record": (framed(b"\0\0\0\x01\x01\x02\0\x7e"), "header's value"),
+    "header value missing": (framed(b"\0\0\0\x01\x01\x02\0"), "varint"),
+    "bytes behind the last header": (framed(b"\0\0\0\x01\x01\0\0"), "length of its fields"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_a_bad_record_is_named_with_its_reason(walk: ModuleType, name: str) -> None:
+    data, reason = BAD[name]
+    found = walk.scan(PLAIN + data, 2, 0)
+    assert (found.first_bad_index, reason in found.reason) == (1, True), found
+    with pytest.raises(InvalidRecord, match="record 1: "):
+        walk.columns(PLAIN + data + bytes(14), 2, 0, 0)
+
+
+def test_missing_records_and_left_over_bytes_are_bad(walk: ModuleType) -> None:
+    assert "fewer records" in walk.scan(PLAIN, 2, 0).reason
+    assert walk.scan(PLAIN, 2, 0).first_bad_index == 1
+    assert "left over" in walk.scan(PLAIN + PLAIN, 1, 0).reason
+    assert "left over" in walk.scan(PLAIN, 0, 0).reason
+    with pytest.raises(InvalidRecord, match="left over"):
+        walk.columns(PLAIN + PLAIN, 1, 0, 0)
+
+
+@pytest.mark.parametrize(("base", "delta"), [(2**63 - 1, 1), (-(2**63), -1), (2**62, 2**62)])
+def test_a_timestamp_outside_of_64_bits_is_bad(walk: ModuleType, base: int, delta: int) -> None:
+    data = encode_record(0, delta, None, None)
+    assert "64 bits" in walk.scan(data, 1, base).reason
+    with pytest.raises(InvalidRecord, match="64 bits"):
+        walk.columns(data, 1, 0, base)
+
+
+@pytest.mark.parametrize("delta", [2**63 - 1, -(2**63), 63, 64, -64, -65, 2**31, -(2**31) - 1])
+def test_timestamp_deltas_of_all_widths_are_read(walk: ModuleType, delta: int) -> None:
+    assert walk.scan(encode_record(0, delta, None, None), 1, 0).max_timestamp == delta
+
+
+def test_any_negative_key_or_value_length_is_null_as_in_kafka(walk: ModuleType) -> None:
+    data = framed(b"\0\0\0\x03\x05\0")
+    assert walk.scan(data, 1, 0).first_null_key == 0
+    found = walk.columns(data, 1, 0, 0)
+    assert (list(found.key_lengths), list(found.value_lengths)) == ([-1], [-1])
+
+
+def test_columns_give_offsets_timestamps_and_spans(walk: ModuleType) -> None:
+    records = [SimpleRecord(b"key", b"value", 100, [("h", b"x"), ("i", None)]), SimpleRecord(None, b"", 90), SimpleRecord(b"", None, 110)]
+    data = section(*records)
+    found = walk.columns(data, 3, 1000, 100)
+    assert list(found.offsets) == [1000, 1001, 1002]
+    assert list(found.timestamps) == [100, 90, 110]
+    assert list(found.header_counts) == [2, 0, 0]
+    keys = [None if n < 0 else data[at : at + n] for at, n in zip(found.key_starts, found.key_lengths, strict=True)]
+    values = [None if n < 0 else data[at : at + n] for at, n in zip(found.value_starts, found.value_lengths, strict=True)]
+    assert keys == [b"key", None, b""]
+    assert values == [b"value", b"", None]
+    assert [column.typecode for column in found] == ["q", "q", "i", "i", "i", "i", "i", "i"]
+
+
+@pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
+def test_a_record_count_that_the_bytes_cannot_hold_allocates_nothing(walk: ModuleType, count: int) -> None:
+    with pytest.raises(InvalidRecord, match="cannot be in"):
+        walk.columns(PLAIN, count, 0, 0)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_can_be_walked(walk: ModuleType, kind: type) -> None:
+    assert walk.scan(kind(PLAIN), 1, 0).first_bad_index == -1
+    assert list(walk.columns(kind(PLAIN), 1, 7, 0).offsets) == [7]
