@@ -125,7 +125,7 @@ def alter(
         list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the broker's default; may be repeated.")
     ] = None,
 ) -> None:
-    """Add partitions to a topic, or change its settings."""
+    """Add partitions to a topic, or change its settings. For example: ottla topics alter orders --config retention.bytes=1000000000"""
     changes: list[AlterableConfig] = [
         *(AlterableConfig(name=name, config_operation=SET, value=value) for name, value in pairs(config or ()).items()),
         *(AlterableConfig(name=name, config_operation=DELETE, value=None) for name in unset or ()),

@@ -1,0 +1,158 @@
+"""What the commands do without a broker: arguments, lines, times, help. The rest is in tests/scenario/test_cli.py."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from broker.cli import groups, topics
+from broker.cli.cluster import Cluster, check, name_of
+from broker.cli.common import CliError, command, host_port, pairs
+from broker.cli.consume import _json_line, _plain_line, consume
+from broker.cli.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, assigned
+from broker.cli.dump_log import dump_log
+from broker.cli.groups import _timestamp_ms
+from broker.cli.produce import _split, produce
+from protocol.schema import encode_prefixed
+
+
+@dataclass
+class Taken:
+    """A record as aiokafka gives it."""
+
+    topic: str = "t"
+    partition: int = 0
+    offset: int = 7
+    timestamp: int = 1_000
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("localhost:9093", "localhost", 9093), ("kafka", "kafka", 9092), ("[::1]:9094", "::1", 9094), ("[::1]", "::1", 9092)],
+)
+def test_an_address_may_leave_out_kafkas_own_port(text: str, host: str, port: int) -> None:
+    assert host_port(text) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:0", "host:70000", ":9092"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(CliError, match="no address"):
+        host_port(text)
+
+
+def test_settings_are_name_and_value_and_a_value_may_hold_an_equals_sign() -> None:
+    assert pairs(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    with pytest.raises(CliError):
+        pairs(["=1"])
+
+
+def test_an_error_of_the_user_is_one_line_with_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    @command
+    def fails() -> None:
+        raise CliError("do this instead", 3)
+
+    with pytest.raises(typer.Exit) as ended:
+        fails()
+    assert ended.value.exit_code == 3
+    assert capsys.readouterr().err == "error: do this instead\n"
+
+
+def test_an_error_code_is_told_by_kafkas_name_and_an_unknown_one_by_its_number() -> None:
+    assert name_of(36) == "TOPIC_ALREADY_EXISTS"
+    assert name_of(9999) == "error code 9999"
+    check(0, "nothing")
+    with pytest.raises(CliError, match=r"topic 'x': TOPIC_ALREADY_EXISTS \(why\)"):
+        check(36, "topic 'x'", "why")
+
+
+def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1_000)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with Cluster(f"127.0.0.1:{server.getsockname()[1]}") as cluster, pytest.raises(CliError, match="Kafka's protocol"):
+            cluster.metadata()
+        thread.join()
+
+
+def test_a_line_without_the_separator_is_a_value() -> None:
+    assert _split(b"a:b:c", ":") == (b"a", b"b:c")
+    assert _split(b"abc", ":") == (None, b"abc")
+    assert _split(b"a:b", None) == (None, b"a:b")
+
+
+def test_a_record_as_json_keeps_bytes_that_are_no_text() -> None:
+    document = json.loads(_json_line(Taken(key=b"\xff", value="é".encode(), headers=[("h", b"1")])))
+    assert document["key"] == {"base64": "/w=="}
+    assert document["value"] == "é"
+    assert (document["offset"], document["headers"]) == (7, [["h", "1"]])
+
+
+def test_a_plain_record_is_its_value_with_its_key_when_asked() -> None:
+    assert _plain_line(Taken(value=b"v"), None) == b"v\n"
+    assert _plain_line(Taken(key=b"k", value=None), "=") == b"k=\n"
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert _timestamp_ms("1970-01-01T00:00:01") == 1_000
+    assert _timestamp_ms("1970-01-01T01:00:01+01:00") == 1_000
+    with pytest.raises(CliError, match="earliest"):
+        _timestamp_ms("yesterday")
+
+
+def test_an_assignment_is_read_and_one_that_is_no_consumers_is_empty() -> None:
+    made = ConsumerProtocolAssignment([TopicPartitions("orders", [0, 2])])
+    assert assigned(encode_prefixed(made, 1)) == [("orders", 0), ("orders", 2)]
+    assert assigned(b"") == []
+    assert assigned(b"\x00\x01\xff\xff\xff\xff\xff") == []
+
+
+def _app_of(function: Any) -> typer.Typer:
+    app = typer.Typer()
+    app.command()(function)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("app", "arguments"),
+    [
+        (topics.app, ["create", "--help"]),
+        (topics.app, ["alter", "--help"]),
+        (groups.app, ["reset-offsets", "--help"]),
+        (_app_of(produce), ["--help"]),
+        (_app_of(consume), ["--help"]),
+        (_app_of(dump_log), ["--help"]),
+    ],
+)
+def test_help_teaches_by_an_example(app: typer.Typer, arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0
+    assert "ottla " in result.stdout
+
+
+def test_a_reset_needs_exactly_one_goal() -> None:
+    result = CliRunner().invoke(groups.app, ["reset-offsets", "g", "--topic", "t", "--to", "earliest", "--shift-by", "1"])
+    assert result.exit_code == 1
+    assert "either --to or --shift-by" in result.stderr
+
+
+def test_nothing_is_deleted_without_a_yes() -> None:
+    result = CliRunner().invoke(topics.app, ["delete", "orders", "--bootstrap-server", "127.0.0.1:1"], input="n\n")
+    assert result.exit_code == 1
+    assert "deleted" not in result.stdout
