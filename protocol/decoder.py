@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size
 from protocol.errors import MalformedMessage
 from protocol.fields import ArrayOf, Kind, WireField, bytes_
-from protocol.wire import STRING_BYTES_MAX, Bad, read_uvarint, skip_tags
+from protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
 
 _READS = (Bad, IndexError, struct.error, UnicodeDecodeError)
 
@@ -26,6 +26,7 @@ _GLOBALS: dict[str, Any] = {
     "Bad": Bad,
     "READS": _READS,
     "new": object.__new__,
+    "read_string_length": read_string_length,
     "read_uvarint": read_uvarint,
     "skip_tags": skip_tags,
     "unpack_from": struct.unpack_from,
@@ -169,7 +170,7 @@ class _DecoderCompiler:
         self.later("B" if self.flexible else fmt, "n")
         self.flush()
         if self.flexible:
-            source.line("if n > 127: n, pos = read_uvarint(buf, pos - 1)")
+            source.line(f"if n > 127: n, pos = {'read_string_length' if fmt == 'h' else 'read_uvarint'}(buf, pos - 1)")
             source.line("n -= 1")
         if nullable:
             source.line(f"if n < 0: {target} = None")
@@ -185,8 +186,6 @@ class _DecoderCompiler:
 
     def string(self, target: str, nullable: bool) -> None:
         self.length(target, nullable, "h")
-        if self.flexible:
-            self.source.line(f"if n > {STRING_BYTES_MAX}: raise Bad(f'string of {{n}} bytes; at most {STRING_BYTES_MAX} are allowed')")
         self.slice()
         self.source.line(f"{target} = str(buf[pos:e], 'utf-8'); pos = e")
         self.source.depth -= 1

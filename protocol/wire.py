@@ -36,6 +36,14 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     raise Bad(_MALFORMED_UVARINT)
 
 
+def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
+    """The length prefix of a compact string, which is its length in bytes plus one."""
+    value, pos = read_uvarint(buf, pos)
+    if value > STRING_BYTES_MAX + 1:
+        raise Bad(f"string of {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed")
+    return value, pos
+
+
 def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
     if value < 0:
@@ -49,7 +57,7 @@ def uvarint(value: int) -> bytes:
 
 
 def string_length(value: int) -> bytes:
-    """The length prefix of a compact string, which is its length in bytes plus one."""
+    """The bytes of what `read_string_length` reads."""
     if value > STRING_BYTES_MAX + 1:
         raise Bad(f"string of {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed")
     return uvarint(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from protocol.api_keys import ApiKey
@@ -64,6 +65,7 @@ def response_class(api_key: int) -> type[Message]:
     return _find(api_key, "Response")
 
 
+@cache
 def _find(api_key: int, kind: str) -> type[Message]:
     if api_key not in KEYS:
         raise KeyError(api_key)
