@@ -85,22 +85,29 @@ async def _consume(plan: _Plan, sink: BinaryIO) -> int:
     )
     if plan.group is not None:
         consumer.subscribe([plan.topic])
+    try:
+        await consumer.start()
+        return await _print_records(consumer, plan, sink)
+    finally:
+        await consumer.stop()
+
+
+async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO) -> int:
     taken = 0
-    async with consumer:
-        if plan.group is None:
-            consumer.assign(await _partitions(consumer, plan))
-        ends: dict[Any, int] | None = None
-        while plan.max_messages is None or taken < plan.max_messages:
-            room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
-            for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=room)).values():
-                for record in records:
-                    sink.write(_json_line(record) if plan.as_json else _plain_line(record, plan.key_separator))
-                taken += len(records)
-            sink.flush()
-            if plan.exit_at_end and consumer.assignment():
-                ends = ends or await consumer.end_offsets(sorted(consumer.assignment()))
-                if await _at(consumer, ends):
-                    break
+    if plan.group is None:
+        consumer.assign(await _partitions(consumer, plan))
+    ends: dict[Any, int] | None = None
+    while plan.max_messages is None or taken < plan.max_messages:
+        room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
+        for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=room)).values():
+            for record in records:
+                sink.write(_json_line(record) if plan.as_json else _plain_line(record, plan.key_separator))
+            taken += len(records)
+        sink.flush()
+        if plan.exit_at_end and consumer.assignment():
+            ends = ends or await consumer.end_offsets(sorted(consumer.assignment()))
+            if await _at(consumer, ends):
+                break
     return taken
 
 

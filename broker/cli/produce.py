@@ -92,7 +92,8 @@ async def _produce(plan: _Plan) -> int:
         max_batch_size=BATCH_BYTES,
     )
     sent, waiting = 0, list[Any]()
-    async with producer:
+    try:
+        await producer.start()
         async for line in _lines():
             key, value = _split(line, plan.separator)
             waiting.append(await producer.send(plan.topic, value, key, plan.partition, headers=plan.headers))
@@ -101,7 +102,9 @@ async def _produce(plan: _Plan) -> int:
                 await asyncio.gather(*waiting)
                 waiting.clear()
         await asyncio.gather(*waiting)
-    return sent
+        return sent
+    finally:
+        await producer.stop()
 
 
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
