@@ -107,8 +107,6 @@ def _check_size(size: int, config: LogConfig) -> None:
 def _check_header(header: BatchHeader) -> None:
     """What a client may say in a header (LogValidator.validateBatch)."""
     count = header.record_count
-    if header.last_offset_delta < 0:
-        raise Rejected(ErrorCode.INVALID_RECORD, f"the last offset delta is {header.last_offset_delta}")
     if count <= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the record count is {count}")
     if count != header.last_offset_delta + 1:

@@ -195,8 +195,6 @@ def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
             if pos + content_checksum != len(data):
                 raise CorruptBatch("lz4: the frame does not end where its section ends")
             return pos, most
-        if size > block_bytes:
-            raise CorruptBatch(f"lz4: a block of {size} bytes in a frame whose blocks have at most {block_bytes}")
         most += block_bytes
         pos += size + block_checksum
     raise CorruptBatch("lz4: the frame is truncated")

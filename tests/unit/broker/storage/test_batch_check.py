@@ -139,6 +139,10 @@ def test_timestamps_within_the_window_and_absent_ones_are_taken(timestamp: int) 
     assert check(build_batch([SimpleRecord(None, b"", NOW), SimpleRecord(None, b"", timestamp)]), WINDOW)
 
 
+def test_a_batch_without_any_timestamp_is_in_every_window() -> None:
+    assert check(build_batch([SimpleRecord(None, b"")] * 2), WINDOW).max_timestamp == -1
+
+
 @pytest.mark.parametrize("timestamp", [NOW - 1001, NOW + 101, 0, -2])
 def test_timestamps_outside_of_the_window_are_named(timestamp: int) -> None:
     records = [
@@ -226,6 +230,7 @@ def test_append_time_is_stamped_without_touching_the_records(codec: Codec) -> No
 def test_a_topic_with_create_time_clears_a_claimed_append_time_and_keeps_the_time() -> None:
     header = read_header(written(check(build_batch(RECORDS, log_append_time=NOW + 7))))
     assert (header.is_log_append_time, header.max_timestamp) == (False, NOW + 7)
+    assert refusal(build_batch(RECORDS, log_append_time=NOW - 1001), WINDOW).code == ErrorCode.INVALID_TIMESTAMP
     assert refusal(build_batch(RECORDS, log_append_time=NOW + 3_600_001)).code == ErrorCode.INVALID_TIMESTAMP
 
 
@@ -260,7 +265,7 @@ def test_a_batch_that_grows_over_the_limit_by_another_codec_is_too_large() -> No
     assert refusal(batch, LogConfig(compression_type="uncompressed", max_message_bytes=1000)).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-SKIPPING = b"".join(encode_record(offset, 0, b"%d" % offset, None, [("h", None)]) for offset in (0, 5, 2))
+SKIPPING = b"".join(encode_record(offset, offset, b"%d" % offset, None, [("h", None)]) for offset in (0, 5, 2))
 
 
 def test_offset_deltas_that_skip_are_refused_uncompressed() -> None:
@@ -278,7 +283,7 @@ def test_offset_deltas_that_skip_are_renumbered_when_compressed_as_in_kafka(code
         (501, b"5", (("h", None),)),
         (502, b"2", (("h", None),)),
     ]
-    assert checked.offset_of_max_timestamp == 0
+    assert (checked.max_timestamp, checked.offset_of_max_timestamp) == (NOW + 5, 1)
 
 
 def test_a_rebuilt_section_is_what_the_topics_codec_makes_of_the_same_records() -> None:

@@ -110,6 +110,11 @@ def test_a_v2_batch_smaller_than_its_header_is_corrupt() -> None:
         list(split_batches(with_field(8, ">i", 48)))
 
 
+def test_the_smallest_legacy_length_is_taken() -> None:
+    [(_, header)] = split_batches(struct.pack(">qiIb", 3, 14, 0, 0) + bytes(9))
+    assert (header.base_offset, header.size_bytes) == (3, 26)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_legacy_messages_are_split_with_what_is_known_of_them(magic: int) -> None:
     message = struct.pack(">qiIb", 12, 22, 0xDEADBEEF, magic) + bytes(17)

@@ -47,6 +47,7 @@ def test_all_of_kafkas_levels_are_taken(codec: Codec, levels: tuple[int, ...]) -
 def test_a_higher_level_makes_less_of_it() -> None:
     assert len(compress(Codec.LZ4, DATA, 17)) < len(compress(Codec.LZ4, DATA))
     assert len(compress(Codec.GZIP, DATA, 9)) < len(compress(Codec.GZIP, DATA, 1))
+    assert len(compress(Codec.ZSTD, DATA, 19)) < len(compress(Codec.ZSTD, DATA, -50))
 
 
 def test_snappy_is_framed_like_javas_in_blocks_of_32_kib() -> None:
@@ -91,6 +92,11 @@ def test_an_lz4_header_or_block_checksum_is_verified() -> None:
         broken[at] ^= 1
         with pytest.raises(CorruptBatch):
             decompress(Codec.LZ4, broken, len(DATA))
+
+
+def test_bytes_behind_an_lz4_frame_are_corrupt() -> None:
+    with pytest.raises(CorruptBatch, match="does not end"):
+        decompress(Codec.LZ4, compress(Codec.LZ4, DATA) + b"\0", len(DATA))
 
 
 def test_lz4_blocks_that_depend_on_each_other_are_refused_as_in_kafka() -> None:
