@@ -1,0 +1,30 @@
+"""A broker of its own for each wire test that asks for one, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.client import Client
+from tests.support.running_broker import RunningBroker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "broker_settings(settings): settings, by Kafka's names, of the `broker`")
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
+    """A running broker over an empty directory."""
+    marker = request.node.get_closest_marker("broker_settings")
+    with RunningBroker(tmp_path / "data", marker.args[0] if marker else None) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[Client]:
+    """A connection to `broker`."""
+    with broker.client() as client:
+        yield client

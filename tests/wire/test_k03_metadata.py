@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, describe, produce
+
+UNASKED = -0x80000000
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_tells_the_broker_and_a_named_topic(broker: RunningBroker, client: Client, version: int) -> None:
+    created = create(client, "t", 2)
+    response = client.call(MetadataRequest([MetadataRequestTopic(name="t")]), version=version)
+    (broker,) = response.brokers
+    assert (broker.host, broker.port) == ("127.0.0.1", broker.port)
+    (topic,) = response.topics
+    assert (topic.error_code, topic.name, [p.partition_index for p in topic.partitions]) == (0, "t", [0, 1])
+    assert {(p.error_code, p.leader_id, *p.replica_nodes, *p.isr_nodes) for p in topic.partitions} == {(0, 1, 1, 1)}
+    assert topic.topic_id == (created.topic_id if version >= 10 else bytes(16))
+    assert response.controller_id == (broker.node_id if version >= 1 else -1)
+    assert bool(response.cluster_id) is (version >= 2)
+
+
+@pytest.mark.parametrize(("version", "topics", "count"), [(0, [], 2), (1, None, 2), (13, None, 2), (1, [], 0), (13, [], 0)])
+def test_no_names_mean_all_topics_or_none_by_version(
+    client: Client, version: int, topics: list[MetadataRequestTopic] | None, count: int
+) -> None:
+    create(client, "a")
+    create(client, "b")
+    response = client.call(MetadataRequest(topics), version=version)
+    assert len(response.topics) == count
+
+
+def test_a_missing_topic_is_created_and_ready_in_the_same_answer(client: Client) -> None:
+    (topic,) = describe(client, "new", create_missing=True)
+    assert (topic.error_code, len(topic.partitions)) == (0, 1)
+    assert produce(client, "new", b"x") == 0
+
+
+def test_a_missing_topic_is_unknown_when_the_request_forbids_creation(client: Client) -> None:
+    for _ in range(2):
+        (topic,) = describe(client, "new")
+        assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+
+
+def test_one_bad_name_does_not_keep_the_others_from_being_created(client: Client) -> None:
+    create(client, "a.b")
+    codes = [topic.error_code for topic in describe(client, "bad name", "a_b", "good", create_missing=True)]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
+
+
+def test_the_offsets_topic_is_created_with_its_own_settings_and_flagged_internal(client: Client) -> None:
+    (topic,) = describe(client, "__consumer_offsets", create_missing=True)
+    assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 4)
+
+
+def test_topics_are_found_by_id_from_version_12(client: Client) -> None:
+    created = create(client, "t")
+    asked = [MetadataRequestTopic(created.topic_id), MetadataRequestTopic(b"\x07" * 16)]
+    known, unknown = client.call(MetadataRequest(asked), version=12).topics
+    assert (known.name, known.topic_id, known.error_code) == ("t", created.topic_id, 0)
+    assert (unknown.name, unknown.topic_id, unknown.error_code) == (None, b"\x07" * 16, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_id_before_version_12_is_an_invalid_request(client: Client, version: int) -> None:
+    (topic,) = client.call(MetadataRequest([MetadataRequestTopic(b"\x07" * 16, "t")]), version=version).topics
+    assert topic.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_authorized_operations_are_told_only_when_asked(client: Client) -> None:
+    create(client, "t")
+    asked = MetadataRequest(None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True)
+    response = client.call(asked, version=8)
+    assert response.cluster_authorized_operations == 0b1_1111_1010_0000 & ~(1 << 6)
+    assert response.topics[0].topic_authorized_operations == 0b1101_1111_1000
+    silent = client.call(MetadataRequest(None), version=8)
+    assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (UNASKED, UNASKED)

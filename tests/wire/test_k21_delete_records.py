@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, describe, produce
+
+
+def delete_before(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
+    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
+    (answer,) = client.call(DeleteRecordsRequest([asked], 1_000), version=version).topics
+    (result,) = answer.partitions
+    return result.error_code, result.low_watermark
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_raises_the_log_start(client: Client, version: int) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b", b"c")
+    assert delete_before(client, "t", 2, version=version) == (0, 2)
+
+
+def test_minus_one_means_the_high_watermark_and_going_back_changes_nothing(client: Client) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b", b"c")
+    assert delete_before(client, "t", -1) == (0, 3)
+    assert delete_before(client, "t", 1) == (0, 3)
+
+
+@pytest.mark.parametrize("offset", [-2, 4])
+def test_an_offset_that_the_log_does_not_have_is_out_of_range(client: Client, offset: int) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b", b"c")
+    assert delete_before(client, "t", offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+def test_unknown_compacted_and_internal_topics_are_refused(client: Client) -> None:
+    create(client, "compacted", configs={"cleanup.policy": "compact"})
+    describe(client, "__consumer_offsets", create_missing=True)
+    assert delete_before(client, "no", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete_before(client, "compacted", 0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete_before(client, "compacted", 0) == (ErrorCode.POLICY_VIOLATION, -1)
+    assert delete_before(client, "__consumer_offsets", 0) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_was_deleted_stays_deleted_across_a_restart(broker: RunningBroker, kill: bool) -> None:
+    with broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"a", b"b", b"c")
+        assert delete_before(client, "t", 2) == (0, 2)
+    broker.restart(kill=kill)
+    with broker.client() as client:
+        assert delete_before(client, "t", 0) == (0, 2)

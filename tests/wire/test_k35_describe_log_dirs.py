@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_every_version_tells_the_directory_and_the_bytes_of_each_partition(broker: RunningBroker, client: Client, version: int) -> None:
+    create(client, "b", 2)
+    create(client, "a")
+    produce(client, "b", b"x" * 100, partition=1)
+    (directory,) = client.call(DescribeLogDirsRequest(None), version=version).results
+    assert (directory.error_code, directory.log_dir) == (0, str(broker.data_dir.resolve()))
+    assert [(topic.name, len(topic.partitions)) for topic in directory.topics] == [("a", 1), ("b", 2)]
+    empty, full = directory.topics[1].partitions
+    segment = broker.data_dir / "b-1" / f"{0:020}.log"
+    assert (empty.partition_size, full.partition_size) == (0, segment.stat().st_size)
+    assert (full.offset_lag, full.is_future_key) == (0, False)
+    assert (directory.total_bytes >= directory.usable_bytes > 0) is (version >= 4)
+
+
+def test_only_partitions_that_were_asked_for_and_exist_are_told(client: Client) -> None:
+    create(client, "t", 3)
+    asked = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("no", [0])]
+    (directory,) = client.call(DescribeLogDirsRequest(asked)).results
+    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in directory.topics] == [("t", [1])]

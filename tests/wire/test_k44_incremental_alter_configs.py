@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND = 0, 1, 2
+
+
+def alter(client: Client, kind: int, name: str, *configs: AlterableConfig, version: int = 1) -> int:
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, list(configs))])
+    (response,) = client.call(request, version=version).responses
+    assert (response.resource_type, response.resource_name) == (kind, name)
+    code: int = response.error_code
+    return code
+
+
+def value(client: Client, kind: int, name: str, key: str) -> tuple[str | None, int]:
+    (result,) = client.call(DescribeConfigsRequest([DescribeConfigsResource(kind, name, [key])])).results
+    (config,) = result.configs
+    return config.value, config.config_source
+
+
+def produce_code(client: Client, topic: str, size: int) -> int:
+    batch = build_batch([SimpleRecord(None, bytes(size), 1_700_000_000_000)])
+    data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])
+    response = client.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), version=9)
+    code: int = response.responses[0].partition_responses[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_every_version_changes_only_what_it_names(client: Client, version: int) -> None:
+    create(client, "t", configs={"retention.ms": "5"})
+    assert alter(client, TOPIC, "t", AlterableConfig("cleanup.policy", APPEND, "compact"), version=version) == 0
+    assert value(client, TOPIC, "t", "cleanup.policy") == ("delete,compact", 1)
+    assert value(client, TOPIC, "t", "retention.ms") == ("5", 1)
+
+
+def test_an_open_log_runs_with_the_new_setting_at_once(client: Client) -> None:
+    create(client, "t")
+    assert produce_code(client, "t", 500) == 0
+    assert alter(client, TOPIC, "t", AlterableConfig("max.message.bytes", SET, "100")) == 0
+    assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE
+    assert alter(client, TOPIC, "t", AlterableConfig("max.message.bytes", DELETE, None)) == 0
+    assert produce_code(client, "t", 500) == 0
+
+
+def test_a_broker_setting_changes_every_topic_without_an_override_at_once(client: Client) -> None:
+    create(client, "t")
+    create(client, "own", configs={"max.message.bytes": "10000"})
+    assert alter(client, BROKER, "", AlterableConfig("message.max.bytes", SET, "100")) == 0
+    assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_code(client, "own", 500) == 0
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_changes_survive_a_restart(broker: RunningBroker, kill: bool) -> None:
+    with broker.client() as client:
+        create(client, "t")
+        assert alter(client, TOPIC, "t", AlterableConfig("retention.ms", SET, "7")) == 0
+        assert alter(client, BROKER, "1", AlterableConfig("message.max.bytes", SET, "100")) == 0
+    broker.restart(kill=kill)
+    with broker.client() as client:
+        assert value(client, TOPIC, "t", "retention.ms") == ("7", 1)
+        assert value(client, BROKER, "1", "message.max.bytes") == ("100", 2)
+        assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE

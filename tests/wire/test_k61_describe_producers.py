@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k61_describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+
+
+def ask(client: Client, topic: str, *indexes: int) -> list[PartitionResponse]:
+    (answer,) = client.call(DescribeProducersRequest([TopicRequest(topic, list(indexes))])).topics
+    assert answer.name == topic
+    return answer.partitions  # type: ignore[no-any-return] # Client.call is typed by what the request's class gives
+
+
+def test_an_idempotent_producer_is_told_with_its_last_sequence_also_after_a_kill(broker: RunningBroker) -> None:
+    with broker.client() as client:
+        create(client, "t")
+        producer_id = client.call(InitProducerIdRequest(transaction_timeout_ms=1)).producer_id
+        produce(client, "t", b"a", b"b", producer_id=producer_id, base_sequence=0)
+        produce(client, "t", b"not idempotent")
+    broker.restart(kill=True)
+    with broker.client() as client:
+        (partition,) = ask(client, "t", 0)
+    (producer,) = partition.active_producers
+    assert partition.error_code == 0
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (producer_id, 0, 1)
+    assert (producer.current_txn_start_offset, producer.coordinator_epoch) == (-1, -1)
+    assert producer.last_timestamp == 1_700_000_000_000
+
+
+def test_a_partition_that_is_not_here_has_an_error(client: Client) -> None:
+    create(client, "t")
+    here, not_here = ask(client, "t", 0, 5)
+    assert (here.error_code, not_here.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert ask(client, "no", 0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

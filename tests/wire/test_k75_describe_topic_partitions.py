@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from tests.support.topic_calls import create
+
+
+def ask(client: Client, *names: str, limit: int = 2000, cursor: Cursor | None = None) -> DescribeTopicPartitionsResponse:
+    return client.call(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor))  # type: ignore[no-any-return] # Client.call is typed by what the request's class gives
+
+
+def test_named_topics_come_in_the_order_of_their_names_with_their_partitions(client: Client) -> None:
+    created = create(client, "b", 2)
+    response = ask(client, "b", "a", "a b")
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("a", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("b", 0),
+    ]
+    assert response.topics[2].topic_id == created.topic_id
+    assert [(p.partition_index, p.leader_id, p.replica_nodes) for p in response.topics[2].partitions] == [(0, 1, [1]), (1, 1, [1])]
+    assert response.next_cursor is None
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 100, 0])
+def test_following_the_cursor_gives_every_partition_once(client: Client, limit: int) -> None:
+    create(client, "a", 3)
+    create(client, "b", 1)
+    create(client, "c", 2)
+    seen: list[tuple[str | None, int]] = []
+    cursor = None
+    for _ in range(7):
+        page = ask(client, limit=limit, cursor=cursor)
+        told = [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
+        assert len(told) <= max(limit, 1)
+        seen += told
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1)]
+
+
+def test_a_cursor_outside_the_request_is_an_invalid_request(client: Client) -> None:
+    create(client, "a", 3)
+    for cursor in (Cursor("zz", 0), Cursor("a", -1)):
+        response = ask(client, "a", cursor=cursor)
+        assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
