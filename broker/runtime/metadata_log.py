@@ -40,9 +40,8 @@ _SNAPSHOT_NAME: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 class MetadataLog:
     """One log and the catalog it describes."""
 
-    def __init__(self, log: PartitionLog, directory: Path, catalog: Catalog, clock: Clock, flusher: Flusher) -> None:
+    def __init__(self, log: PartitionLog, catalog: Catalog, clock: Clock, flusher: Flusher) -> None:
         self.log = log
-        self._directory = directory
         self._catalog = catalog
         self._clock = clock
         self._flusher = flusher
@@ -105,14 +104,14 @@ class MetadataLog:
             chunk = self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
             yield from _data_records(chunk)
             before, offset = offset, max((header.next_offset for _, header in split_batches(chunk)), default=offset)
-            assert offset > before, f"{self._directory}: no whole batch at {before}, before the end at {self.log.log_end_offset}"
+            assert offset > before, f"{self.log.directory}: no whole batch at {before}, before the end at {self.log.log_end_offset}"
 
     def _snapshot(self, log_start_offset: int) -> Path:
         """The newest snapshot, which must reach to where the log begins."""
-        newest = max((path for path in self._directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name)), default=None)
+        newest = max((path for path in self.log.directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name)), default=None)
         if newest is None or int(newest.name[:_OFFSET_DIGITS]) < log_start_offset:
             raise LogDirRefused(
-                f"{self._directory} begins at offset {log_start_offset} and has no snapshot of what was before: the topics are unknown"
+                f"{self.log.directory} begins at offset {log_start_offset} and has no snapshot of what was before: the topics are unknown"
             )
         return newest
 

@@ -62,7 +62,7 @@ def open_topics(
     catalog = Catalog()
     log = log_dir.logs.get(METADATA_PARTITION) or log_dir.create_log(*METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
     log.config = METADATA_LOG_CONFIG
-    metadata_log = MetadataLog(log, log_dir.path / f"{CLUSTER_METADATA}-0", catalog, clock, flusher)
+    metadata_log = MetadataLog(log, catalog, clock, flusher)
     found = {key: log for key, log in log_dir.logs.items() if key != METADATA_PARTITION}
     if metadata_log.is_new:
         metadata_log.write_now(_first_records(found.values(), settings, random_bytes))
@@ -77,7 +77,7 @@ def open_topics(
         for index, state in topic.partitions.items():
             if (existing := log_dir.logs.get((topic.name, index))) is not None:
                 existing.config = config
-                existing.begin_leader_epoch(state.leader_epoch)
+                existing.become_leader(state.leader_epoch)
                 partitions.add(existing)
         service.open_missing(topic.name)
     return service
