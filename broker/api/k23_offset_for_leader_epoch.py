@@ -1,7 +1,8 @@
-"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a client notices that what it read is no longer there (KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a client notices that what it read is no longer there
+(KIP-320).
 
-Promises: the largest epoch that we know and that is not above the one asked, with the offset where it ended (the log's end for the present one);
--1, -1 when no such epoch is known. Replicas and consumers are answered alike: one node has no follower that may see more.
+Promises: the largest epoch that we know and that is not above the one asked, with the offset where it ended (the log's end for the
+present one); -1, -1 when no such epoch is known. Replicas and consumers are answered alike: one node has no follower that may see more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from protocol.messages.k23_offset_for_leader_epoch import (
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Answer at once."""
     return OffsetForLeaderEpochResponse(
-        topics=[OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, asked) for asked in topic.partitions]) for topic in request.topics]
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, asked) for asked in topic.partitions])
+            for topic in request.topics
+        ]
     )
 
 

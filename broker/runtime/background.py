@@ -1,3 +1,82 @@
-"""Which work happens in the background, and how often: each job with the settings that give its interval."""
+"""Which work happens in the background, and how often: each job with the setting that gives its interval.
+
+Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over. A
+recovery point is written only after the sync that makes it true. What a restart has to read again is bounded by syncing what is not on
+disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll of a segment.
+"""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.core.rejected import Rejected
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.settings import BrokerSettings
+    from broker.runtime.housekeeping import Housekeeping
+    from broker.runtime.partition import Partition
+    from broker.runtime.partitions import Partitions
+    from broker.storage.log_dir import LogDir
+
+logger = logging.getLogger(__name__)
+
+TIMED_FLUSH_CHECK_MS = 100
+"""How exactly flush.ms is kept."""
+
+DOOMED_FILES_CHECK_MS = 1_000
+"""How exactly file.delete.delay.ms is kept."""
+
+
+def start_background_work(
+    housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, log_dir: LogDir, partitions: Partitions
+) -> None:
+    """Schedule every job; `housekeeping.stop` ends them."""
+
+    def each(work: Callable[[Partition], object]) -> Callable[[], Iterator[None]]:
+        return lambda: _each(partitions, work)
+
+    housekeeping.every(
+        settings.log_retention_check_interval_ms,
+        each(lambda partition: partition.log.apply_retention(clock.now_ms())),
+        first_ms=settings.log_initial_task_delay_ms,
+        name="retention",
+    )
+    housekeeping.every(
+        settings.producer_id_expiration_check_interval_ms,
+        each(lambda partition: partition.log.expire_producers(clock.now_ms())),
+        name="expiry of producers",
+    )
+    housekeeping.every(DOOMED_FILES_CHECK_MS, lambda: _remove_doomed(log_dir, partitions, clock.now_ms()), name="removal of deleted files")
+    housekeeping.every(TIMED_FLUSH_CHECK_MS, each(lambda partition: partition.flush_if_due()), name="flush.ms")
+    housekeeping.every(
+        settings.log_flush_offset_checkpoint_interval_ms, lambda: _checkpoint(log_dir, partitions), name="recovery point checkpoint"
+    )
+    housekeeping.every(
+        settings.replica_high_watermark_checkpoint_interval_ms, log_dir.checkpoint_high_watermarks, name="high watermark checkpoint"
+    )
+
+
+def _each(partitions: Partitions, work: Callable[[Partition], object]) -> Iterator[None]:
+    for partition in partitions:
+        if partition.removed or partition.log.failure is not None:
+            continue
+        try:
+            work(partition)
+        except Rejected as rejected:
+            logger.error("%s-%d: %s", partition.topic, partition.index, rejected)
+        yield
+
+
+def _remove_doomed(log_dir: LogDir, partitions: Partitions, now_ms: int) -> Iterator[None]:
+    yield from _each(partitions, lambda partition: partition.log.remove_doomed(now_ms))
+    log_dir.remove_doomed(now_ms)
+
+
+def _checkpoint(log_dir: LogDir, partitions: Partitions) -> Iterator[None]:
+    """Start the syncs; what the last round synced goes into the checkpoint."""
+    log_dir.checkpoint_recovery_points()
+    log_dir.checkpoint_log_start_offsets()
+    yield from _each(partitions, lambda partition: partition.flush())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
+from broker.storage.batch_check import check_produce_batch
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
@@ -34,7 +35,20 @@ Woken = Callable[[int], None]
 class Partition:
     """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion)."""
 
-    __slots__ = ("_clock", "_flusher", "_flushing", "_synced_offset", "_waiting", "index", "log", "removed", "topic", "watchers")
+    __slots__ = (
+        "_active",
+        "_clock",
+        "_flusher",
+        "_flushing",
+        "_synced_offset",
+        "_unsynced_since_ms",
+        "_waiting",
+        "index",
+        "log",
+        "removed",
+        "topic",
+        "watchers",
+    )
 
     def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
         self.topic = log.topic
@@ -45,6 +59,8 @@ class Partition:
         self._flusher = flusher
         self._clock = clock
         self._flushing = False
+        self._unsynced_since_ms = 0
+        self._active = log.segments.active
         self._synced_offset = log.log_end_offset
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         log.advance_high_watermark(log.log_end_offset)
@@ -52,7 +68,12 @@ class Partition:
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging."""
         log = self.log
-        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        if origin is Origin.CLIENT:
+            checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
+            if not isinstance(checked.head, memoryview):
+                batch = b"".join((checked.head, checked.tail))
+        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:
@@ -94,14 +115,25 @@ class Partition:
         self._waiting.clear()
         self._wake(0)
 
+    def flush_if_due(self) -> None:
+        """Sync what has waited for flush.ms."""
+        if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
+            self.flush()
+
     def flush(self) -> None:
         """Start syncing what is not on disk yet, unless that is under way."""
         if not self._flushing and self._synced_offset < self.log.log_end_offset:
             self._flushing = True
+            self._unsynced_since_ms = 0
             self._flusher.flush(self.log, self._synced)
 
     def _grew(self, size: int) -> None:
         log = self.log
+        if log.config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
+            self._unsynced_since_ms = self._clock.mono_ms()
+        if log.segments.active is not self._active:
+            self._active = log.segments.active
+            self.flush()
         if log.config.flush_messages != INT64_MAX:
             if log.log_end_offset - self._synced_offset >= log.config.flush_messages:
                 self.flush()

@@ -50,3 +50,29 @@ def test_a_changed_setting_is_checked() -> None:
 def test_an_unknown_name_is_no_setting() -> None:
     with pytest.raises(KeyError):
         BrokerSettings().value("explicit")
+
+
+def test_defaults_that_differ_from_kafkas_are_these_and_no_others() -> None:
+    settings = BrokerSettings()
+    assert settings.group_initial_rebalance_delay_ms == 0
+    assert settings.offsets_topic_replication_factor == settings.transaction_state_log_replication_factor == 1
+    assert settings.transaction_state_log_min_isr == 1
+    assert settings.listeners == ("PLAINTEXT://127.0.0.1:9092",)
+    assert settings.log_dir == "ottla-data"
+    kafkas = {
+        "num.partitions": 1,
+        "fetch.max.bytes": 57_671_680,
+        "group.min.session.timeout.ms": 6_000,
+        "group.max.session.timeout.ms": 1_800_000,
+        "connections.max.idle.ms": 600_000,
+        "socket.request.max.bytes": 104_857_600,
+        "max.incremental.fetch.session.cache.slots": 1000,
+        "producer.id.expiration.ms": 86_400_000,
+        "offsets.retention.minutes": 10_080,
+        "offsets.topic.num.partitions": 50,
+        "offset.metadata.max.bytes": 4096,
+        "transaction.max.timeout.ms": 900_000,
+        "auto.create.topics.enable": True,
+        "delete.topic.enable": True,
+    }
+    assert {name: settings.value(name) for name in kafkas} == kafkas
