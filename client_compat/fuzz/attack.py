@@ -21,12 +21,12 @@ from protocol.errors import ProtocolError
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.registry import request_class
 
-ANSWER_WAIT_S = 0.25
+ANSWER_WAIT_S = 0.1
 CONNECT_WAIT_S = 5.0
 FRAMES_PER_CONNECTION = 30
 PIPELINED_MAX = 5
-LORIS_CONNECTIONS = 20
-LORIS_OPEN_MAX = 200
+LORIS_CONNECTIONS = 10
+LORIS_OPEN_MAX = 60
 FLOOD_CONNECTIONS = 50
 ANSWER_BYTES = 65_536
 PRODUCE_VERSION = 9
@@ -35,7 +35,7 @@ TOPIC = "fuzz"
 
 @dataclass(slots=True)
 class Target:
-    """The broker under attack, and what its ApiVersions advertises: (API key, lowest version, highest version)."""
+    """The broker under attack, as one attacker sees it, and what its ApiVersions advertises: (API key, lowest, highest version)."""
 
     address: tuple[str, int]
     apis: list[tuple[int, int, int]]

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
@@ -35,6 +36,7 @@ GOOD_RATE_MAX = 300
 KEPT_TOPICS = frozenset({GOOD_TOPIC, "fuzz", "fuzz-2"})
 TIDY_EVERY_S = 5.0
 LOOK_EVERY_S = 0.25
+ATTACKERS = 6
 FLUSH_TIMEOUT_S = 60.0
 BUG = b"Traceback (most recent call last)"
 MEBIBYTE = 1024 * 1024
@@ -65,7 +67,7 @@ class FuzzRun:
 
 
 class _Watch:
-    """Looks at the broker's memory and the good clients' progress, from the attackers' own thread."""
+    """Looks at the broker's memory and the good clients' progress, beside the attackers."""
 
     def __init__(self, run: FuzzRun, broker: BrokerProcess, answered: Sequence[int]) -> None:
         self._run, self._broker, self._answered = run, broker, answered
@@ -105,7 +107,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     """Attack a new broker in `directory` (made here) for `seconds`; the limits are read from `run`, the findings written to it.
     Raises `BrokerFailed` when the broker cannot even be started."""
     directory.mkdir(parents=True)
-    rng, began = random.Random(run.seed), time.monotonic()
+    began = time.monotonic()
     answered, stop = RawArray("q", len(producers.CLIENTS)), _SPAWN.Event()
     with ottla(directory / "log", options=BROKER_OPTIONS, output=directory / "broker.log") as broker:
         for name in sorted(KEPT_TOPICS):
@@ -118,9 +120,11 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
         while not all(answered):
             broker.check_alive()
             time.sleep(LOOK_EVERY_S)
-        target = Target((HOST, broker.port), advertised(broker.port), MessageMaker(rng), rng, run.counts)
+        apis, seeds = advertised(broker.port), random.Random(run.seed)
+        rngs = [random.Random(seeds.random()) for _ in range(ATTACKERS)]
+        targets = [Target((HOST, broker.port), apis, MessageMaker(rng), rng) for rng in rngs]
         try:
-            _attack(target, _Watch(run, broker, answered), began + seconds, run, on_look)
+            _attack(targets, _Watch(run, broker, answered), began + seconds, run, on_look)
         except (OSError, RuntimeError) as failure:
             run.died = f"{failure}\n{broker.output_tail()}"
         stop.set()
@@ -135,22 +139,31 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     return run
 
 
-def _attack(target: Target, watch: _Watch, until: float, run: FuzzRun, on_look: Callable[[FuzzRun], None]) -> None:
-    tidy_stop = threading.Event()
-    bootstrap = f"{target.address[0]}:{target.address[1]}"
-    tidier = threading.Thread(target=_tidy, args=(bootstrap, tidy_stop), daemon=True)
+def _attack(targets: Sequence[Target], watch: _Watch, until: float, run: FuzzRun, on_look: Callable[[FuzzRun], None]) -> None:
+    """All attackers side by side until the time is up. Raises what an attacker raised: OSError, when nobody can connect any more."""
+    stop = threading.Event()
+    tidier = threading.Thread(target=_tidy, args=(f"{targets[0].address[0]}:{targets[0].address[1]}", stop), daemon=True)
     tidier.start()
-    next_look = 0.0
-    try:
-        while (now := time.monotonic()) < until:
-            if now >= next_look:
+    with ThreadPoolExecutor(len(targets), "attacker") as pool:
+        attackers = [pool.submit(_attack_until, target, stop) for target in targets]
+        try:
+            while time.monotonic() < until and not any(attacker.done() for attacker in attackers):
                 watch.look()
+                run.counts = sum((Counter(dict(target.counts)) for target in targets), Counter())
                 on_look(run)
-                next_look = now + LOOK_EVERY_S
+                time.sleep(LOOK_EVERY_S)
+            watch.look()
+        finally:
+            stop.set()
+            tidier.join(FLUSH_TIMEOUT_S)
+        for attacker in attackers:
+            attacker.result()
+
+
+def _attack_until(target: Target, stop: threading.Event) -> None:
+    try:
+        while not stop.is_set():
             attack_once(target)
-        watch.look()
     finally:
-        tidy_stop.set()
-        tidier.join(FLUSH_TIMEOUT_S)
         for peer in target.loris:
             peer.close()
