@@ -1,0 +1,65 @@
+"""Kafka's text checkpoints (CheckpointFile): a line `0`, a line with the count, then one line an entry. Always replaced atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START: Final = "log-start-offset-checkpoint"
+REPLICATION: Final = "replication-offset-checkpoint"
+CLEANER: Final = "cleaner-offset-checkpoint"
+
+_VERSION: Final = "0"
+
+
+class CorruptCheckpoint(Exception):
+    """The text is not a checkpoint. The message says in which line and why."""
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    rows = list(lines)
+    return "".join(f"{row}\n" for row in [_VERSION, str(len(rows)), *rows]).encode()
+
+
+def decode_lines(data: bytes, fields: int) -> list[list[str]]:
+    """The entries, each split into its `fields` words. Raises `CorruptCheckpoint`."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as e:
+        raise CorruptCheckpoint("not text") from e
+    if not lines:  # Kafka creates the file before it has anything to write
+        return []
+    if len(lines) < 2:
+        raise CorruptCheckpoint(f"{len(lines)} lines; at least a version and a count are due")
+    if lines[0] != _VERSION:
+        raise CorruptCheckpoint(f"line 1: version {lines[0]!r}")
+    if number(lines[1], 2) != len(lines) - 2:
+        raise CorruptCheckpoint(f"line 2: {lines[1]} entries announced, {len(lines) - 2} there")
+    rows = [line.split() for line in lines[2:]]
+    for at, row in enumerate(rows, 3):
+        if len(row) != fields:
+            raise CorruptCheckpoint(f"line {at}: {len(row)} words instead of {fields}")
+    return rows
+
+
+def number(word: str, line: int) -> int:
+    """Raises `CorruptCheckpoint`."""
+    try:
+        return int(word)
+    except ValueError as e:
+        raise CorruptCheckpoint(f"line {line}: {word!r} is not a number") from e
+
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+def encode_offsets(offsets: Offsets) -> bytes:
+    """`<topic> <partition> <offset>` for each."""
+    return encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def decode_offsets(data: bytes) -> dict[tuple[str, int], int]:
+    """Raises `CorruptCheckpoint`."""
+    rows = decode_lines(data, 3)
+    return {(topic, number(partition, at)): number(offset, at) for at, (topic, partition, offset) in enumerate(rows, 3)}

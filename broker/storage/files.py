@@ -1,0 +1,166 @@
+"""The only door from storage to the file system, so that a test can put a disk that fills up, errs or loses power behind it.
+
+Rules inside: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either
+the old or the new content under the final name, also across a power loss. Every failure is an `OSError`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+Buffer = bytes | bytearray | memoryview
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
+_PARTIAL_MAX: Final = 1 << 20  # a short write is repeated from a copy; this bounds the copy
+
+
+class FileEntry(NamedTuple):
+    name: str
+    size: int
+    is_dir: bool
+
+
+class Files:
+    """The operating system's files."""
+
+    def open(self, path: Path) -> int:
+        """Opens for reading and writing, creating the file when it is not there."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
+
+    def open_read(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | _BINARY)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def dup(self, fd: int) -> int:
+        return os.dup(fd)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """`size` bytes from `position`, fewer only at the end of the file."""
+        data = _pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = _pread(fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
+        """Writes all of `buffers` one after the other at `position`; after an `OSError` any prefix of them may be in the file."""
+        written = _pwritev(fd, buffers, position)
+        if written != sum(map(len, buffers)):
+            self._pwrite_rest(fd, buffers, position, written)
+
+    def _pwrite_rest(self, fd: int, buffers: Sequence[Buffer], position: int, written: int) -> None:
+        start = 0
+        for buffer in buffers:
+            view = memoryview(buffer)
+            at = max(written - start, 0)
+            while at < len(view):
+                at += _pwritev(fd, [view[at : at + _PARTIAL_MAX]], position + start + at)
+            start += len(view)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def sync_path(self, path: Path) -> None:
+        """Syncs the content of a file by name."""
+        fd = os.open(path, os.O_RDWR | _BINARY)
+        try:
+            self.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_dir(self, path: Path) -> None:
+        """Makes created, renamed and removed names of a directory durable. Windows has no such call and needs none."""
+        if sys.platform == "win32":
+            return
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            self.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def mtime_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def read_bytes(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
+        """Replaces the content in place: for files that carry their own checksum and are worthless when torn."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
+        try:
+            self.pwrite(fd, [data], 0)
+            if sync:
+                self.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        """Temporary file, fsync, rename, fsync of the directory: Kafka's way for every checkpoint (CheckpointFile)."""
+        temporary = path.with_name(path.name + ".tmp")
+        self.write(temporary, data, sync=True)
+        self.rename(temporary, path)
+        self.sync_dir(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        """Removes a file; one that is already gone is fine."""
+        path.unlink(missing_ok=True)
+
+    def scan(self, path: Path) -> list[FileEntry]:
+        with os.scandir(path) as entries:
+            return sorted(_entry(entry) for entry in entries)
+
+    def make_dir(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+
+def _entry(entry: os.DirEntry[str]) -> FileEntry:
+    if entry.is_dir(follow_symlinks=False):
+        return FileEntry(entry.name, 0, True)
+    return FileEntry(entry.name, entry.stat().st_size, False)
+
+
+if sys.platform == "win32":
+
+    def _pread(fd: int, size: int, position: int) -> bytes:
+        os.lseek(fd, position, os.SEEK_SET)
+        return os.read(fd, size)
+
+    def _pwritev(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        os.lseek(fd, position, os.SEEK_SET)
+        return os.write(fd, b"".join(buffers))
+
+else:
+    _pread = os.pread
+    _pwritev = os.pwritev
+
+
+FILES: Final = Files()

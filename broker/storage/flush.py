@@ -1,0 +1,50 @@
+"""One sync of a log, split so that the part that blocks may run on another thread.
+
+`FlushTicket` holds its own descriptors: the log may roll, truncate or be deleted while it syncs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.storage.errors import FsyncFailed
+from broker.storage.files import Files
+
+
+class FlushTicket:
+    """Everything below `offset` is on disk once `sync` has returned. `generation` tells whether the log was truncated meanwhile."""
+
+    __slots__ = ("_directory", "_fds", "_files", "_paths", "generation", "offset")
+
+    def __init__(
+        self, files: Files, *, offset: int, generation: int, fds: Sequence[int], paths: Sequence[Path] = (), directory: Path | None = None
+    ) -> None:
+        self._files = files
+        self.offset = offset
+        self.generation = generation
+        self._fds = list(fds)
+        self._paths = paths
+        self._directory = directory
+
+    def sync(self) -> None:
+        """Blocks until the disk has it. Raises `FsyncFailed`: what is on disk is unknown then."""
+        try:
+            for fd in self._fds:
+                self._files.fsync(fd)
+            for path in self._paths:
+                with contextlib.suppress(FileNotFoundError):  # the segment was deleted meanwhile
+                    self._files.sync_path(path)
+            if self._directory is not None:
+                with contextlib.suppress(FileNotFoundError):  # the partition was deleted meanwhile
+                    self._files.sync_dir(self._directory)
+        except OSError as e:
+            raise FsyncFailed(*e.args) from e
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Gives the descriptors back; for a ticket that will not be synced."""
+        while self._fds:
+            self._files.close(self._fds.pop())

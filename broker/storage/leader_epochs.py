@@ -1,0 +1,109 @@
+"""Which leader epoch began at which offset: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
+
+Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten atomically whenever the list changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.storage.checkpoint_file import CorruptCheckpoint, decode_lines, encode_lines, number
+from broker.storage.files import Files
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED: Final = -1
+
+
+class EpochStart(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+def decode_epochs(data: bytes) -> list[EpochStart]:
+    """Raises `CorruptCheckpoint`."""
+    entries = [EpochStart(number(epoch, at), number(start, at)) for at, (epoch, start) in enumerate(decode_lines(data, 2), 3)]
+    for line, (before, after) in enumerate(pairwise(entries), 4):
+        if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
+            raise CorruptCheckpoint(f"line {line}: {after} after {before}")
+    return entries
+
+
+class LeaderEpochs:
+    __slots__ = ("_entries", "_files", "latest", "path")
+
+    def __init__(self, files: Files, directory: Path, entries: Iterable[EpochStart] = ()) -> None:
+        self._files = files
+        self.path = directory / FILE_NAME
+        self._entries = list(entries)
+        self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
+        """The greatest epoch, -1 when there is none."""
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`, unless it has begun already. Raises `OSError`."""
+        last = self._entries[-1] if self._entries else None
+        if epoch < 0 or (last is not None and epoch == last.epoch and start_offset >= last.start_offset):
+            return
+        kept = [e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset]
+        self._replace([*kept, EpochStart(epoch, start_offset)])
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, for recovery: does not write the file; `save` does."""
+        if epoch > self.latest:
+            self._entries.append(EpochStart(epoch, start_offset))
+            self.latest = epoch
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, -1 when unknown."""
+        number = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1
+        return self._entries[number].epoch if number >= 0 else UNDEFINED
+
+    def start_of(self, epoch: int) -> int | None:
+        return next((e.start_offset for e in self._entries if e.epoch == epoch), None)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the greatest epoch at most `epoch`, where the next one begins); (-1, -1) when that is not known (KIP-101)."""
+        if epoch == UNDEFINED or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        following = bisect_right(self._entries, epoch, key=lambda e: e.epoch)
+        found = epoch if following == 0 else self._entries[following - 1].epoch
+        return found, self._entries[following].start_offset
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forgets epochs that begin at or after `end_offset`. Raises `OSError`."""
+        kept = [e for e in self._entries if e.start_offset < end_offset]
+        if len(kept) < len(self._entries):
+            self._replace(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forgets epochs that ended before `start_offset`; the one it lies in begins there from now on. Raises `OSError`."""
+        below = [e for e in self._entries if e.start_offset < start_offset]
+        if not below:
+            return
+        above = self._entries[len(below) :]
+        if above and above[0].start_offset == start_offset:
+            self._replace(above)
+        else:
+            self._replace([EpochStart(below[-1].epoch, start_offset), *above])
+
+    def clear(self) -> None:
+        if self._entries:
+            self._replace([])
+
+    def save(self) -> None:
+        """Raises `OSError`."""
+        self._files.write_atomic(self.path, encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries))
+
+    def _replace(self, entries: list[EpochStart]) -> None:
+        self._entries = entries
+        self.latest = entries[-1].epoch if entries else UNDEFINED
+        self.save()

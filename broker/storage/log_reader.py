@@ -1,0 +1,136 @@
+"""Reading: from an offset or a timestamp to bytes of one segment.
+
+Rules inside: a read never crosses a segment's end; it begins at the batch that holds the offset and may cut its last batch, but never
+hands out a first batch that is not whole. `_positions` remembers where recent bounds lie, so that a reader at the log's end looks nothing
+up; it must be cleared whenever bytes move (truncation, cleaning).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from broker.storage.log_values import TimestampOffset
+from broker.storage.segment import Segment
+from broker.storage.segment_list import SegmentList
+from protocol.records.batch import LOG_OVERHEAD
+from protocol.records.record import iter_records
+
+POSITIONS_REMEMBERED: Final = 32
+"""Bounds that differ at one time: high watermark, last stable offset, and a few readers that lag a little."""
+
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Slice(NamedTuple):
+    """Bytes of `segment`, which end at `end_position`."""
+
+    records: bytes
+    segment: Segment
+    end_position: int
+
+
+class LogReader:
+    __slots__ = ("_positions", "segments")
+
+    def __init__(self, segments: SegmentList) -> None:
+        self.segments = segments
+        self._positions: dict[int, tuple[Segment, int]] = {}
+
+    def forget_positions(self) -> None:
+        self._positions.clear()
+
+    def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> Slice | None:
+        """Batches from the one that holds `offset` up to `bound`; None when there are none (the cleaner left a gap)."""
+        found = self._locate(offset)
+        if found is None:
+            return None
+        segment, position = found
+        limit = self._limit(segment, bound, log_end_offset)
+        if position >= limit:
+            return None
+        data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
+        first_bytes = _LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD if len(data) >= LOG_OVERHEAD else None
+        if first_bytes is None or first_bytes > len(data):
+            data = self._first_batch(segment, position, limit) if min_one_batch else b""
+        end = position + len(data)
+        if end == limit == segment.size and segment is self.segments.active:
+            self._remember(log_end_offset, segment, end)
+        return Slice(data, segment, end)
+
+    @staticmethod
+    def _first_batch(segment: Segment, position: int, limit: int) -> bytes:
+        size = segment.header_at(position).size_bytes
+        return segment.pread(min(size, limit - position), position)
+
+    def _locate(self, offset: int) -> tuple[Segment, int] | None:
+        known = self._positions.get(offset)
+        if known is not None and known[1] < known[0].size:
+            return known
+        for segment in self.segments.from_offset(offset):
+            if segment.base_offset == offset and segment.size:
+                return segment, 0
+            found = segment.find(offset)
+            if found is not None:
+                self._remember(offset, segment, found[0])
+                return segment, found[0]
+        return None
+
+    def _limit(self, segment: Segment, bound: int, log_end_offset: int) -> int:
+        """Where bytes below `bound` end in `segment`."""
+        if bound >= log_end_offset:
+            return segment.size
+        next_base = self.segments.next_base(segment)
+        if next_base is not None and next_base <= bound:
+            return segment.size
+        found = self._locate(bound)
+        return found[1] if found is not None and found[0] is segment else segment.size
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._positions
+        if len(positions) >= POSITIONS_REMEMBERED:
+            del positions[next(iter(positions))]
+        positions[offset] = (segment, position)
+
+    def aborted(self, offset: int, data: Slice, log_end_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that may touch the slice (reference 4.11)."""
+        upper = data.segment.offset_index.offset_at_or_after(data.end_position)
+        if upper is None:
+            upper = self.segments.next_base(data.segment) or log_end_offset
+        result: list[tuple[int, int]] = []
+        for segment in self.segments.from_offset(data.segment.base_offset):
+            found, complete = segment.txn_index.collect(offset, upper)
+            result += [(txn.producer_id, txn.first_offset) for txn in found]
+            if complete:
+                break
+        return result
+
+    # --- timestamps ------------------------------------------------------------------------------------------------------------
+
+    def first_at(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+        """The first record from `log_start_offset` on that is not older than `timestamp`."""
+        for segment in self.segments.from_offset(log_start_offset):
+            if segment.max_timestamp >= timestamp:
+                found = _search(segment, timestamp, log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def with_max_timestamp(self, log_start_offset: int) -> TimestampOffset | None:
+        """The first record that has the greatest timestamp of all."""
+        segments = [s for s in self.segments.from_offset(log_start_offset) if s.size]
+        newest = max(segments, key=lambda s: s.max_timestamp, default=None)
+        if newest is None or newest.max_timestamp < 0:
+            return None
+        return _search(newest, newest.max_timestamp, log_start_offset)
+
+
+def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffset | None:
+    start = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp), from_offset))
+    for position, header in segment.batches(start):
+        if header.max_timestamp < timestamp or header.last_offset < from_offset:
+            continue
+        for record in iter_records(segment.pread(header.size_bytes, position)):
+            if record.timestamp >= timestamp and record.offset >= from_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None

@@ -1,0 +1,56 @@
+"""`.index`: where in a segment's file to begin looking for an offset (Kafka's OffsetIndex).
+
+An entry is 8 bytes: i32 offset relative to the segment's base, i32 byte position. The offset is the last one
+of the batch at that position.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar
+
+from broker.storage.sparse_index import SparseIndex
+
+
+class OffsetIndex(SparseIndex):
+    ENTRY: ClassVar[struct.Struct] = struct.Struct(">ii")
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        self._entries().extend(self.ENTRY.pack(offset - self.base_offset, position))
+
+    def key(self, number: int) -> int:
+        return self.entry(number)[0]
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """(absolute offset, position)"""
+        relative, position = self.ENTRY.unpack_from(self._entries(), number * 8)
+        return self.base_offset + relative, position
+
+    def last(self) -> tuple[int, int] | None:
+        count = len(self)
+        return self.entry(count - 1) if count else None
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`."""
+        number = self._floor(offset)
+        return self.entry(number)[1] if number >= 0 else 0
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The offset of the first entry at `position` or later: the upper bound of a fetch that ends there."""
+        count = len(self)
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low)[0] if low < count else None
+
+    def is_full(self, max_bytes: int) -> bool:
+        return len(self) >= max_bytes // 8
+
+    def truncate_to(self, offset: int) -> None:
+        """Keeps the entries below `offset`."""
+        self._keep(self._floor(offset - 1) + 1)

@@ -1,0 +1,517 @@
+"""One partition's log: what is appended, in which order it is checked, how far readers see (Kafka's UnifiedLog).
+
+Rules inside:
+* An append decides first (size, roll, duplicate, producer rules), then writes, then changes what is in memory; a
+  refusal has written nothing.
+* A failed write is cut off at once. If that fails too the log is offline (`failure`): every later append and read is refused.
+* Offsets: log start <= last stable <= high watermark <= log end. `append` never moves the high watermark; its owner does.
+* The recovery point moves only after a successful sync of everything below it.
+* Time is an argument, so is randomness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.files import Buffer, Files
+from broker.storage.flush import FlushTicket
+from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.log_reader import LogReader
+from broker.storage.log_values import NOT_FOUND, AppendInfo, Isolation, ReadResult, TimestampOffset
+from broker.storage.open_files import OpenFiles
+from broker.storage.producer_replay import load_snapshot, replay
+from broker.storage.producer_snapshots import ProducerSnapshots
+from broker.storage.producer_state import CompletedTxn, Origin, ProducerState, ProducerStateEntry
+from broker.storage.retention import deletable
+from broker.storage.segment import Segment
+from broker.storage.segment_list import SegmentList
+from broker.storage.txn_index import AbortedTxn
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import BatchHeader, crc_ok, read_header, split_batches, stamp
+from protocol.records.control import Marker, parse_marker
+from protocol.records.errors import RecordsError
+
+__all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+
+SNAPSHOT_EVERY_BYTES: Final = 32 << 20
+"""A flush after so many bytes also saves the producers, so that a restart replays no more than what is not flushed and this."""
+
+
+@dataclass(slots=True)
+class LogParts:
+    """What recovery found in a directory, for `PartitionLog` to go on with."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    directory: Path
+    config: LogConfig
+    files: Files
+    open_files: OpenFiles
+    segments: SegmentList
+    producers: ProducerState
+    snapshots: ProducerSnapshots
+    epochs: LeaderEpochs
+    log_start_offset: int
+    recovery_point: int
+    log_end_offset: int
+    producer_expiration_ms: int
+    rng: random.Random
+
+
+class PartitionLog:
+    """See the module. Made by `recovery.open_log`."""
+
+    def __init__(self, parts: LogParts) -> None:
+        self.topic = parts.topic
+        self.partition = parts.partition
+        self.topic_id = parts.topic_id
+        self.directory = parts.directory
+        self.config = parts.config
+        self.log_start_offset = parts.log_start_offset
+        self.high_watermark = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        self.recovery_point = parts.recovery_point
+        self.leader_epoch = max(parts.epochs.latest, 0)
+        self.producer_expiration_ms = parts.producer_expiration_ms
+        self.failure: OSError | None = None
+        self.segments = parts.segments
+        self.producer_state = parts.producers
+        self.snapshots = parts.snapshots
+        self.epochs = parts.epochs
+        self._files = parts.files
+        self._open_files = parts.open_files
+        self._rng = parts.rng
+        self._reader = LogReader(parts.segments)
+        self._doomed: deque[tuple[int, Path]] = deque()
+        self._generation = 0
+        self._names_synced = False
+        self._unsaved_producer_bytes = 0
+        self._flush_snapshot: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    # --- offsets ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided: the bound of READ_COMMITTED."""
+        unstable = self.producer_state.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Every replica has what is below `offset`. Never goes back."""
+        assert offset <= self.log_end_offset
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.producer_state.passed_high_watermark(offset)
+
+    def become_leader(self, epoch: int) -> None:
+        """Appends belong to `epoch` from now on, which begins at the log's end. Raises `Rejected` when that cannot be written down."""
+        self._check_online()
+        try:
+            self.epochs.assign(epoch, self.log_end_offset)
+        except OSError as e:
+            raise _storage_error("cannot note the leader epoch", e) from e
+        self.leader_epoch = epoch
+
+    def _check_online(self) -> None:
+        if self.failure is not None:
+            raise _storage_error(f"{self.topic}-{self.partition} is offline", self.failure)
+
+    # --- append ----------------------------------------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, *, origin: Origin, leader_epoch: int, now_ms: int, transaction_version: int = 0) -> AppendInfo:
+        """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`; nothing was written then.
+
+        `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
+        which are written as they are. `transaction_version` is of the coordinator that sends a marker.
+        """
+        if self.failure is not None:
+            self._check_online()
+        if origin is Origin.REPLICATION:
+            return self._append_replicated(batch, now_ms)
+        header = read_header(batch)
+        size = len(batch)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        if header.size_bytes != size or header.last_offset_delta < 0:
+            raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are not one batch")
+        self._make_room(size, header.max_timestamp, last_offset, now_ms)
+        marker = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                marker = self._checked_marker(batch, header, transaction_version)
+            else:
+                if origin is Origin.CLIENT:
+                    known = self.producer_state.find_duplicate(header)
+                    if known is not None:
+                        return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
+                self.producer_state.check_batch(header, origin)
+        if leader_epoch > self.epochs.latest:
+            self.become_leader(leader_epoch)
+        self._write(stamp(batch, base_offset, leader_epoch), size, last_offset, header.max_timestamp)
+        self._written(header, base_offset, size, marker)
+        return AppendInfo(base_offset, last_offset, header.max_timestamp if header.is_log_append_time else -1, self.log_start_offset)
+
+    def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
+        config = self.config
+        if size > config.segment_bytes:
+            raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {config.segment_bytes}")
+        if self.segments.active.should_roll(config, size, max_timestamp, last_offset, now_ms):
+            self.roll(now_ms)
+
+    def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> Marker | None:
+        try:
+            marker = parse_marker(batch)
+        except RecordsError as e:
+            raise Rejected(ErrorCode.INVALID_RECORD, str(e)) from e
+        if not marker.ends_transaction:
+            return None
+        self.producer_state.check_marker(header, marker, transaction_version)
+        return marker
+
+    def _write(self, buffers: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int) -> None:
+        active = self.segments.active
+        try:
+            active.append(buffers, size, last_offset, max_timestamp, self.config.index_interval_bytes)
+        except OSError as e:
+            try:
+                active.cut_back()
+            except OSError as worse:
+                self.failure = worse
+            raise _storage_error(f"cannot append to {active.path}", e) from e
+
+    def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
+        """What a batch in the file means for memory."""
+        last_offset = base_offset + header.last_offset_delta
+        self.log_end_offset = last_offset + 1
+        if header.producer_id >= 0:
+            if marker is not None:
+                completed = self.producer_state.apply_marker(header, marker, last_offset)
+                if completed is not None and completed.aborted:
+                    self._note_aborted(completed)
+            elif not header.is_control:
+                self.producer_state.apply_batch(header, base_offset)
+        self.producer_state.end_offset = last_offset + 1
+        self._unsaved_producer_bytes += size
+
+    def _note_aborted(self, txn: CompletedTxn) -> None:
+        stable = self.producer_state.stable_before(txn)
+        self.segments.active.txn_index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+
+    def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
+        """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
+        first = last = -1
+        view = memoryview(data)
+        for position, header in split_batches(data):
+            if not crc_ok(data, header, position):
+                raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {header.base_offset} has a wrong checksum")
+            if header.base_offset < self.log_end_offset:
+                raise Rejected(
+                    ErrorCode.CORRUPT_MESSAGE, f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
+                )
+            batch = view[position : position + header.size_bytes]
+            self._make_room(len(batch), header.max_timestamp, header.last_offset, now_ms)
+            marker = parse_marker(batch) if header.is_control and header.has_producer_id else None
+            if header.partition_leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self._write((batch,), len(batch), header.last_offset, header.max_timestamp)
+            self._written(header, header.base_offset, len(batch), marker if marker is not None and marker.ends_transaction else None)
+            first = header.base_offset if first < 0 else first
+            last = header.last_offset
+        return AppendInfo(first, last, -1, self.log_start_offset)
+
+    def roll(self, now_ms: int) -> None:
+        """Closes the active segment and starts one at the log's end. Raises `Rejected`; then the old one stays active."""
+        base_offset = self.log_end_offset
+        try:
+            self.segments.active.finish()
+            if self.snapshots.take(self.producer_state, base_offset, sync=False):
+                self._unsaved_producer_bytes = 0
+            segment = self._new_segment(base_offset, now_ms)
+        except OSError as e:
+            raise _storage_error("cannot roll the log", e) from e
+        self.segments.add(segment)
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        jitter = self._rng.randrange(self.config.segment_jitter_ms) if self.config.segment_jitter_ms > 0 else 0
+        segment = Segment(
+            self._files, self._open_files, self.directory, base_offset, size=0, created_ms=now_ms, jitter_ms=jitter, fresh=True
+        )
+        segment.create_files()
+        self._names_synced = False
+        return segment
+
+    # --- read ------------------------------------------------------------------------------------------------------------------
+
+    def bound(self, isolation: Isolation) -> int:
+        """One past the last offset that a reader may see."""
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return self.high_watermark
+        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.log_end_offset
+
+    def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool = False) -> ReadResult:
+        """At most `max_bytes` from one segment, from the batch that holds `offset` on; with `min_one_batch` a first batch of any size.
+
+        Raises `Rejected(OFFSET_OUT_OF_RANGE)` outside [log start, log end]; between the reader's bound and the end there is nothing yet.
+        """
+        if self.failure is not None:
+            self._check_online()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            message = f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]"
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        bound = self.bound(isolation)
+        data = None
+        aborted: list[tuple[int, int]] = []
+        if offset < bound:
+            try:
+                data = self._reader.read(offset, bound, self.log_end_offset, max_bytes, min_one_batch=min_one_batch)
+                if data is not None and isolation is Isolation.READ_COMMITTED:
+                    aborted = self._reader.aborted(offset, data, self.log_end_offset)
+            except OSError as e:
+                raise _storage_error("cannot read the log", e) from e
+            except RecordsError as e:
+                raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
+        records = b"" if data is None else data.records
+        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted)
+
+    def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
+        """ListOffsets: the first record not older than `timestamp` (ms), or for a negative one Kafka's special meanings (reference 9.4).
+
+        `NOT_FOUND` when there is none below the reader's bound. Raises `Rejected`.
+        """
+        self._check_online()
+        bound = self.bound(isolation)
+        if timestamp == LATEST:
+            return TimestampOffset(-1, bound, self.epochs.latest)
+        if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+            return TimestampOffset(-1, self.log_start_offset, self.epochs.epoch_at(self.log_start_offset))
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = self._reader.with_max_timestamp(self.log_start_offset)
+            else:
+                found = self._reader.first_at(timestamp, self.log_start_offset) if timestamp >= 0 else None
+        except OSError as e:
+            raise _storage_error("cannot read the log", e) from e
+        except RecordsError as e:
+            raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
+        return found if found is not None and found.offset < bound else NOT_FOUND
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the greatest epoch at most `epoch`, its end offset), (-1, -1) when unknown (OffsetForLeaderEpoch)."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def producers(self) -> Iterable[ProducerStateEntry]:
+        """Every producer known here (DescribeProducers)."""
+        return self.producer_state
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forgets producers silent for producer.id.expiration.ms; returns how many."""
+        return self.producer_state.expire(now_ms, self.producer_expiration_ms)
+
+    # --- flush -----------------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Syncs now. Raises `FsyncFailed`."""
+        ticket = self.flush_begin()
+        ticket.sync()
+        self.flush_end(ticket)
+
+    def flush_begin(self) -> FlushTicket:
+        """Saves indexes and takes descriptors; `sync` the ticket on any thread, then give it to `flush_end`."""
+        self._snapshot_for_flush()
+        moves = self.log_end_offset
+        fds: list[int] = []
+        paths: list[Path] = []
+        for segment in self.segments.from_offset(self.recovery_point):
+            try:
+                segment.save_indexes()
+            except OSError:  # the data can be synced even so; the recovery point stays, and a restart rebuilds the indexes
+                moves = self.recovery_point
+            fds.append(self._files.dup(segment.fd))
+            paths += [p for p in segment.paths()[1:] if self._files.exists(p)]
+            if segment.base_offset in self.snapshots.offsets:
+                paths.append(self.snapshots.path(segment.base_offset))
+        directory = None if self._names_synced else self.directory
+        self._names_synced = True
+        return FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
+
+    def flush_end(self, ticket: FlushTicket) -> None:
+        """The ticket's sync succeeded: the recovery point moves, unless the log was truncated meanwhile."""
+        if ticket.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, ticket.offset)
+
+    def _snapshot_for_flush(self) -> None:
+        if self._unsaved_producer_bytes < SNAPSHOT_EVERY_BYTES:
+            return
+        with contextlib.suppress(OSError):  # only a restart gets slower
+            if self.snapshots.take(self.producer_state, self.log_end_offset, sync=True):
+                self._unsaved_producer_bytes = 0
+                if self._flush_snapshot is not None and self._flush_snapshot not in self.segments.base_offsets:
+                    self.snapshots.remove(self._flush_snapshot)
+                self._flush_snapshot = self.log_end_offset
+
+    # --- the log's beginning -----------------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> int:
+        """DeleteRecords: the log starts at `offset` (-1: at the high watermark). Returns the low watermark. Raises `Rejected`."""
+        self._check_online()
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [0, {self.high_watermark}]")
+        try:
+            self._start_at(target)
+        except OSError as e:
+            raise _storage_error("cannot note the new log start", e) from e
+        return self.log_start_offset
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.producer_state.log_started_at(offset)
+            self.epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Takes away the segments that retention no longer keeps; returns their bytes. Their files go after file.delete.delay.ms.
+
+        Raises `Rejected` when the disk refuses.
+        """
+        self._check_online()
+        try:
+            taken = deletable(
+                list(self.segments),
+                config=self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )
+            if taken and len(taken) == len(self.segments):
+                self.roll(now_ms)
+            for segment in taken:
+                self.segments.replace([segment], [])
+                self.doom(segment, now_ms)
+            self._start_at(self.segments.first.base_offset)
+        except OSError as e:
+            raise _storage_error("cannot delete segments", e) from e
+        if taken:
+            self._reader.forget_positions()
+        return sum(s.size for s in taken)
+
+    def doom(self, segment: Segment, now_ms: int) -> None:
+        """Renames the files of a segment that left the list to `.deleted`, to be removed after file.delete.delay.ms. Raises `OSError`."""
+        segment.release()
+        snapshot = self.snapshots.forget(segment.base_offset)
+        for path in [*segment.paths(), *([snapshot] if snapshot else [])]:
+            with contextlib.suppress(FileNotFoundError):  # the transaction index is optional
+                gone = path.with_name(path.name + ".deleted")
+                self._files.rename(path, gone)
+                self._doomed.append((now_ms + self.config.file_delete_delay_ms, gone))
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Removes files whose delay is over. Raises `OSError`."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._files.remove(self._doomed[0][1])
+            self._doomed.popleft()
+
+    # --- the log's end -----------------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drops `offset` and all after it; a batch that holds it goes whole. Producers go back to what they were. Raises `OSError`."""
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.log_start_offset and offset < self.segments.first.base_offset:
+            self.restart_at(offset, now_ms)
+            return
+        gone = [s for s in self.segments if s.base_offset > offset]
+        kept = self.segments[self.segments.floor_number(offset)]
+        found = kept.find(offset)
+        end = offset if found is None else found[1].base_offset
+        if found is not None:
+            kept.truncate_at(found[0], end)
+        self._cut(gone, end, now_ms)
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Drops everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
+        old = list(self.segments)
+        for segment in old:
+            self._remove(segment)
+        self.segments.replace(old, [self._new_segment(offset, now_ms)])
+        self.log_start_offset = self.recovery_point = offset
+        self.high_watermark = offset
+        self.epochs.clear()
+        self._cut([], offset, now_ms)
+
+    def _cut(self, gone: list[Segment], end: int, now_ms: int) -> None:
+        """The log ends at `end` now: segments `gone` go, and memory follows."""
+        self._generation += 1
+        for segment in gone:
+            self._remove(segment)
+        if gone:
+            self.segments.replace(gone, [])
+        self._reader.forget_positions()
+        self.log_end_offset = end
+        self.epochs.truncate_from_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self.snapshots.remove_above(end)
+        load_snapshot(
+            self.producer_state,
+            self.snapshots,
+            start=self.log_start_offset,
+            end=end,
+            now_ms=now_ms,
+            expiration_ms=self.producer_expiration_ms,
+        )
+        replay(self.producer_state, self.segments, end)
+        self.producer_state.passed_high_watermark(self.high_watermark)
+
+    def _remove(self, segment: Segment) -> None:
+        segment.release()
+        for path in segment.paths():
+            self._files.remove(path)
+
+    # --- leaving -----------------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """A clean end: everything saved and synced, the producers too. Raises `FsyncFailed`, `OSError`."""
+        if self.failure is None:
+            self.segments.active.finish()
+            self.snapshots.take(self.producer_state, self.log_end_offset, sync=True)
+            self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Gives all descriptors back and saves nothing."""
+        for segment in self.segments:
+            segment.release()
+
+    def segments_replaced(self) -> None:
+        """The cleaner has put other segments in place: nothing that is remembered about positions holds."""
+        self._reader.forget_positions()
+
+
+def _storage_error(what: str, error: OSError) -> Rejected:
+    return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")

@@ -1,0 +1,130 @@
+"""`<offset>.snapshot`: the producers of a partition as they were before that offset (Kafka's ProducerStateManager).
+
+Rules inside: only the newest batch of each producer is kept, so after a reload older ones are out of order instead of duplicates; a
+snapshot that does not check out is worthless and is removed, never repaired.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from broker.storage.files import Files
+from broker.storage.producer_state import BatchMetadata, ProducerStateEntry
+from protocol.records.crc32c import crc32c
+
+SUFFIX: Final = ".snapshot"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(Exception):
+    """The file is not a producer snapshot of a version that we know."""
+
+
+def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
+    """The bytes of the file."""
+    rows = [
+        _ENTRY.pack(
+            e.producer_id,
+            e.producer_epoch,
+            e.last_sequence,
+            e.last_offset,
+            e.last_offset_delta,
+            e.last_timestamp,
+            e.coordinator_epoch,
+            e.current_txn_first_offset,
+        )
+        for e in entries
+    ]
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """Raises `CorruptSnapshot`."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise CorruptSnapshot(f"{len(data)} bytes is less than a header")
+    version, crc = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"version {version}")
+    body = memoryview(data)[_HEAD.size :]
+    if crc32c(body) != crc:
+        raise CorruptSnapshot("the checksum does not match")
+    (count,) = _COUNT.unpack_from(body)
+    rows = body[_COUNT.size :]
+    if count * _ENTRY.size != len(rows):
+        raise CorruptSnapshot(f"{count} entries in {len(rows)} bytes")
+    return list(_entries(rows))
+
+
+def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
+    for pid, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset in _ENTRY.iter_unpack(rows):
+        entry = ProducerStateEntry(pid, epoch, coordinator_epoch, timestamp, txn_first_offset)
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        yield entry
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition's directory, by offset."""
+
+    __slots__ = ("_directory", "_files", "offsets")
+
+    def __init__(self, files: Files, directory: Path, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._directory = directory
+        self.offsets = set(offsets)
+
+    def path(self, offset: int) -> Path:
+        return self._directory / f"{offset:020d}{SUFFIX}"
+
+    @property
+    def latest(self) -> int | None:
+        return max(self.offsets, default=None)
+
+    def take(self, entries: Iterable[ProducerStateEntry], offset: int, *, sync: bool) -> bool:
+        """Writes the snapshot at `offset` unless there is one as new; returns whether it did. Raises `OSError`."""
+        latest = self.latest
+        if latest is not None and offset <= latest:
+            return False
+        self._files.write(self.path(offset), encode_snapshot(entries), sync=sync)
+        self.offsets.add(offset)
+        return True
+
+    def newest(self, at_most: int) -> int | None:
+        """The offset of the newest snapshot at or below `at_most`."""
+        return max((o for o in self.offsets if o <= at_most), default=None)
+
+    def read(self, offset: int) -> list[ProducerStateEntry]:
+        """Raises `CorruptSnapshot`, `OSError`."""
+        return decode_snapshot(self._files.read_bytes(self.path(offset)))
+
+    def remove(self, offset: int) -> None:
+        self._files.remove(self.path(offset))
+        self.offsets.discard(offset)
+
+    def forget(self, offset: int) -> Path | None:
+        """Takes the snapshot out of the list and returns its file for the caller to remove; None when there is none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.discard(offset)
+        return self.path(offset)
+
+    def remove_above(self, end: int) -> None:
+        """Removes the snapshots of a future that was cut off."""
+        for offset in [o for o in self.offsets if o > end]:
+            self.remove(offset)
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """At load: keeps those at a segment's base, and the largest of all when it is beyond the last base."""
+        known = set(bases)
+        strays = sorted(self.offsets - known)
+        if strays and strays[-1] > max(known, default=-1):
+            strays.pop()
+        for offset in strays:
+            self.remove(offset)

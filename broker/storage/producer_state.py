@@ -1,0 +1,249 @@
+"""What a partition remembers of its producers, and the rules that make a retry harmless (Kafka's ProducerStateManager, ProducerAppendInfo).
+
+A pure machine: checks change nothing, `apply_…` change state and never refuse, and replaying a log is the same `apply_…` in the same order.
+Offsets of transactions: `_ongoing` and `_unreplicated` are keyed by first offset. Transactions start in the order of the log, so the first
+key of `_ongoing` is its least.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import BatchHeader
+from protocol.records.control import ControlType, Marker
+from protocol.records.sequence import decrement_sequence, increment_sequence
+
+BATCHES_REMEMBERED: Final = 5
+"""Batches that one producer may have in flight and have recognized when it sends them again (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class Origin(Enum):
+    """Who wrote a batch decides which rules it must pass: all of them, all but sequences, none."""
+
+    CLIENT = 1
+    COORDINATOR = 2
+    REPLICATION = 3
+
+
+class BatchMetadata(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return decrement_sequence(self.last_sequence, self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerStateEntry:
+    """One producer id's state in one partition. -1 is "none" in every field, as in the snapshot."""
+
+    producer_id: int
+    producer_epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    current_txn_first_offset: int = NO_OFFSET
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def take_epoch(self, epoch: int) -> None:
+        """A new epoch starts with an empty window."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+
+class CompletedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """All producers of one partition up to (not including) `end_offset`."""
+
+    __slots__ = ("_entries", "_ongoing", "_unreplicated", "end_offset")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerStateEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
+        return iter(list(self._entries.values()))
+
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
+        return self._entries.get(producer_id)
+
+    # --- checks (reference 2.2) ------------------------------------------------------------------------------------------------
+
+    def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
+        """The batch already written that this one repeats: same epoch, same first and same last sequence."""
+        entry = self._entries.get(batch.producer_id)
+        if entry is None or entry.producer_epoch != batch.producer_epoch:
+            return None
+        first, last = batch.base_sequence, batch.last_sequence
+        for known in entry.batches:
+            if known.last_sequence == last and known.first_sequence == first:
+                return known
+        return None
+
+    def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
+        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before."""
+        entry = self._entries.get(batch.producer_id)
+        if origin is Origin.REPLICATION or entry is None:
+            return
+        self._check_epoch(entry, batch.producer_epoch)
+        if origin is Origin.CLIENT:
+            self._check_sequence(entry, batch)
+        if entry.current_txn_first_offset != NO_OFFSET and not batch.is_transactional:
+            raise Rejected(
+                ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} has an open transaction; its batch is not transactional"
+            )
+
+    @staticmethod
+    def _check_epoch(entry: ProducerStateEntry, epoch: int) -> None:
+        if epoch < entry.producer_epoch:
+            message = f"epoch {epoch} of producer {entry.producer_id} is older than {entry.producer_epoch}"
+            raise Rejected(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+
+    @staticmethod
+    def _check_sequence(entry: ProducerStateEntry, batch: BatchHeader) -> None:
+        if batch.producer_epoch != entry.producer_epoch:
+            if batch.base_sequence != 0 and entry.producer_epoch != NO_EPOCH:
+                message = f"producer {batch.producer_id} begins epoch {batch.producer_epoch} with sequence {batch.base_sequence}, not 0"
+                raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+            return
+        last = entry.last_sequence
+        expected = 0 if last < 0 else increment_sequence(last, 1)
+        if batch.base_sequence != expected:
+            message = f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} where {expected} is next"
+            raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+    def check_marker(self, batch: BatchHeader, marker: Marker, transaction_version: int) -> None:
+        """Raises `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).
+
+        From transaction version 2 on every transaction has its own epoch, so a marker of the stored epoch can only be the retry of one that
+        was written: it is refused while a transaction is open (KIP-890).
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, batch.producer_epoch)
+        if transaction_version >= 2 and batch.producer_epoch == entry.producer_epoch and entry.current_txn_first_offset != NO_OFFSET:
+            message = f"marker of producer {batch.producer_id} has the epoch {batch.producer_epoch} of the transaction it ends"
+            raise Rejected(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            message = f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}"
+            raise Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
+
+    # --- changes ---------------------------------------------------------------------------------------------------------------
+
+    def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
+        """A data batch of a producer was written at `base_offset`."""
+        producer_id = batch.producer_id
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerStateEntry(producer_id)
+        if entry.producer_epoch != batch.producer_epoch:
+            entry.take_epoch(batch.producer_epoch)
+        delta = batch.last_offset_delta
+        entry.batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, batch.max_timestamp))
+        entry.last_timestamp = batch.max_timestamp
+        if entry.current_txn_first_offset == NO_OFFSET and batch.is_transactional:
+            entry.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+
+    def apply_marker(self, batch: BatchHeader, marker: Marker, offset: int) -> CompletedTxn | None:
+        """A marker was written at `offset`; returns the transaction that it completes, if one was open."""
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            entry = self._entries[batch.producer_id] = ProducerStateEntry(batch.producer_id)
+        entry.take_epoch(batch.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = marker.timestamp
+        first = entry.current_txn_first_offset
+        if first == NO_OFFSET:
+            return None
+        entry.current_txn_first_offset = NO_OFFSET
+        del self._ongoing[first]
+        self._unreplicated[first] = offset
+        return CompletedTxn(batch.producer_id, first, offset, marker.type is ControlType.ABORT)
+
+    def replay(self, batch: BatchHeader, marker: Marker | None) -> CompletedTxn | None:
+        """A batch read back from the log: no checks, the same changes. `marker` is given for a control batch that ends a transaction."""
+        if not batch.has_producer_id or (batch.is_control and marker is None):
+            return None
+        if marker is not None:
+            return self.apply_marker(batch, marker, batch.last_offset)
+        self.apply_batch(batch, batch.base_offset)
+        return None
+
+    def stable_before(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` no longer holds it back: what the aborted index notes."""
+        return next(iter(self._ongoing), completed.last_offset + 1)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The least offset of a transaction that is open, or whose marker is not below the high watermark yet."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])
+
+    def passed_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker everyone has are finished."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def log_started_at(self, offset: int) -> None:
+        """The log's beginning went away: finished transactions below it hold nothing back any more."""
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers silent for so long by their records' timestamps, but none with an open transaction; returns how many."""
+        gone = [e.producer_id for e in self._entries.values() if is_expired(e, now_ms, expiration_ms)]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        return len(gone)
+
+    def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
+        """Starts again from a snapshot."""
+        self._entries = {entry.producer_id: entry for entry in entries}
+        open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
+        self._ongoing = dict(sorted(open_txns))
+        self._unreplicated = {}
+        self.end_offset = end_offset
+
+
+def is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
+    return entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms

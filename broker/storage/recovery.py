@@ -1,0 +1,277 @@
+"""From a directory to a `PartitionLog`: what was left behind is finished or removed, what is torn is cut (Kafka's LogLoader, reference 6.6).
+
+Rules inside:
+* After a clean stop everything is trusted; after any other, every batch from the recovery point on is checked, and the log ends before the first
+  bad one: the rest of that segment and all later segments go. Every byte dropped is a `Finding`.
+* Damage never stops the start; only the disk's own refusal (`OSError`) does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from broker.core.log_config import LogConfig
+from broker.storage.checkpoint_file import CorruptCheckpoint
+from broker.storage.errors import Finding
+from broker.storage.files import FileEntry, Files
+from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
+from broker.storage.leader_epochs import LeaderEpochs, decode_epochs
+from broker.storage.open_files import OpenFiles
+from broker.storage.partition_log import LogParts, PartitionLog
+from broker.storage.producer_replay import apply, load_snapshot, replay
+from broker.storage.producer_snapshots import ProducerSnapshots
+from broker.storage.producer_state import ProducerState
+from broker.storage.segment import REPLAY_BYTES, Segment
+from broker.storage.segment_list import SegmentList
+from broker.storage.swap import finish_swaps
+from broker.storage.txn_index import AbortedTxn
+from protocol.records.batch import MAGIC_END, BatchHeader, crc_ok
+from protocol.records.errors import CorruptBatch
+
+INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """What `open_log` needs to know. The offsets are those of the directory's checkpoints; `clean` says whether the last stop was clean."""
+
+    directory: Path
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    now_ms: int
+    files: Files
+    open_files: OpenFiles
+    rng: random.Random
+    clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    producer_expiration_ms: int = 86_400_000
+
+
+@dataclass(slots=True)
+class _Loading:
+    request: OpenRequest
+    findings: list[Finding] = field(default_factory=list)
+    snapshots: ProducerSnapshots = field(init=False)
+    producers: ProducerState = field(default_factory=ProducerState)
+    epochs: LeaderEpochs = field(init=False)
+    epochs_changed: bool = False
+    epochs_lost: bool = False
+
+    def found(self, file: Path, reason: str, position: int = -1, dropped: int = 0) -> None:
+        self.findings.append(Finding(file, reason, position, dropped))
+
+
+def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Finding]]:
+    """Opens or makes the log of one partition. Raises `OSError`."""
+    load = _Loading(request)
+    segments, missing = _load_segments(load)
+    load.epochs = _load_epochs(load)
+    listed = SegmentList(segments) if segments else SegmentList([_new_segment(load, request.log_start_offset)])
+    load.snapshots.remove_strays(listed.base_offsets)
+    end = _recover(load, listed, missing)
+    log_start = max(request.log_start_offset, listed.first.base_offset)
+    if end < log_start:
+        end = _start_over(load, listed, log_start)
+    _load_producers(load, listed, log_start, end)
+    _settle_epochs(load, listed, log_start, end)
+    parts = LogParts(
+        topic=request.topic,
+        partition=request.partition,
+        topic_id=request.topic_id,
+        directory=request.directory,
+        config=request.config,
+        files=request.files,
+        open_files=request.open_files,
+        segments=listed,
+        producers=load.producers,
+        snapshots=load.snapshots,
+        epochs=load.epochs,
+        log_start_offset=log_start,
+        recovery_point=end if request.clean and not load.findings else min(request.recovery_point, end),
+        log_end_offset=end,
+        producer_expiration_ms=request.producer_expiration_ms,
+        rng=request.rng,
+    )
+    return PartitionLog(parts), load.findings
+
+
+def _new_segment(load: _Loading, base_offset: int) -> Segment:
+    request = load.request
+    segment = Segment(request.files, request.open_files, request.directory, base_offset, size=0, created_ms=request.now_ms, fresh=True)
+    segment.create_files()
+    return segment
+
+
+def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
+    """The segments of the directory, and the bases of those without an offset index."""
+    request = load.request
+    entries = finish_swaps(request.files, request.directory)
+    logs = {_base(e): e.size for e in entries if e.name.endswith(".log")}
+    indexed = {_base(e) for e in entries if e.name.endswith(".index")}
+    for entry in entries:
+        if entry.name.endswith(INDEX_SUFFIXES) and _base(entry) not in logs:
+            request.files.remove(request.directory / entry.name)
+            load.found(request.directory / entry.name, "an index without its log file, removed")
+    load.snapshots = ProducerSnapshots(request.files, request.directory, [_base(e) for e in entries if e.name.endswith(".snapshot")])
+    segments = [
+        Segment(request.files, request.open_files, request.directory, base, size=size, created_ms=request.now_ms)
+        for base, size in sorted(logs.items())
+    ]
+    return segments, set(logs) - indexed
+
+
+def _base(entry: FileEntry) -> int:
+    stem = entry.name.partition(".")[0]
+    return int(stem) if stem.isdigit() else -1
+
+
+def _load_epochs(load: _Loading) -> LeaderEpochs:
+    request = load.request
+    path = request.directory / EPOCHS_FILE
+    try:
+        return LeaderEpochs(request.files, request.directory, decode_epochs(request.files.read_bytes(path)))
+    except FileNotFoundError:
+        pass
+    except CorruptCheckpoint as e:
+        load.found(path, f"not usable ({e}); leader epochs are read from the batches")
+    load.epochs_lost = True
+    return LeaderEpochs(request.files, request.directory)
+
+
+def _recover(load: _Loading, segments: SegmentList, missing: set[int]) -> int:
+    """Checks what must be checked and returns the log's end offset."""
+    request = load.request
+    suspect = set(missing)
+    for base in sorted(missing):
+        load.found(request.directory / f"{base:020d}.index", "missing; the segment is checked whole and its indexes are built again")
+    if request.clean:
+        try:
+            end = segments.active.resume()
+        except (CorruptBatch, ValueError) as e:
+            load.found(segments.active.path, f"damaged although the last stop was clean ({e}); the segment is checked whole")
+            suspect.add(segments.active.base_offset)
+        if not suspect:
+            return end
+    point = request.recovery_point
+    todo = [s for s in segments if s.base_offset in suspect or (not request.clean and (segments.next_base(s) or point + 1) > point)]
+    return _check_segments(load, segments, todo, suspect)
+
+
+def _check_segments(load: _Loading, segments: SegmentList, todo: list[Segment], suspect: set[int]) -> int:
+    for segment in todo:
+        point = 0 if segment.base_offset in suspect else load.request.recovery_point
+        if not _check_segment(load, segments, segment, point):
+            _drop_after(load, segments, segment)
+            break
+        if segment is not segments.active:
+            segment.finish()
+    return segments.active.resume()
+
+
+def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, recovery_point: int) -> bool:
+    """Checks one segment from the recovery point on, and builds its indexes again. False: it had to be cut."""
+    good = segment.trust_indexes_below(recovery_point) if recovery_point > segment.base_offset else segment.distrust_indexes()
+    start = end = segment.header_at(good).base_offset if good else segment.base_offset
+    interval = load.request.config.index_interval_bytes
+    transactions = cut = False
+    try:
+        for position, header, data in segment.whole_batches(good):
+            if header.base_offset < end:
+                raise CorruptBatch(f"offset {header.base_offset} follows {end - 1}")
+            if not _checksum_ok(data, header):
+                raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong checksum")
+            segment.note_recovered(position, header, interval)
+            _note_epoch(load, header)
+            transactions |= header.is_control
+            end = header.next_offset
+            good = position + header.size_bytes
+    except CorruptBatch as e:
+        load.found(segment.path, f"{e}; the log ends before it now", good, segment.size - good)
+        segment.truncate_at(good, end)
+        cut = True
+    if transactions:
+        _rebuild_txn_index(load, segments, segment, start)
+    return not cut
+
+
+def _checksum_ok(data: memoryview, header: BatchHeader) -> bool:
+    return crc_ok(data, header) if header.magic == 2 else zlib.crc32(data[MAGIC_END - 1 :]) == header.crc
+
+
+def _note_epoch(load: _Loading, header: BatchHeader) -> None:
+    if header.partition_leader_epoch > load.epochs.latest:
+        load.epochs.note(header.partition_leader_epoch, header.base_offset)
+        load.epochs_changed = True
+
+
+def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, start: int) -> None:
+    """Which transactions were aborted takes the producers' state before the segment to tell."""
+    state = ProducerState()
+    _load_snapshot(load, state, segments.first.base_offset, start)
+    replay(state, segments, start)
+    for position, header in segment.batches(segment.offset_index.lookup(start), chunk=REPLAY_BYTES):
+        if header.base_offset >= start:
+            completed = apply(state, segment, position, header)
+            if completed is not None and completed.aborted:
+                stable = state.stable_before(completed)
+                segment.txn_index.append(AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable))
+
+
+def _drop_after(load: _Loading, segments: SegmentList, last: Segment) -> None:
+    """A log has no holes: what follows a cut goes."""
+    gone = [s for s in segments if s.base_offset > last.base_offset]
+    for segment in gone:
+        _remove(load, segment)
+        load.found(segment.path, "follows a segment that had to be cut; removed", 0, segment.size)
+    if gone:
+        segments.replace(gone, [])
+
+
+def _remove(load: _Loading, segment: Segment) -> None:
+    segment.release()
+    for path in segment.paths():
+        load.request.files.remove(path)
+
+
+def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
+    """The log ends before it starts: nothing in it is to be seen by anyone. An empty log at its start takes its place."""
+    old = list(segments)
+    for segment in old:
+        load.found(segment.path, f"ends before the log's start {log_start}; removed", 0, segment.size)
+        _remove(load, segment)
+    segments.replace(old, [_new_segment(load, log_start)])
+    return log_start
+
+
+def _load_producers(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
+    load.snapshots.remove_above(end)
+    _load_snapshot(load, load.producers, log_start, end)
+    if load.producers.end_offset < end:
+        replay(load.producers, segments, end)
+        with contextlib.suppress(OSError):  # the next start is slower; the log itself says the same
+            load.snapshots.take(load.producers, end, sync=False)
+
+
+def _load_snapshot(load: _Loading, state: ProducerState, start: int, end: int) -> None:
+    request = load.request
+    expiration_ms = request.producer_expiration_ms
+    load.findings += load_snapshot(state, load.snapshots, start=start, end=end, now_ms=request.now_ms, expiration_ms=expiration_ms)
+
+
+def _settle_epochs(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
+    if load.epochs_lost:
+        for segment in segments:
+            for _, header in segment.batches(chunk=REPLAY_BYTES):
+                _note_epoch(load, header)
+    if load.epochs_changed or load.epochs_lost:
+        load.epochs.save()
+    load.epochs.truncate_from_end(end)
+    load.epochs.truncate_from_start(log_start)

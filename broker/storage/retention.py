@@ -1,0 +1,46 @@
+"""Which segments retention takes: a decision over what the segments are, oldest first, stopping at the first that stays (reference 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+
+from broker.core.log_config import LogConfig
+from broker.storage.segment import Segment
+
+
+def deletable(
+    segments: Sequence[Segment], *, config: LogConfig, log_start_offset: int, high_watermark: int, log_end_offset: int, now_ms: int
+) -> list[Segment]:
+    """The oldest segments that no longer have to be kept. All of them may be named; the caller rolls first then.
+
+    Nothing above the high watermark goes, and an empty active segment never does. Raises `OSError` (the file's time is asked for where
+    records have none).
+    """
+    ends = [s.base_offset for s in segments[1:]] + [log_end_offset]
+    eligible = [(s, end) for s, end in zip(segments, ends, strict=True) if end <= high_watermark and (s is not segments[-1] or s.size)]
+    breached = list(takewhile(lambda item: item[1] <= log_start_offset, eligible))
+    if not config.deletes:
+        return [s for s, _ in breached]
+    rest = [s for s, _ in eligible[len(breached) :]]
+    taken = [s for s, _ in breached]
+    if config.retention_bytes >= 0:
+        total = sum(s.size for s in segments) - sum(s.size for s in taken)
+        taken += list(takewhile(_fits(total - config.retention_bytes), rest))
+    if config.retention_ms >= 0:
+        rest = [s for s, _ in eligible[len(taken) :]]
+        taken += list(takewhile(lambda s: now_ms - s.largest_timestamp() > config.retention_ms, rest))
+    return taken
+
+
+def _fits(surplus: int) -> Callable[[Segment], bool]:
+    left = surplus
+
+    def fits(segment: Segment) -> bool:
+        nonlocal left
+        if left < segment.size:
+            return False
+        left -= segment.size
+        return True
+
+    return fits

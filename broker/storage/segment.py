@@ -1,0 +1,346 @@
+"""One segment: a `.log` file of batches and the indexes that go with it (Kafka's LogSegment).
+
+Rules inside:
+* `size` is where the next batch goes. The file may hold more only after a failed write whose remains could not be cut off; such a
+  segment is not written again.
+* An index entry for a batch is added before the batch when more than index.interval.bytes were appended since the last entry, so the
+  first batch of a segment never has one.
+* Rolling by time follows the records' timestamps, not the clock (reference 6.3).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from broker.core.log_config import LogConfig
+from broker.storage.files import Buffer, Files
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.open_files import OpenFiles
+from broker.storage.time_index import TimeIndex
+from broker.storage.txn_index import TxnIndex
+from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, BatchHeader, read_header
+from protocol.records.errors import CorruptBatch
+
+_LEGACY: Final = Struct(">qiIb")
+READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+"""A disk turned read-only still serves readers."""
+INT32_MAX: Final = 2**31 - 1
+SCAN_BYTES: Final = 8 << 10
+"""One read while looking for a batch: two index intervals."""
+REPLAY_BYTES: Final = 256 << 10
+"""One read while walking a whole segment."""
+
+
+def any_header(data: bytes, at: int = 0) -> BatchHeader:
+    """The header at `at`. Of the old message sets (magic 0 and 1), which Kafka still serves, only what `BatchHeader` says.
+
+    Raises `CorruptBatch`.
+    """
+    if len(data) - at >= MAGIC_END and data[at + 16] < 2:
+        base_offset, length, crc, magic = _LEGACY.unpack_from(data, at)
+        return BatchHeader(base_offset, length, -1, magic, crc, 0, 0, -1, -1, -1, -1, -1, 1)
+    header = read_header(data, at)
+    if header.magic != 2:
+        raise CorruptBatch(f"magic {header.magic}")
+    return header
+
+
+class Segment:
+    """`created_ms` is the clock when the object was made; `jitter_ms` is drawn once per segment."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_fd",
+        "_files",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_open_files",
+        "_rolling_timestamp",
+        "base_offset",
+        "created_ms",
+        "jitter_ms",
+        "offset_index",
+        "path",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        open_files: OpenFiles,
+        directory: Path,
+        base_offset: int,
+        *,
+        size: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+        fresh: bool = False,
+    ) -> None:
+        stem = f"{base_offset:020d}"
+        self._files = files
+        self._open_files = open_files
+        self._fd = -1
+        self.path = directory / f"{stem}.log"
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.offset_index = OffsetIndex(files, directory / f"{stem}.index", base_offset, fresh=fresh)
+        self.time_index = TimeIndex(files, directory / f"{stem}.timeindex", base_offset, fresh=fresh)
+        self.txn_index = TxnIndex(files, directory / f"{stem}.txnindex", base_offset, fresh=fresh)
+        self._max_timestamp: int | None = -1 if fresh else None
+        self._offset_of_max_timestamp = base_offset
+        self._rolling_timestamp: int | None = None
+        self._bytes_since_index = 0
+
+    def create_files(self) -> None:
+        """Makes the three files that Kafka expects of a segment. Raises `OSError`."""
+        self._files.truncate(self.fd, 0)
+        self.offset_index.create_file()
+        self.time_index.create_file()
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            self._open_files.opened(self)
+            self._fd = self._open()
+        return self._fd
+
+    def _open(self) -> int:
+        try:
+            return self._files.open(self.path)
+        except OSError as e:
+            if e.errno not in READ_ONLY:
+                raise
+            return self._files.open_read(self.path)
+
+    # --- appending -----------------------------------------------------------------------------------------------------------
+
+    def should_roll(self, config: LogConfig, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Whether the next batch belongs into a new segment (LogSegment.shouldRoll)."""
+        size = self.size
+        if not size:
+            return False
+        if size > config.segment_bytes - incoming_bytes or last_offset - self.base_offset > INT32_MAX:
+            return True
+        if self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self.jitter_ms:
+            return True
+        return self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        first = self._rolling_timestamp
+        if first is None:
+            first = self._rolling_timestamp = self.header_at(0).max_timestamp
+        return max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - self.created_ms
+
+    def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
+        """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
+        position = self.size
+        self._files.pwrite(self.fd, buffers, position)
+        self.size = position + size
+        self._note(position, size, last_offset, max_timestamp, index_interval)
+
+    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
+        """What appending a batch at `position` means for the indexes."""
+        if position == 0:
+            self._rolling_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._bytes_since_index > index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self._bytes_since_index = 0
+        self._bytes_since_index += size
+
+    def cut_back(self) -> None:
+        """Removes what a failed write left behind the last whole batch. Raises `OSError`."""
+        if self._files.size(self.fd) != self.size:
+            self._files.truncate(self.fd, self.size)
+
+    # --- timestamps ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of a record in it, -1 when none is known."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch with that timestamp."""
+        _ = self.max_timestamp
+        return self._offset_of_max_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        last = self.time_index.last()
+        self._max_timestamp, self._offset_of_max_timestamp = last if last is not None else (-1, self.base_offset)
+
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: the file's modification time where no record has a timestamp."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._files.mtime_ms(self.path)
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    def pread(self, size: int, position: int) -> bytes:
+        return self._files.pread(self.fd, min(size, self.size - position), position)
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Raises `CorruptBatch` when no header is there."""
+        return any_header(self.pread(HEADER_BYTES, position))
+
+    def batches(self, position: int = 0, *, chunk: int = SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position` on, headers only. Raises `CorruptBatch` where there cannot be one."""
+        data = b""
+        start = position
+        while position < self.size:
+            if position + HEADER_BYTES > start + len(data):
+                start = position
+                data = self.pread(chunk, start)
+            header = any_header(data, position - start)
+            end = self._end_of(header, position)
+            yield position, header
+            position = end
+
+    def whole_batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """As `batches`, each with all its bytes."""
+        data = b""
+        start = position
+        while position < self.size:
+            if position + HEADER_BYTES > start + len(data):
+                start = position
+                data = self.pread(REPLAY_BYTES, start)
+            header = any_header(data, position - start)
+            end = self._end_of(header, position)
+            if end > start + len(data):
+                start = position
+                data = self.pread(max(REPLAY_BYTES, end - position), start)
+            yield position, header, memoryview(data)[position - start : end - start]
+            position = end
+
+    def _end_of(self, header: BatchHeader, position: int) -> int:
+        size = header.batch_length + LOG_OVERHEAD
+        if size < (HEADER_BYTES if header.magic == 2 else MAGIC_END) or position + size > self.size:
+            raise CorruptBatch(f"a batch of {size} bytes at byte {position} of a segment of {self.size}")
+        return position + size
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is at least `offset`, None when all end before it."""
+        for position, header in self.batches(self.offset_index.lookup(offset)):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    # --- cutting, saving, leaving ----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts the batch that holds `offset` and all after it; returns the bytes dropped. Raises `OSError`."""
+        found = self.find(offset)
+        if found is None:
+            return 0
+        position = found[0]
+        dropped = self.size - position
+        self.truncate_at(position, found[1].base_offset)
+        return dropped
+
+    def truncate_at(self, position: int, offset: int) -> None:
+        """Cuts the file at `position`, where the batch with base offset `offset` begins, and the indexes with it."""
+        self._files.truncate(self.fd, position)
+        self.size = position
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.resume()
+
+    def resume(self) -> int:
+        """Prepares appending to a segment that was loaded or cut; returns its end offset.
+
+        Looks only at what follows the last index entry. Raises `CorruptBatch` when index and file contradict each other or the end is torn.
+        """
+        self._load_max_timestamp()
+        self._rolling_timestamp = None
+        last = self.offset_index.last()
+        start = last[1] if last else 0
+        self._bytes_since_index = self.size - start
+        if last and (start >= self.size or self.header_at(start).last_offset != last[0]):
+            raise CorruptBatch(f"the index says that the batch with last offset {last[0]} is at byte {start} of {self.size}")
+        end_offset = self.base_offset
+        for _, header in self.batches(start):
+            end_offset = header.next_offset
+            if header.max_timestamp > self.max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
+        return end_offset
+
+    def trust_indexes_below(self, offset: int) -> int:
+        """Before recovery: keeps what the indexes say about flushed batches; returns the position from which on to look at every batch.
+
+        What cannot be right is dropped whole, and the answer is 0.
+        """
+        self.offset_index.truncate_to(offset)
+        last = self.offset_index.last()
+        if last is None or not self.offset_index.is_sorted() or not self.time_index.is_sorted():
+            return self.distrust_indexes()
+        try:
+            if self.header_at(last[1]).last_offset != last[0]:
+                return self.distrust_indexes()
+            self.txn_index.truncate_to(last[0])
+        except (CorruptBatch, ValueError):
+            return self.distrust_indexes()
+        self.time_index.truncate_to(last[0])
+        self.offset_index.truncate_to(last[0])
+        self._load_max_timestamp()
+        self._rolling_timestamp = None
+        before = self.offset_index.last()
+        self._bytes_since_index = last[1] - (before[1] if before else 0)
+        return last[1]
+
+    def distrust_indexes(self) -> int:
+        """Before recovery of the whole segment."""
+        self.reset_indexes()
+        return 0
+
+    def reset_indexes(self) -> None:
+        """Forgets the indexes: recovery builds them again from the batches with `note_recovered`."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.txn_index.clear()
+        self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+        self._rolling_timestamp = None
+        self._bytes_since_index = 0
+
+    def note_recovered(self, position: int, header: BatchHeader, index_interval: int) -> None:
+        """A good batch found by recovery, in order."""
+        self._note(position, header.size_bytes, header.last_offset, header.max_timestamp, index_interval)
+
+    def finish(self) -> None:
+        """Becoming inactive or closing: the time index gets its last entry, and all indexes reach their files. Raises `OSError`."""
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+        self.save_indexes()
+
+    def save_indexes(self) -> None:
+        self.offset_index.save()
+        self.time_index.save()
+        self.txn_index.save()
+
+    def paths(self) -> list[Path]:
+        """Its files, the one of batches first; the transaction index may not exist."""
+        return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+
+    def release(self) -> None:
+        """Gives descriptor and memory back; what is not saved stays in memory."""
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
+            self._open_files.closed(self)
+        self.offset_index.release()
+        self.time_index.release()
+        self.txn_index.release()

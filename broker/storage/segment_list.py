@@ -1,0 +1,67 @@
+"""The segments of one log, by base offset; never empty once the log is open, and the last one is the active one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from broker.storage.segment import Segment
+
+
+class SegmentList:
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._segments = sorted(segments, key=lambda s: s.base_offset)
+        self._bases = [s.base_offset for s in self._segments]
+        self.active = self._segments[-1]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(list(self._segments))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment."""
+        assert not self._bases or segment.base_offset > self._bases[-1]
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def floor_number(self, offset: int) -> int:
+        """Number of the segment that would hold `offset`: the last with a base at most it, else the first."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that would hold `offset`, and all later ones."""
+        return self._segments[self.floor_number(offset) :]
+
+    def next_base(self, segment: Segment) -> int | None:
+        """Base offset of the segment after it, None for the active one."""
+        number = bisect_right(self._bases, segment.base_offset)
+        return self._bases[number] if number < len(self._bases) else None
+
+    def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
+        """Takes `old` out and puts `new` in at once; at least one segment stays."""
+        gone = set(map(id, old))
+        kept = [s for s in self._segments if id(s) not in gone]
+        self._segments = sorted([*kept, *new], key=lambda s: s.base_offset)
+        assert self._segments, "a log without segments"
+        self._bases = [s.base_offset for s in self._segments]
+        self.active = self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(s.size for s in self._segments)

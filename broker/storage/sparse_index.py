@@ -1,0 +1,109 @@
+"""What the offset index and the time index share: fixed-size entries in memory, searched by bisection, and their file.
+
+Rules inside:
+* Entries only ever grow in their key; the file holds exactly the entries in order, so its length is a multiple of the entry size.
+* Entries of the active segment live in memory and reach the file in `save` (roll, flush, close). A crash loses nothing by that: segments
+  past the recovery point are rebuilt from the log, as Kafka rebuilds them, and `save` precedes every move of the recovery point.
+* Kafka preallocates the file of an active segment with zeros and leaves it so after a crash; loading drops such a tail.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+from broker.storage.files import Files
+
+
+class SparseIndex:
+    """Base of `OffsetIndex` and `TimeIndex`. `max_bytes` is `segment.index.bytes`."""
+
+    ENTRY: ClassVar[struct.Struct]
+    __slots__ = ("_data", "_files", "_saved", "base_offset", "path")
+
+    def __init__(self, files: Files, path: Path, base_offset: int, *, fresh: bool) -> None:
+        self._files = files
+        self.path = path
+        self.base_offset = base_offset
+        self._data: bytearray | None = bytearray() if fresh else None
+        self._saved = 0
+
+    def __len__(self) -> int:
+        return len(self._entries()) // self.ENTRY.size
+
+    def _entries(self) -> bytearray:
+        if self._data is None:
+            self._load()
+        assert self._data is not None
+        return self._data
+
+    def _load(self) -> None:
+        size = self.ENTRY.size
+        try:
+            raw = self._files.read_bytes(self.path)
+        except FileNotFoundError:
+            raw = b""
+        used = len(raw.rstrip(b"\0"))
+        self._data = bytearray(raw[: -(-used // size) * size])
+        if len(self._data) % size:  # a torn last entry
+            del self._data[-(len(self._data) % size) :]
+        self._saved = len(self._data) if len(self._data) == len(raw) else 0
+
+    def _floor(self, target: int) -> int:
+        """Number of the last entry whose key (its first field, made absolute) is at most `target`; -1 when there is none."""
+        return bisect_right(range(len(self)), target, key=self.key) - 1
+
+    def key(self, number: int) -> int:
+        raise AssertionError("each index has its own key")  # pragma: no cover - abstract
+
+    def is_sorted(self) -> bool:
+        """Whether keys strictly grow: the check of a file that must be trusted after a crash."""
+        keys = [self.key(i) for i in range(len(self))]
+        return all(a < b for a, b in pairwise(keys))
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Kafka keeps one slot free for the entry that closing a segment forces (TimeIndex.isFull)."""
+        return len(self) >= max_bytes // self.ENTRY.size - 1
+
+    def clear(self) -> None:
+        self._data = bytearray()
+        self._saved = 0
+
+    def _keep(self, count: int) -> None:
+        data = self._entries()
+        size = count * self.ENTRY.size
+        if size < len(data):
+            del data[size:]
+            self._saved = 0
+
+    @property
+    def dirty(self) -> bool:
+        return self._data is not None and self._saved != len(self._data)
+
+    def save(self) -> bool:
+        """Brings the file up to date; returns whether it had to write. Raises `OSError`."""
+        data = self._data
+        if data is None or self._saved == len(data):
+            return False
+        fd = self._files.open(self.path)
+        try:
+            with memoryview(data) as view:
+                self._files.pwrite(fd, [view[self._saved :]], self._saved)
+            if self._files.size(fd) != len(data):
+                self._files.truncate(fd, len(data))
+        finally:
+            self._files.close(fd)
+        self._saved = len(data)
+        return True
+
+    def create_file(self) -> None:
+        """Makes an empty file: Kafka takes a segment without its index files for a damaged one."""
+        self._files.close(self._files.open(self.path))
+
+    def release(self) -> None:
+        """Gives the memory back; the entries are loaded again when they are needed."""
+        if not self.dirty:
+            self._data = None
