@@ -20,7 +20,7 @@ ARGS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml setup.py constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt protocol/records/walk.py protocol/records/walk.pxd
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"

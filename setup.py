@@ -5,12 +5,14 @@ The walker runs interpreted from the same source without it, so no failure here 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 WALKER = "protocol/records/walk.py"
+TYPES = "protocol/records/walk.pxd"
 
 
 class BuildOrGoOn(build_ext):
@@ -36,7 +38,10 @@ def extensions() -> list[Extension]:
     except ImportError:
         print(f"ottla: {WALKER} stays interpreted (slower, same results): Cython is not installed", file=sys.stderr)
         return []
-    return cythonize([Extension("protocol.records.walk", [WALKER], optional=True)], quiet=True)
+    walker = Extension(
+        "protocol.records.walk", [WALKER], depends=[TYPES], extra_compile_args=["-g0"] if os.name == "posix" else [], optional=True
+    )
+    return cythonize([walker], build_dir="build/cython", quiet=True)
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrGoOn})
