@@ -37,7 +37,7 @@ _REASONS = (
     "a header's key is null or exceeds the record",
     "a header's value exceeds the record",
     "the record's length is not the length of its fields",
-    "the timestamp leaves the range of 64 bits",
+    "the timestamp or offset leaves the range of 64 bits",
     "fewer records than the batch's record count",
     "bytes are left over after the last record",
 )

@@ -68,6 +68,7 @@ BAD = {
     "timestamp delta of eleven bytes": (framed(b"\0" + b"\x80" * 10 + b"\0" + b"\0\x01\x01\0"), "varint"),
     "offset delta of six bytes": (framed(b"\0\0" + b"\x80" * 5 + b"\0" + b"\x01\x01\0"), "varint"),
     "key beyond the record": (framed(b"\0\0\0\x7e\x01\0"), "key"),
+    "key one byte beyond the record": (framed(b"\0\0\0\x04a"), "key"),
     "value beyond the record": (framed(b"\0\0\0\x01\x7e\0"), "value"),
     "header count missing": (framed(b"\0\0\0\x01\x01"), "varint"),
     "negative header count": (framed(b"\0\0\0\x01\x01\x01"), "header count"),
@@ -109,6 +110,16 @@ def test_a_timestamp_outside_of_64_bits_is_bad(walk: ModuleType, base: int, delt
 @pytest.mark.parametrize("delta", [2**63 - 1, -(2**63), 63, 64, -64, -65, 2**31, -(2**31) - 1])
 def test_timestamp_deltas_of_all_widths_are_read(walk: ModuleType, delta: int) -> None:
     assert walk.scan(encode_record(0, delta, None, None), 1, 0).max_timestamp == delta
+
+
+def test_what_the_last_byte_of_a_varint_holds_beyond_its_width_is_dropped_as_in_java(walk: ModuleType) -> None:
+    found = walk.columns(framed(b"\0" + b"\xff" * 9 + b"\x7f" + b"\xff" * 4 + b"\x7f" + b"\x01\x01\0"), 1, 0, 0)
+    assert (list(found.timestamps), list(found.offsets)) == ([-(2**63)], [-(2**31)])
+
+
+def test_an_offset_outside_of_64_bits_is_bad(walk: ModuleType) -> None:
+    with pytest.raises(InvalidRecord, match="64 bits"):
+        walk.columns(encode_record(1, 0, None, None), 1, 2**63 - 1, 0)
 
 
 def test_any_negative_key_or_value_length_is_null_as_in_kafka(walk: ModuleType) -> None:
