@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from tests.support.group_calls import commit, describe, fetch, find_coordinator, join, stable_member
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, delete
+
+
+@pytest.fixture(autouse=True)
+def _topic(client: Client) -> None:
+    create(client, "t", partitions=2)
+    find_coordinator(client)
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_every_version_stores_the_offset_and_its_metadata(client: Client, version: int) -> None:
+    assert commit(client, 42, metadata="nöte", version=version) == 0
+    assert fetch(client) == (42, 2 if version >= 6 else -1, "nöte", 0)
+
+
+def test_a_committed_offset_survives_a_crash(broker: RunningBroker, client: Client) -> None:
+    assert commit(client, 42, metadata="x") == 0
+    broker.restart(kill=True)
+    with broker.client() as again:
+        assert fetch(again) == (42, 2, "x", 0)
+
+
+def test_partitions_that_do_not_exist_are_refused_one_by_one(client: Client) -> None:
+    asked = [
+        OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(9, 1)]),
+        OffsetCommitRequestTopic("no", [OffsetCommitRequestPartition(0, 1)]),
+    ]
+    response = client.call(OffsetCommitRequest("g", topics=asked), version=9)
+    errors = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in response.topics]
+    assert errors == [("t", [(0, 0), (9, 3)]), ("no", [(0, 3)])]
+    assert fetch(client)[0] == 1
+
+
+def test_metadata_longer_than_allowed_is_refused_and_the_rest_is_stored(client: Client) -> None:
+    assert commit(client, 1, metadata="x" * 4096) == 0
+    assert commit(client, 2, metadata="x" * 4097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert fetch(client)[0] == 1
+
+
+@pytest.mark.parametrize(("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_generation_of_a_group_that_is_not_there_is_refused(client: Client, version: int, error: ErrorCode) -> None:
+    assert commit(client, 1, version=version, generation_id_or_member_epoch=1, member_id="m") == error
+
+
+def test_members_commit_with_their_generation_and_nobody_else_does(client: Client) -> None:
+    member_id, generation = stable_member(client)
+    assert commit(client, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(client, 1, member_id=member_id, generation_id_or_member_epoch=generation - 1) == ErrorCode.ILLEGAL_GENERATION
+    assert commit(client, 7, member_id=member_id, generation_id_or_member_epoch=generation) == 0
+    assert fetch(client)[0] == 7
+
+
+def test_between_join_and_sync_a_commit_must_wait(client: Client) -> None:
+    joined = join(client)
+    error = commit(client, 1, member_id=joined.member_id, generation_id_or_member_epoch=joined.generation_id)
+    assert error == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_by_nobody_makes_a_group_that_only_stores_offsets(client: Client) -> None:
+    assert commit(client, 1) == 0
+    group = describe(client)
+    assert (group.error_code, group.group_state, group.protocol_type, group.members) == (0, "Empty", "", [])
+
+
+def test_a_topic_made_again_does_not_inherit_offsets(client: Client) -> None:
+    assert commit(client, 42) == 0
+    delete(client, "t")
+    create(client, "t", partitions=2)
+    assert fetch(client)[0] == -1
+
+
+def test_without_an_offsets_topic_there_is_no_coordinator(broker: RunningBroker) -> None:
+    with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
+        create(stranger, "t")
+        assert commit(stranger, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tests.support.group_calls import commit, find_coordinator
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+
+
+@pytest.fixture(autouse=True)
+def _offsets(client: Client) -> None:
+    create(client, "t", partitions=2)
+    create(client, "u")
+    find_coordinator(client)
+    assert commit(client, 5, metadata="m") == 0
+    assert commit(client, 6, topic="u") == 0
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_one_group_is_answered_by_partition_and_what_was_never_committed_is_minus_one(client: Client, version: int) -> None:
+    response = client.call(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])]), version=version)
+    assert response.error_code == 0
+    (topic,) = response.topics
+    epoch = 2 if version >= 5 else -1
+    assert [(p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code) for p in topic.partitions] == [
+        (0, 5, epoch, "m", 0),
+        (1, -1, -1, "", 0),
+    ]
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_without_topics_one_group_is_answered_with_all_it_committed(client: Client, version: int) -> None:
+    response = client.call(OffsetFetchRequest("g", None), version=version)
+    assert {(topic.name, one.partition_index, one.committed_offset) for topic in response.topics for one in topic.partitions} == {
+        ("t", 0, 5),
+        ("u", 0, 6),
+    }
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_many_groups_are_answered_each_for_itself_and_an_unknown_one_without_an_error(client: Client, version: int) -> None:
+    asked = [
+        OffsetFetchRequestGroup("g", topics=None),
+        OffsetFetchRequestGroup("nobody", topics=[OffsetFetchRequestTopics("t", [0])]),
+        OffsetFetchRequestGroup("nobody either", topics=None),
+    ]
+    known, unknown, empty = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=version).groups
+    assert (known.group_id, known.error_code, {topic.name for topic in known.topics}) == ("g", 0, {"t", "u"})
+    one = unknown.topics[0].partitions[0]
+    assert (unknown.error_code, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code) == (0, -1, -1, "", 0)
+    assert (empty.error_code, empty.topics) == (0, [])
+
+
+def test_without_an_offsets_topic_the_error_is_where_the_version_has_it(broker: RunningBroker) -> None:
+    with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (topic,) = stranger.call(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]), version=1).topics
+        assert [(one.committed_offset, one.error_code) for one in topic.partitions] == [(-1, error)]
+        assert stranger.call(OffsetFetchRequest("g", []), version=7).error_code == error
+        (group,) = stranger.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[])]), version=9).groups
+        assert group.error_code == error

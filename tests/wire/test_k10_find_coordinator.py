@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.support.running_broker import RunningBroker
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_the_first_question_is_answered_with_this_broker(broker: RunningBroker, client: Client, version: int) -> None:
+    found = client.call(FindCoordinatorRequest("g"), version=version)
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "127.0.0.1", broker.port)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_many_groups_are_found_with_one_question(broker: RunningBroker, client: Client, version: int) -> None:
+    found = client.call(FindCoordinatorRequest(coordinator_keys=["g", "", "ü"]), version=version).coordinators
+    assert [(one.key, one.error_code, one.node_id, one.host, one.port) for one in found] == [
+        (key, 0, 1, "127.0.0.1", broker.port) for key in ("g", "", "ü")
+    ]
+
+
+def test_the_first_question_creates_the_offsets_topic_as_an_internal_one(client: Client) -> None:
+    client.call(FindCoordinatorRequest(coordinator_keys=["g"]), version=6)
+    (topic,) = client.call(MetadataRequest([MetadataRequestTopic(name="__consumer_offsets")], False)).topics
+    assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 4)
+
+
+@pytest.mark.parametrize(("key_type", "error"), [(2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)])
+def test_what_this_broker_does_not_coordinate_is_refused(client: Client, key_type: int, error: ErrorCode) -> None:
+    old = client.call(FindCoordinatorRequest("x", key_type), version=3)
+    assert (old.error_code, old.node_id) == (error, -1)
+    assert old.error_message
+    (one,) = client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), version=6).coordinators
+    assert (one.key, one.error_code, one.node_id, one.port) == ("x", error, -1, -1)
+
+
+def test_a_transactional_id_is_refused_with_an_error_on_which_clients_give_up(client: Client) -> None:
+    found = client.call(FindCoordinatorRequest("tx", 1), version=3)
+    assert (found.error_code, found.error_message) == (
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "this broker has no transactions yet",
+    )
