@@ -1,6 +1,8 @@
-"""The audit: judges Kafka log directories by the rules of `checks`, in one Spark run. `ottla audit DIR`, or `python -m spark_jobs.audit DIR`.
+"""The audit: judges Kafka log directories by the rules of `checks`, in one Spark run. `ottla audit DIR`, or `python -m spark_jobs.audit
+DIR`.
 
-Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected. PySpark is imported when it
+Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
+PySpark is imported when it
 is needed, so the command line can show its help without it.
 """
 
@@ -47,9 +49,11 @@ def audit(
     master: str | None = None,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> Verdict:
-    """Judge the log directories in `paths`. `key_field`: a field of the JSON values (`row`, `order.id`) that names each record once per topic.
+    """Judge the log directories in `paths`. `key_field`: a field of the JSON values (`row`, `order.id`) that names each record once per
+    topic.
 
-    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when Spark cannot run; what is wrong with a directory is in the verdict.
+    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when Spark cannot run; what is wrong with a directory is
+    in the verdict.
     """
     started = time.perf_counter()
     found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
@@ -62,11 +66,10 @@ def audit(
     if any(logs.segments for logs in found):
         progress("starting Spark", 0, steps)
         with session(total_bytes, master) as spark:
-            progress("reading batches", 1, steps)
+            progress("planning", 1, steps)
             judgeable = [logs.path for logs in found if logs.segments]
             _make_views(spark, judgeable, topics, key_field, producer_expiration_ms)
             try:
-                _count(spark, verdicts)
                 _run_rules(spark, rules, verdicts, samples, lambda step, done: progress(step, done + 2, steps))
             finally:
                 spark.catalog.clearCache()
@@ -98,8 +101,7 @@ def _make_views(spark: SparkSession, paths: list[str], topics: Sequence[str], ke
     spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).createOrReplaceTempView("producer_batches")
     spark.sql(views.SEQUENCES).persist().createOrReplaceTempView("sequences")
     if key_field is not None:
-        wanted = "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, value binary, control boolean, producer_id bigint"
-        reader.option("level", "records").schema(wanted).load(paths).createOrReplaceTempView("records")
+        reader.option("level", "records").schema(views.KEYED_RECORDS_NEED).load(paths).createOrReplaceTempView("records")
         spark.sql(views.KEYED_RECORDS, args={"json_path": json_path(key_field)}).createOrReplaceTempView("keyed_records")
 
 
@@ -115,8 +117,11 @@ def _run_rules(
     spark: SparkSession, rules: Sequence[Rule], verdicts: dict[str, DirectoryVerdict], samples: int, progress: Callable[[str, int], None]
 ) -> None:
     with ThreadPoolExecutor(CONCURRENT_RULES, "rule") as pool:
-        running = {pool.submit(_judge, spark, rule, samples): rule for rule in rules}
-        progress("judging", 0)
+        # Records take longest: their rule begins while the first batches are being read.
+        longest_first = sorted(rules, key=lambda rule: rule.view != "keyed_records")
+        counting = pool.submit(_count, spark, verdicts)
+        running = {pool.submit(_judge, spark, rule, samples): rule for rule in longest_first}
+        progress("reading", 0)
         for done, future in enumerate(as_completed(running), 1):
             rule = running[future]
             for verdict in verdicts.values():
@@ -124,6 +129,7 @@ def _run_rules(
             for row in future.result():
                 _add(verdicts[row.log_dir].rules[rule.name], rule, row)
             progress(f"judged {rule.name}", done)
+        counting.result()
 
 
 def _judge(spark: SparkSession, rule: Rule, samples: int) -> list[Row]:
@@ -137,7 +143,7 @@ def _judge(spark: SparkSession, rule: Rule, samples: int) -> list[Row]:
                 row_number() OVER (PARTITION BY log_dir, severity ORDER BY topic, partition, file, position, offset) AS place
             FROM ({rule.sql})
         ) WHERE place <= {int(samples)} ORDER BY log_dir, severity, place
-        """  # noqa: S608 # made of this package's own rule texts
+        """
     ).collect()
     return rows
 
@@ -154,7 +160,7 @@ def _add(result: RuleResult, rule: Rule, row: Row) -> None:
     result.samples.append(Finding(rule.name, severity, row.kind, row.topic, row.partition, row.offset, row.file, row.position, evidence))
 
 
-def audit_command(
+def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     paths: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
     ],

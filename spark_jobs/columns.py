@@ -1,18 +1,20 @@
 """The columns of the `kafka_log` data source, and how a segment's batches become Arrow record batches.
 
-Rules that hold here: columns are named as Kafka names the header's fields; times are milliseconds since the epoch, -1 for none, as in the file;
+Rules that hold here: columns are named as Kafka names the header's fields; times are milliseconds since the epoch, -1 for none, as in the
+file;
 only the columns asked for are built; at most `ROWS_MAX` rows or `BYTES_MAX` bytes of keys and values are held before they are handed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
 
 from protocol.records import walk
-from protocol.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader
+from protocol.records.batch import BatchHeader
 from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
 from protocol.records.errors import InvalidRecord, RecordsError
@@ -89,7 +91,8 @@ def ddl(level: str) -> str:
 
 
 def batch_rows(segment: Segment, schema: pa.Schema, *, walk_records: bool) -> Iterator[pa.RecordBatch]:
-    """One row a batch, plus one a stretch of bytes that is no batch (`error` set). `walk_records`: also open each batch and count its records."""
+    """One row a batch, plus one a stretch of bytes that is no batch (`error` set). `walk_records`: also open each batch and count its
+    records."""
     rows: list[Sequence[Any]] = []
     for item in read_segment(segment):
         if isinstance(item, Stop):
@@ -176,7 +179,7 @@ def _walk(head: BatchHeader, data: memoryview) -> tuple[int | None, bool | None,
         offsets = walk.columns(section, head.record_count, head.base_offset, head.base_timestamp).offsets
     except RecordsError as e:
         return None, None, str(e)
-    rising = all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(offsets))
     if not rising or offsets[0] < head.base_offset or offsets[-1] > head.last_offset:
         return head.record_count, True, "the records' offsets do not rise within the batch's range"
     return head.record_count, True, None

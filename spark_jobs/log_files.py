@@ -1,6 +1,7 @@
 """Finds partition logs and their segments in a directory of this broker's or of Apache Kafka's.
 
-Rules that hold here: nothing is opened but Kafka's two small text checkpoints; nothing is ever written; whatever is passed over is named in a note,
+Rules that hold here: nothing is opened but Kafka's two small text checkpoints; nothing is ever written; whatever is passed over is named
+in a note,
 so that "clean" never means "not looked at". Layout and names: Kafka's `LogDirs`, `UnifiedLog` and `LocalLog`.
 """
 
@@ -27,7 +28,8 @@ COMPACTED_BY_DESIGN: Final = frozenset({"__consumer_offsets", "__transaction_sta
 class Segment:
     """One `.log` file of one partition and what the directory says about that partition.
 
-    `log_dir` is the path as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first dirty offset:
+    `log_dir` is the path as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first dirty
+    offset:
     below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
     """
 
@@ -45,7 +47,8 @@ class Segment:
 
 @dataclass(slots=True)
 class LogDirectory:
-    """What was found under one path. `problems` keep the verdict from being complete (unreadable); `notes` do not (passed over on purpose)."""
+    """What was found under one path. `problems` keep the verdict from being complete (unreadable); `notes` do not (passed over on
+    purpose)."""
 
     path: str
     segments: list[Segment] = field(default_factory=list)
@@ -83,7 +86,14 @@ def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
         name = _parse_dir(partition_dir.name, topics, found)
         if name is not None:
             unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
-            _add_partition(found, partition_dir, name, starts.get(name, 0), max(cleaned.get(name, 0), unknown), clean_shutdown)
+            _add_partition(
+                found,
+                partition_dir,
+                name,
+                log_start_offset=starts.get(name, 0),
+                cleaned_to=max(cleaned.get(name, 0), unknown),
+                clean_shutdown=clean_shutdown,
+            )
     if not found.segments and not found.problems:
         found.problems.append(
             f"{root}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
@@ -104,7 +114,7 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
 
 
 def _add_partition(
-    found: LogDirectory, directory: Path, name: tuple[str, int], log_start_offset: int, cleaned_to: int, clean_shutdown: bool
+    found: LogDirectory, directory: Path, name: tuple[str, int], *, log_start_offset: int, cleaned_to: int, clean_shutdown: bool
 ) -> None:
     try:
         files = sorted(entry for entry in directory.iterdir() if SEGMENT_FILE.fullmatch(entry.name))
@@ -134,7 +144,8 @@ def _add_partition(
 
 
 def _read_checkpoint(path: Path, found: LogDirectory) -> dict[tuple[str, int], int]:
-    """Kafka's offset checkpoint: `0`, a count, then `<topic> <partition> <offset>` a line. A missing file says nothing; a damaged one is a note."""
+    """Kafka's offset checkpoint: `0`, a count, then `<topic> <partition> <offset>` a line. A missing file says nothing; a damaged one is
+    a note."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [line.split() for line in lines[2:] if line]

@@ -36,9 +36,9 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
             out.print(_findings_table(f"Findings in {name} (the first {samples} of each rule and severity)", found, directory.path))
     for directory, name in zip(verdict.directories, names, strict=True):
         for note in directory.notes:
-            out.print(Text(f"note: {name}: {note}", style="dim"))
+            out.print(Text(f"note: {name}: {note}", style="dim"), soft_wrap=True)
         for problem in directory.problems:
-            out.print(Text(f"could not judge: {problem}", style="yellow"))
+            out.print(Text(f"could not judge: {problem}", style="yellow"), soft_wrap=True)
     out.print(_last_line(verdict))
 
 
@@ -49,16 +49,16 @@ def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
     for name in names or _names(verdict.directories):
         table.add_column(name, justify="right")
     directories = verdict.directories
-    for title, count in (
-        ("Topics", lambda d: d.topics),
-        ("Partitions", lambda d: d.partitions),
-        ("Segments", lambda d: d.segments),
-        ("Bytes", lambda d: d.size_bytes),
-        ("Batches", lambda d: d.batches),
-        ("Records", lambda d: d.records),
-        ("Idempotent producers", lambda d: d.producers),
+    for title, counts in (
+        ("Topics", [d.topics for d in directories]),
+        ("Partitions", [d.partitions for d in directories]),
+        ("Segments", [d.segments for d in directories]),
+        ("Bytes", [d.size_bytes for d in directories]),
+        ("Batches", [d.batches for d in directories]),
+        ("Records", [d.records for d in directories]),
+        ("Idempotent producers", [d.producers for d in directories]),
     ):
-        table.add_row(title, *(f"{count(d):,}" for d in directories))
+        table.add_row(title, *(f"{count:,}" for count in counts))
     table.add_row(
         "Retries absorbed (broker's count)", *("n/a" if d.retries_absorbed is None else f"{d.retries_absorbed:,}" for d in directories)
     )

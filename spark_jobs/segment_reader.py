@@ -1,7 +1,9 @@
 """Reads one segment file batch by batch, and goes on behind damage.
 
-Rules that hold here: at most one window of the file, or one batch if that is larger, is in memory; the file is read up to the size it had when it
-was listed, so a broker may write on meanwhile. Damage never ends the reading: the bytes up to the next batch whose CRC is right are reported as one
+Rules that hold here: at most one window of the file, or one batch if that is larger, is in memory; the file is read up to the size it had
+when it
+was listed, so a broker may write on meanwhile. Damage never ends the reading: the bytes up to the next batch whose CRC is right are
+reported as one
 `Stop`, and what follows is judged like the rest. Splitting follows Kafka's `ByteBufferLogInputStream`.
 """
 
@@ -28,7 +30,8 @@ WINDOW_BYTES: Final = 8 << 20
 
 
 class RawBatch(NamedTuple):
-    """One batch as it lies in the file. `data` is valid only until the next one is asked for; `crc_ok` is None for magic 0 and 1 (not checked)."""
+    """One batch as it lies in the file. `data` is valid only until the next one is asked for; `crc_ok` is None for magic 0 and 1 (not
+    checked)."""
 
     position: int
     header: BatchHeader
@@ -37,7 +40,8 @@ class RawBatch(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Bytes that are no batch. `torn`: they end the partition's last segment, as a write that was cut short (or a preallocated file) leaves them."""
+    """Bytes that are no batch. `torn`: they end the partition's last segment, as a write that was cut short (or a preallocated file)
+    leaves them."""
 
     position: int
     size_bytes: int
@@ -128,7 +132,8 @@ def _all_zero(file: BinaryIO, position: int, end: int) -> bool:
 
 
 def _find_batch(file: BinaryIO, start: int, end: int, last_offset: int) -> int | None:
-    """The position of the first batch from `start` on whose CRC is right and whose base offset is above `last_offset`; None if there is none."""
+    """The position of the first batch from `start` on whose CRC is right and whose base offset is above `last_offset`; None if there is
+    none."""
     position = start
     while end - position >= HEADER_BYTES:
         chunk = _read_at(file, position, min(WINDOW_BYTES, end - position))

@@ -1,6 +1,7 @@
 """Starts Spark for the audit: local by default, quiet, on loopback, sized for a laptop.
 
-Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already is used as it is and
+Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already
+is used as it is and
 left running.
 """
 
@@ -102,7 +103,6 @@ def settings(log_bytes: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores if log_bytes < SMALL_LOG_BYTES else 8 * cores),
@@ -115,6 +115,8 @@ def _prepare_environment() -> None:
     """Spark's Python workers run this interpreter and see the packages that this process sees, installed or not."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # A worker's import of pandas 3 warns on the user's terminal about parts of PySpark that nothing here uses.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     root = str(Path(__file__).parent.parent)
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in known:

@@ -3,8 +3,10 @@
     spark.dataSource.register(KafkaLogSource)
     spark.read.format("kafka_log").option("level", "records").load("/var/lib/ottla")
 
-Options: `path` (a broker's data directory or one partition's; several by `load([...])`), `topic` (only these, comma-separated), `level` (`batches`,
-the default, or `records`), `walk` (`true`, the default: at level batches also open each batch and count its records). A `.schema(...)` that names
+Options: `path` (a broker's data directory or one partition's; several by `load([...])`), `topic` (only these, comma-separated), `level`
+(`batches`,
+the default, or `records`), `walk` (`true`, the default: at level batches also open each batch and count its records). A `.schema(...)`
+that names
 fewer columns makes the reader build only those. Segments are never split; small ones share a task.
 """
 

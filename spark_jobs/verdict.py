@@ -32,7 +32,8 @@ class Finding:
 
 @dataclass(slots=True)
 class RuleResult:
-    """What one rule found in one directory: exact counts by severity, and the first findings in log order. Not judged: its input was not asked for."""
+    """What one rule found in one directory: exact counts by severity, and the first findings in log order. Not judged: its input was not
+    asked for."""
 
     judged: bool = False
     violations: int = 0
@@ -43,7 +44,8 @@ class RuleResult:
 
 @dataclass(slots=True)
 class DirectoryVerdict:
-    """One directory. `records` are those that consumers can be given (control records not counted); `retries_absorbed` is what the caller told, the log does not know it."""
+    """One directory. `records` are those that consumers can be given (control records not counted); `retries_absorbed` is what the caller
+    told, the log does not know it."""
 
     path: str
     topics: int = 0

@@ -1,7 +1,9 @@
 """The views that the rules query: batches in log order, each producer's batches, its sequences, and records by business key.
 
-Rules that hold here: only batches whose CRC is right are trusted, and each row counts the untrusted stretches before it (`blind_before`) and the offsets
-that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from "compacted away". Everything is judged per log directory,
+Rules that hold here: only batches whose CRC is right are trusted, and each row counts the untrusted stretches before it (`blind_before`)
+and the offsets
+that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from "compacted away".
+Everything is judged per log directory,
 so one run can hold several.
 """
 
@@ -13,7 +15,8 @@ BATCHES: Final = """
     WITH seen AS (
         SELECT *,
             sum(CASE WHEN error IS NULL AND coalesce(crc_ok, true) THEN 0 ELSE 1 END) OVER in_log AS blind_before,
-            max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false)) OVER (PARTITION BY log_dir, topic, partition) AS has_traces
+            max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false))
+                OVER (PARTITION BY log_dir, topic, partition) AS has_traces
         FROM raw_batches
         WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING)
     ), ordered AS (
@@ -21,13 +24,15 @@ BATCHES: Final = """
             has_traces OR base_offset < cleaned_to AS compacted,
             lag(base_offset) OVER in_log AS prev_base_offset,
             lag(last_offset) OVER in_log AS prev_last_offset,
+            max(last_offset) OVER (PARTITION BY log_dir, topic, partition ORDER BY segment, position
+                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_offset,
             lag(blind_before) OVER in_log AS prev_blind
         FROM seen
         WHERE error IS NULL AND coalesce(crc_ok, true)
         WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
     ), holed AS (
         SELECT *,
-            CASE WHEN blind_before = prev_blind AND base_offset > prev_last_offset + 1 THEN base_offset - prev_last_offset - 1 ELSE 0 END AS hole
+            CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1 ELSE 0 END AS hole
         FROM ordered
     )
     SELECT *,
@@ -55,13 +60,16 @@ PRODUCER_BATCHES: Final = """
     SELECT *,
         max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
-        CASE WHEN NOT control THEN lag(producer_epoch) OVER of_kind END AS prev_epoch,
+        CASE WHEN NOT control THEN max(producer_epoch) OVER (
+            PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS prev_epoch,
         CASE WHEN NOT control THEN lag(blind_before) OVER of_kind END AS prev_blind_before,
         CASE WHEN NOT control THEN lag(holes_before) OVER of_kind END AS prev_holes_before
     FROM sessions
     WINDOW of_kind AS (PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position)
 """
-"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer."""
+"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer.
+`max_epoch_before`: the newest epoch of any batch or marker before; `prev_epoch`: that of data batches alone."""
 
 _EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
 _BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -96,12 +104,19 @@ SEQUENCES: Final = f"""
     FROM ended
     WINDOW before AS {_BEFORE}
 """
-"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other_…`: the batch reaching highest among those with lower sequences;
+"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other_…`: the batch reaching highest among those with lower
+sequences;
 `front_in_log`: the highest sequence among those at lower offsets."""
+
+KEYED_RECORDS_NEED: Final = (
+    "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "
+    "value binary, control boolean, producer_id bigint"
+)
+"""The columns of `records` that KEYED_RECORDS reads: the reader builds no others."""
 
 KEYED_RECORDS: Final = """
     WITH keyed AS (
-        SELECT log_dir, topic, partition, offset, timestamp, file, position, base_offset, producer_id,
+        SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id,
             get_json_object(CAST(value AS STRING), :json_path) AS business_key
         FROM records
         WHERE NOT control AND NOT startswith(topic, '__')

@@ -9,7 +9,8 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("business_key", "copy", "first_partition", "first_offset", "producer_id"),
     limits=(
-        "Needs a field (--key-field) that is unique by intent. Records whose value is not JSON or lacks the field are not judged. Internal topics are left out, "
+        "Needs a field (--key-field) that is unique by intent. Records whose value is not JSON or lacks the field are not judged."
+        " Internal topics are left out, "
         "and records of transactions that the log shows aborted are not visible to a reader of committed data and do not count."
     ),
     sql="""

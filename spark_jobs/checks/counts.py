@@ -5,11 +5,14 @@ from spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="counts",
     title="Counts that disagree",
-    proves="Each batch holds as many readable records as its header says, at offsets inside its range, and the range has no unexplained holes.",
+    proves=(
+        "Each batch holds as many readable records as its header says, at offsets inside its range, and the range has no unexplained holes."
+    ),
     severity=Severity.VIOLATION,
     evidence=("record_count", "last_offset_delta", "records_found", "detail"),
     limits=(
-        "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an internal topic's name, a delete horizon, "
+        "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
+        "internal topic's name, a delete horizon, "
         "or an emptied batch marks as compacted, nor in a batch whose records' own offsets leave holes (no producer can write one). "
         "A compressed section that would give more than 64 MiB is reported as unreadable."
     ),
@@ -20,7 +23,8 @@ RULE = Rule(
                 CASE WHEN records_fault IS NOT NULL THEN 'records unreadable'
                      WHEN record_count < 0 OR last_offset_delta < 0 THEN 'negative count'
                      WHEN record_count > CAST(last_offset_delta AS BIGINT) + 1 THEN 'more records than offsets'
-                     WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted AND NOT coalesce(sparse, false) THEN 'fewer records than offsets'
+                     WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted AND NOT coalesce(sparse, false)
+                     THEN 'fewer records than offsets'
                 END AS kind,
                 log_dir, topic, partition, base_offset AS offset, file, position,
                 record_count, last_offset_delta, records_found, coalesce(records_fault, '') AS detail

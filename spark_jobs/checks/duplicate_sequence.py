@@ -9,13 +9,16 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "record_count", "first_offset"),
     limits=(
-        "Sees what carries a producer id: duplicates of plain producers, or of a producer that restarted under a new id, are rule `business-key`'s. "
-        "Sequences are compared within one epoch, and anew after a silence longer than producer.id.expiration.ms, when a broker forgets the producer."
+        "Sees what carries a producer id: duplicates of plain producers, or of a producer that restarted under a new id, are rule"
+        " `business-key`'s. "
+        "Sequences are compared within one epoch, and anew after a silence longer than producer.id.expiration.ms, when a broker "
+        "forgets the producer."
     ),
     sql="""
         SELECT
             'violation' AS severity,
-            CASE WHEN base_sequence = other_base_sequence AND last_sequence = other_last_sequence THEN 'same batch twice' ELSE 'sequences overlap' END AS kind,
+            CASE WHEN base_sequence = other_base_sequence AND last_sequence = other_last_sequence
+                 THEN 'same batch twice' ELSE 'sequences overlap' END AS kind,
             log_dir, topic, partition,
             greatest(base_offset, other_offset) AS offset,
             CASE WHEN base_offset >= other_offset THEN file ELSE other_file END AS file,

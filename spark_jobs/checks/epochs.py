@@ -9,7 +9,8 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "max_epoch_before", "prev_epoch"),
     limits=(
-        "Transaction markers count as sightings of an epoch. After a silence longer than producer.id.expiration.ms a broker knows no epoch any more, and any may follow. "
+        "Transaction markers count as sightings of an epoch. After a silence longer than producer.id.expiration.ms a broker knows"
+        " no epoch any more, and any may follow. "
         "A start above 0 is legal where compaction or unreadable bytes can have taken the batches before it."
     ),
     sql="""

@@ -10,13 +10,15 @@ RULE = Rule(
     evidence=("last_offset", "prev_base_offset", "prev_last_offset", "segment", "detail"),
     limits=(
         "Each batch is compared with the trusted batch before it: where order breaks there is one finding, not one per batch behind it. "
-        "Missing offsets are a warning (info in a compacted partition): rule `sequence-gap` says whether an idempotent producer's records are missing with them. "
+        "Missing offsets are a warning (info in a compacted partition): rule `sequence-gap` says whether an idempotent producer's"
+        " records are missing with them. "
         "Holes beside unreadable bytes are not judged."
     ),
     sql="""
         SELECT * FROM (
             SELECT
-                CASE WHEN base_offset < segment OR base_offset <= prev_last_offset THEN 'violation' WHEN legal_hole THEN 'info' ELSE 'warning' END AS severity,
+                CASE WHEN base_offset < segment OR base_offset <= prev_last_offset THEN 'violation'
+                     WHEN legal_hole THEN 'info' ELSE 'warning' END AS severity,
                 CASE WHEN base_offset < segment THEN 'below its segment'
                      WHEN base_offset < prev_base_offset THEN 'offset regress'
                      WHEN base_offset <= prev_last_offset THEN 'offset overlap'

@@ -20,7 +20,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `view` is the view it needs (a rule whose view is not there is not judged); `evidence` are the columns its query adds to PLACE."""
+    """One rule. `view` is the view it needs (a rule whose view is not there is not judged); `evidence` are the columns its query adds to
+    PLACE."""
 
     name: str
     title: str

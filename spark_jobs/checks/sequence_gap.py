@@ -9,7 +9,8 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "expected_sequence", "missing", "after_offset"),
     limits=(
-        "The first batch of a producer in the log may start anywhere: the head may be deleted, and a broker accepts any sequence of a producer it does not know. "
+        "The first batch of a producer in the log may start anywhere: the head may be deleted, and a broker accepts any sequence "
+        "of a producer it does not know. "
         "A gap is legal in a compacted partition when the offsets missing between the two batches can have held the missing records. "
         "Gaps across unreadable bytes are not judged (rule `crc` reports those), nor what was lost behind a producer's last batch."
     ),

@@ -21,6 +21,7 @@ class PartitionWriter:
         self.directory = root / f"{topic}-{partition}"
         self.directory.mkdir(parents=True)
         self.next_offset = start
+        self._written = 0
         self.roll()
 
     def roll(self) -> None:
@@ -43,7 +44,7 @@ class PartitionWriter:
         self.next_offset = max(self.next_offset, read_header(batch).last_offset_delta + 1 + base)
         return base
 
-    def data(  # noqa: PLR0913 # the parts of a batch
+    def data(
         self,
         count: int = 5,
         *,
@@ -56,8 +57,11 @@ class PartitionWriter:
         codec: Codec = Codec.NONE,
         transactional: bool = False,
     ) -> int:
-        """Append a data batch of JSON values (`rows`: their `row` field); gives its base offset. A producer without an epoch has epoch 0."""
-        values = rows if rows is not None else [f"{self.next_offset + i}-{self.directory.name}" for i in range(count)]
+        """Append a data batch of JSON values (`rows`: their `row` field); gives its base offset.
+
+        A producer id without an epoch gets epoch 0."""
+        values = rows if rows is not None else [f"{self.directory.name}-{self._written + i}" for i in range(count)]
+        self._written += len(values)
         records = [SimpleRecord(b"k", json.dumps({"row": row, "n": {"id": row}}).encode(), at) for row in values]
         epoch = 0 if pid >= 0 and epoch < 0 else epoch
         made = build_batch(records, codec=codec, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=transactional)
@@ -65,9 +69,7 @@ class PartitionWriter:
 
     def marker(self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0) -> int:
         """Append a transaction marker."""
-        return self.batch(
-            end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=0, timestamp=at)
-        )
+        return self.batch(end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=0, timestamp=at))
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:

@@ -1,0 +1,113 @@
+"""The audit over a corpus of planted anomalies and legal oddities: all directories in one Spark run, as a user can."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from spark_jobs.audit import audit, audit_command, json_path
+from spark_jobs.verdict import DirectoryVerdict, Verdict
+from tests.unit.spark_jobs.corpus import CASES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def verdict(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    root = tmp_path_factory.mktemp("logs")
+    for name, case in CASES.items():
+        case.write(root / name)
+    return audit([root / name for name in CASES], key_field="row", retries_absorbed=[7])
+
+
+def of(verdict: Verdict, name: str) -> DirectoryVerdict:
+    return next(directory for directory in verdict.directories if Path(directory.path).name == name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_log_gives_exactly_the_findings_that_were_planted(verdict: Verdict, name: str) -> None:
+    results = of(verdict, name).rules.values()
+    assert [(f.rule, str(f.severity), f.kind, f.where) for result in results for f in result.samples] == CASES[name].expected
+    assert sum(result.violations for result in results) == sum(severity == "violation" for _, severity, _, _ in CASES[name].expected)
+    assert all(result.judged for result in results)
+
+
+def test_a_duplicate_shows_who_wrote_it_and_where_the_first_copy_is(verdict: Verdict) -> None:
+    (finding,) = of(verdict, "same_batch_twice").rules["duplicate-sequence"].samples
+    assert finding.evidence == {
+        "producer_id": 1, "producer_epoch": 0, "base_sequence": 5, "last_sequence": 9, "record_count": 5, "first_offset": 5,
+    }  # fmt: skip
+    assert finding.file.endswith("t-0/00000000000000000000.log")
+    assert Path(finding.file).read_bytes()[finding.position : finding.position + 8] == (15).to_bytes(8, "big")
+
+
+def test_a_gap_says_how_many_records_are_missing(verdict: Verdict) -> None:
+    (finding,) = of(verdict, "gap").rules["sequence-gap"].samples
+    assert finding.evidence["missing"] == 3
+    assert finding.evidence["expected_sequence"] == 5
+    assert finding.evidence["after_offset"] == 0
+
+
+def test_counts_cover_every_batch_and_record(verdict: Verdict) -> None:
+    sound = of(verdict, "sound")
+    assert (sound.topics, sound.partitions, sound.segments, sound.batches, sound.records, sound.producers) == (1, 2, 3, 7, 33, 2)
+    assert sound.retries_absorbed == 7
+    assert of(verdict, "gap").retries_absorbed is None
+
+
+def test_directories_passed_over_are_named(verdict: Verdict) -> None:
+    assert [note.split(":")[0] for note in of(verdict, "internal").notes] == [
+        "t-0.0123456789abcdef0123456789abcdef-delete", "t-1.0123456789abcdef0123456789abcdef-stray",
+    ]  # fmt: skip
+
+
+def test_the_verdict_as_json_holds_findings_and_exit_code(verdict: Verdict) -> None:
+    told = json.loads(verdict.to_json())
+    assert told["exit_code"] == 1
+    assert len(told["directories"]) == len(CASES)
+
+
+def run(*args: str) -> tuple[int, str]:
+    app = Typer()
+    app.command()(audit_command)
+    result = CliRunner().invoke(app, args)
+    return result.exit_code, result.output
+
+
+def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(spark: SparkSession, tmp_path: Path) -> None:
+    CASES["sound"].write(tmp_path / "sound")
+    CASES["gap"].write(tmp_path / "gap")
+    code, out = run(str(tmp_path / "sound"))
+    assert code == 0
+    assert "not judged" in out  # the business key, which nobody named
+    code, out = run(str(tmp_path / "sound"), str(tmp_path / "gap"), "--json", str(tmp_path / "verdict.json"))
+    assert code == 1
+    assert "t-0@10" in out
+    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 1
+
+
+def test_a_directory_without_logs_cannot_be_judged(tmp_path: Path) -> None:
+    code, out = run(str(tmp_path), str(tmp_path / "missing"))
+    assert code == 2
+    assert "no partition logs here" in out
+    assert "no such directory" in out
+
+
+def test_without_java_the_command_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, out = run(str(tmp_path))
+    assert code == 2
+    assert "Java 17" in out
+
+
+def test_a_dotted_field_is_a_path_into_the_value() -> None:
+    assert json_path("row") == "$['row']"
+    assert json_path("n.id") == "$['n']['id']"
+    assert json_path("$.n.id") == "$.n.id"
