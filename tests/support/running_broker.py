@@ -89,6 +89,16 @@ class RunningBroker:
         """Run a coroutine on the broker's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
+    def call_until(self, condition: Callable[[Broker], bool]) -> None:
+        """Wait until `condition` holds on the broker's loop; looks again after each turn. Raises TimeoutError."""
+
+        async def look() -> None:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not condition(self.broker):  # noqa: ASYNC110 # a condition of any kind has no event
+                    await asyncio.sleep(0)
+
+        self.call_async(look())
+
     def stop(self) -> None:
         """A clean stop, as SIGTERM's."""
         self.call_async(self.broker.stop())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from protocol.client import Client
@@ -12,8 +14,8 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
 
-def batch(*values: bytes, **fields: object) -> bytes:
-    return build_batch([SimpleRecord(None, value, 1_000) for value in values or (b"x",)], **fields)  # type: ignore[arg-type] # passed through
+def batch(*values: bytes, **fields: Any) -> bytes:
+    return build_batch([SimpleRecord(None, value, 1_000) for value in values or (b"x",)], **fields)
 
 
 def produce(

@@ -35,7 +35,7 @@ def test_text_is_read_as_its_type(kind: ConfigType, text: str, value: object) ->
     ],
 )
 def test_text_of_another_type_is_refused_with_the_name_and_what_is_allowed(kind: ConfigType, text: str) -> None:
-    with pytest.raises(InvalidConfig, match="configuration some.key: allowed is "):
+    with pytest.raises(InvalidConfig, match=r"configuration some\.key: allowed is "):
         ConfigKey("some.key", kind, None, "").parse(text)
 
 

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from protocol.client import Client
+from protocol.codec import decode_response
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.records.batch import split_batches
+from protocol.records.record import iter_records
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, delete, produce
+
+
+def request(*partitions: FetchPartition, topic: str = "t", topic_id: bytes = bytes(16), **fields: Any) -> FetchRequest:
+    given = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, **fields}
+    return FetchRequest(topics=[FetchTopic(topic, topic_id, list(partitions))] if partitions else [], **given)
+
+
+def part(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any) -> FetchPartition:
+    return FetchPartition(index, fetch_offset=offset, partition_max_bytes=max_bytes, **fields)
+
+
+def fetch(client: Client, asked: FetchRequest, version: int = 12) -> FetchResponse:
+    response = client.call(asked, version=version)
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def values(response: FetchResponse) -> list[bytes]:
+    found = []
+    for topic in response.responses:
+        for data in topic.partitions:
+            records = bytes(data.records or b"")
+            for pos, header in split_batches(records):
+                found += [bytes(record.value or b"") for record in iter_records(records[pos : pos + header.size_bytes])]
+    return found
+
+
+def partitions_of(response: FetchResponse) -> Sequence[int]:
+    return [data.partition_index for topic in response.responses for data in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_every_version_by_name_reads_what_was_produced(client: Client, version: int) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b")
+    response = fetch(client, request(part()), version)
+    (data,) = response.responses[0].partitions
+    assert values(response) == [b"a", b"b"]
+    assert (data.error_code, data.high_watermark, data.last_stable_offset) == (0, 2, 2)
+    assert data.log_start_offset == (0 if version >= 5 else -1)
+    assert data.aborted_transactions is None
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_every_later_version_reads_by_topic_id(client: Client, version: int) -> None:
+    topic_id = create(client, "t").topic_id
+    produce(client, "t", b"a")
+    assert values(fetch(client, request(part(), topic="", topic_id=topic_id), version)) == [b"a"]
+    unknown = fetch(client, request(part(), topic="", topic_id=b"\x09" * 16), version).responses[0].partitions[0]
+    assert (unknown.error_code, unknown.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+
+@pytest.mark.parametrize(("offset", "error"), [(-1, 1), (0, 0), (1, 0), (2, 0), (3, 1)])
+def test_offsets_outside_the_log_are_out_of_range_and_its_end_is_not(client: Client, offset: int, error: int) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b")
+    (data,) = fetch(client, request(part(offset=offset))).responses[0].partitions
+    assert data.error_code == error
+    assert (data.high_watermark, data.log_start_offset) == ((-1, -1) if error else (2, 0))
+
+
+def test_an_offset_below_the_log_start_is_out_of_range(client: Client) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b")
+    client.call(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])], 1000))
+    assert fetch(client, request(part(offset=0))).responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_the_first_batch_comes_whole_however_small_the_limits_and_the_others_wait(client: Client) -> None:
+    create(client, "t", partitions=2)
+    for partition in (0, 1):
+        produce(client, "t", b"x" * 1000, partition=partition)
+    response = fetch(client, request(part(0, max_bytes=10), part(1, max_bytes=10), max_bytes=20))
+    first, second = response.responses[0].partitions
+    assert len(first.records or b"") > 1000
+    assert (second.error_code, second.records, second.high_watermark) == (0, b"", 1)
+
+
+def test_max_bytes_bounds_all_partitions_together(client: Client) -> None:
+    create(client, "t", partitions=3)
+    for partition in range(3):
+        for _ in range(5):
+            produce(client, "t", b"x" * 1000, partition=partition)
+    response = fetch(client, request(*[part(index) for index in range(3)], max_bytes=6000))
+    sizes = [len(data.records or b"") for data in response.responses[0].partitions]
+    assert sizes[0] > 5000
+    assert sum(sizes) <= 6000
+
+
+def test_read_committed_names_aborted_transactions_and_read_uncommitted_none(client: Client) -> None:
+    create(client, "t")
+    produce(client, "t", b"a")
+    committed = fetch(client, request(part(), isolation_level=1)).responses[0].partitions[0]
+    assert (committed.aborted_transactions, committed.last_stable_offset) == ([], 1)
+
+
+def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        reader.send(request(part(), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        produce(client, "t", b"now")
+        assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"now"]
+
+
+def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        reader.send(request(part(), max_wait_ms=60_000, min_bytes=250), 12)
+        for value in (b"a" * 50, b"b" * 50):
+            broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+            produce(client, "t", value)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 0)
+        assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"a" * 50, b"b" * 50]
+
+
+def test_a_long_poll_ends_empty_when_its_time_is_up(client: Client) -> None:
+    create(client, "t")
+    began = time.monotonic()
+    assert values(fetch(client, request(part(), max_wait_ms=60))) == []
+    assert 0.05 < time.monotonic() - began < 5
+
+
+def test_a_long_poll_over_an_error_is_answered_at_once(client: Client) -> None:
+    create(client, "t")
+    response = fetch(client, request(part(0), part(9), max_wait_ms=60_000))
+    assert [data.error_code for data in response.responses[0].partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_long_poll_ends_when_its_topic_is_deleted(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        reader.send(request(part(), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        delete(client, "t")
+        response = decode_response(1, 12, reader.read_frame())[1]
+        assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        reader.send(request(part(), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+    broker.call_until(lambda running: running.services.fetch_waits.parked == 0)
+
+
+def test_long_polls_of_many_readers_all_see_one_append(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    seen: list[bytes] = []
+
+    def read() -> None:
+        with broker.client() as reader:
+            seen.extend(values(fetch(reader, request(part(), max_wait_ms=60_000))))
+
+    readers = [threading.Thread(target=read) for _ in range(5)]
+    for reader in readers:
+        reader.start()
+    broker.call_until(lambda running: running.services.fetch_waits.parked == 5)
+    produce(client, "t", b"all")
+    for reader in readers:
+        reader.join(10)
+    assert seen == [b"all"] * 5
+
+
+def test_a_session_answers_only_what_changed_and_remembers_the_rest(client: Client) -> None:
+    create(client, "t", partitions=3)
+    opened = fetch(client, request(part(0), part(1), part(2), session_epoch=0))
+    assert opened.session_id > 0
+    assert partitions_of(opened) == [0, 1, 2]
+    produce(client, "t", b"one", partition=1)
+    second = fetch(client, request(session_id=opened.session_id, session_epoch=1))
+    assert (second.session_id, partitions_of(second), values(second)) == (opened.session_id, [1], [b"one"])
+    third = fetch(client, request(part(1, offset=1), session_id=opened.session_id, session_epoch=2))
+    assert partitions_of(third) == []
+    forgetting = request(session_id=opened.session_id, session_epoch=3)
+    forgetting.forgotten_topics_data = [ForgottenTopic("t", partitions=[1])]
+    produce(client, "t", b"two", partition=1)
+    produce(client, "t", b"three", partition=2)
+    assert values(fetch(client, forgetting)) == [b"three"]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "error"), [(None, 5, ErrorCode.INVALID_FETCH_SESSION_EPOCH), (12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
+)
+def test_a_wrong_session_or_epoch_is_refused_as_a_whole(client: Client, session_id: int | None, epoch: int, error: ErrorCode) -> None:
+    create(client, "t")
+    opened = fetch(client, request(part(), session_epoch=0)).session_id
+    response = fetch(client, request(session_id=opened if session_id is None else session_id, session_epoch=epoch))
+    assert (response.error_code, response.responses) == (error, [])
+
+
+def test_a_session_of_names_is_refused_by_topic_id(client: Client) -> None:
+    create(client, "t")
+    opened = fetch(client, request(part(), session_epoch=0), 12).session_id
+    response = fetch(client, request(session_id=opened, session_epoch=1), 13)
+    assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+@pytest.mark.parametrize("version", [12, 16])
+def test_an_old_or_unknown_leader_epoch_is_refused_and_the_leader_named(broker: RunningBroker, version: int) -> None:
+    with broker.client() as client:
+        topic_id = create(client, "t").topic_id
+    broker.restart(kill=True)
+    with broker.client() as client:
+        asked = request(part(current_leader_epoch=0), topic="t", topic_id=topic_id)
+        response = fetch(client, asked, version)
+        (old,) = response.responses[0].partitions
+        assert (old.error_code, old.current_leader.leader_id, old.current_leader.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 1, 1)
+        assert [(node.node_id, node.port) for node in response.node_endpoints] == ([(1, broker.port)] if version >= 16 else [])
+        (new,) = fetch(client, request(part(current_leader_epoch=5), topic_id=topic_id), version).responses[0].partitions
+        assert new.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_reader_whose_log_went_another_way_is_told_where_they_part(broker: RunningBroker) -> None:
+    with broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"a")
+    broker.restart(kill=True)
+    with broker.client() as client:
+        produce(client, "t", b"b")
+        (data,) = fetch(client, request(part(offset=2, last_fetched_epoch=0), max_wait_ms=60_000)).responses[0].partitions
+        assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset, data.records) == (0, 0, 1, b"")
+        (same,) = fetch(client, request(part(offset=1, last_fetched_epoch=0))).responses[0].partitions
+        assert (same.diverging_epoch.epoch, bool(same.records)) == (-1, True)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_a_replica_that_does_not_exist_reads_nothing(client: Client, epoch: int, error: ErrorCode) -> None:
+    create(client, "t")
+    produce(client, "t", b"a")
+    (data,) = fetch(client, request(part(current_leader_epoch=epoch), replica_id=7)).responses[0].partitions
+    assert (data.error_code, data.records) == (error, b"")
+
+
+@pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)])
+def test_a_zstd_topic_needs_version_10(client: Client, version: int, error: ErrorCode) -> None:
+    create(client, "t", configs={"compression.type": "zstd"})
+    assert fetch(client, request(part()), version).responses[0].partitions[0].error_code == error

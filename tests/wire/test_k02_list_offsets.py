@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_calls import create
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+def ask(
+    client: Client, timestamp: int, *, version: int = 10, topic: str = "t", current: int = -1, isolation: int = 0
+) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, current, timestamp)])
+    answer = client.call(ListOffsetsRequest(-1, isolation, [asked]), version=version).topics[0].partitions[0]
+    assert isinstance(answer, ListOffsetsPartitionResponse)
+    return answer
+
+
+def append(client: Client, *timestamps: int) -> None:
+    batch = build_batch([SimpleRecord(None, b"x", timestamp) for timestamp in timestamps])
+    data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
+    client.call(ProduceRequest(acks=-1, topic_data=[data]), version=9)
+
+
+@pytest.fixture
+def filled(client: Client) -> Client:
+    create(client, "t")
+    append(client, 1000, 1010)
+    append(client, 1050, 1030)
+    append(client, 1040)
+    return client
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_every_version_answers_latest_and_earliest(filled: Client, version: int) -> None:
+    latest, earliest = ask(filled, LATEST, version=version), ask(filled, EARLIEST, version=version)
+    assert (latest.error_code, latest.offset, latest.timestamp) == (0, 5, -1)
+    assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
+    assert latest.leader_epoch == (0 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found"), [(0, 0, 1000), (1000, 0, 1000), (1001, 1, 1010), (1011, 2, 1050), (1050, 2, 1050), (1051, -1, -1)]
+)
+def test_a_timestamp_finds_the_first_record_that_is_not_older(filled: Client, timestamp: int, offset: int, found: int) -> None:
+    answer = ask(filled, timestamp)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
+
+
+def test_the_greatest_timestamp_is_that_of_a_record_not_of_the_last_one(filled: Client) -> None:
+    answer = ask(filled, MAX_TIMESTAMP)
+    assert (answer.offset, answer.timestamp) == (2, 1050)
+
+
+def test_an_empty_partition_has_no_greatest_timestamp(client: Client) -> None:
+    create(client, "t")
+    assert (ask(client, MAX_TIMESTAMP).error_code, ask(client, MAX_TIMESTAMP).offset) == (0, -1)
+
+
+def test_nothing_is_tiered(filled: Client) -> None:
+    assert (ask(filled, EARLIEST_LOCAL).offset, ask(filled, LATEST_TIERED).offset) == (0, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10), (-100, 10)])
+def test_a_special_timestamp_before_its_version_is_refused(filled: Client, timestamp: int, version: int) -> None:
+    assert ask(filled, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_earliest_follows_deleted_records(filled: Client) -> None:
+    filled.call(DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 3)])], 1000))
+    assert (ask(filled, EARLIEST).offset, ask(filled, 0).offset) == (3, 3)
+
+
+def test_read_committed_sees_the_same_while_there_are_no_transactions(filled: Client) -> None:
+    assert ask(filled, LATEST, isolation=1).offset == 5
+
+
+def test_a_partition_named_twice_is_refused_both_times(filled: Client) -> None:
+    asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)])
+    answers = filled.call(ListOffsetsRequest(-1, 0, [asked])).topics[0].partitions
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_a_wrong_leader_epoch_and_an_unknown_topic_are_errors_of_the_partition(filled: Client) -> None:
+    assert ask(filled, LATEST, current=9).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ask(filled, LATEST, topic="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from broker.api.routes import ROUTES
+from protocol.api_keys import ApiKey
+from protocol.client import Client
+from protocol.codec import decode_response, request_class
+from protocol.error_codes import ErrorCode
+from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.support.running_broker import RunningBroker
+
+
+def ask(client: Client, version: int, name: str = "test", software_version: str = "1.0") -> ApiVersionsResponse:
+    response = client.call(ApiVersionsRequest(name, software_version), version=version)
+    assert isinstance(response, ApiVersionsResponse)
+    return response
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_lists_exactly_the_routes(client: Client, version: int) -> None:
+    listed = {api.api_key: (api.min_version, api.max_version) for api in ask(client, version).api_keys}
+    assert listed == {int(key): (route.advertised_min, route.max_version) for key, route in ROUTES.items()}
+
+
+def test_only_produce_advertises_versions_that_it_does_not_serve() -> None:
+    assert [key for key, route in ROUTES.items() if route.advertised_min != route.min_version] == [ApiKey.PRODUCE]
+
+
+def test_every_route_serves_versions_that_its_messages_have_and_has_a_handler() -> None:
+    for key, route in ROUTES.items():
+        message = request_class(key)
+        assert message.MIN_VERSION <= route.min_version <= route.max_version <= message.MAX_VERSION, key.name
+        assert callable(route.handle)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_those_that_exist(client: Client, version: int) -> None:
+    response = ask(client, version)
+    assert [feature.name for feature in response.supported_features] == ["metadata.version"]
+    assert [(feature.name, feature.max_version_level) for feature in response.finalized_features] == [("metadata.version", 27)]
+    assert response.finalized_features_epoch >= 0
+
+
+def test_tags_0_1_and_2_are_filled_and_tag_3_is_absent_for_old_librdkafka(client: Client) -> None:
+    client.send(ApiVersionsRequest("test", "1"), 3)
+    frame = bytes(client.read_frame())
+    response = decode_response(ApiKey.API_VERSIONS, 3, frame)[1]
+    assert response.supported_features
+    assert response.finalized_features
+    # The section of tagged fields: how many, then each by number and size.
+    tail = frame[4 + 2 + 1 + 7 * len(response.api_keys) + 4 :]
+    assert tail[0] == 3
+    first_size = tail[2]
+    assert (tail[1], tail[3 + first_size]) == (0, 1)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_an_unknown_version_is_answered_as_version_0_with_our_range_and_the_client_can_go_on(client: Client, version: int) -> None:
+    body = b"\xff whatever a future version holds"
+    header = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, -1)
+    client.send_raw(struct.pack(">i", len(header) + len(body)) + header + body)
+    correlation_id, response = decode_response(ApiKey.API_VERSIONS, 0, client.read_frame())
+    assert (correlation_id, response.error_code) == (77, ErrorCode.UNSUPPORTED_VERSION)
+    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 4)]
+    assert ask(client, 4).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("name", "software_version"), [("", "1"), ("a", ""), ("-a", "1"), ("a-", "1"), ("a b", "1"), ("a", "1\n"), ("é", "1")]
+)
+def test_a_client_name_or_version_of_other_characters_is_refused(client: Client, name: str, software_version: str) -> None:
+    response = ask(client, 3, name, software_version)
+    assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize(("name", "software_version"), [("a", "1"), ("apache-kafka-java", "4.1.0"), ("librdkafka", "2.11.0-12-gabc.x")])
+def test_usual_client_names_are_accepted(client: Client, name: str, software_version: str) -> None:
+    assert ask(client, 4, name, software_version).error_code == ErrorCode.NONE
+
+
+def test_a_null_client_id_is_accepted(broker: RunningBroker) -> None:
+    with broker.client(client_id=None) as client:
+        assert ask(client, 0).error_code == ErrorCode.NONE
