@@ -19,11 +19,12 @@ from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopi
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Answers when the removals are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
-    if ctx.services.settings.delete_topic_enable:
+    try:
+        if not ctx.services.settings.delete_topic_enable:
+            code = ErrorCode.TOPIC_DELETION_DISABLED if ctx.version >= 3 else ErrorCode.INVALID_REQUEST
+            raise Rejected(code, "Topic deletion is disabled.")
         deleted = await ctx.services.topic_service.delete_topics(refs)
-    else:
-        code = ErrorCode.TOPIC_DELETION_DISABLED if ctx.version >= 3 else ErrorCode.INVALID_REQUEST
-        error = Rejected(code, "Topic deletion is disabled.")
+    except Rejected as error:
         deleted = [DeletedTopic(ref.name, ref.topic_id, error) for ref in refs]
     return DeleteTopicsResponse(responses=[_result(topic) for topic in deleted])
 

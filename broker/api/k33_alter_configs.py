@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from broker.api.context import Context
 from broker.api.topic_answers import error_fields
+from broker.core.rejected import Rejected
 from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
 from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
@@ -23,7 +24,11 @@ async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
         )
         for resource in request.resources
     ]
-    errors = await ctx.services.topic_service.alter_configs(changes, validate_only=request.validate_only)
+    errors: list[Rejected | None]
+    try:
+        errors = await ctx.services.topic_service.alter_configs(changes, validate_only=request.validate_only)
+    except Rejected as error:
+        errors = [error for _ in changes]
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)

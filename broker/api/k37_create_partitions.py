@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from broker.api.context import Context
 from broker.api.topic_answers import error_fields
+from broker.core.rejected import Rejected
 from broker.topics.create_topics import MorePartitions
 from protocol.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -22,7 +23,10 @@ from protocol.messages.k37_create_partitions import (
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Answers when the new partitions are durable."""
     wanted = [_more_partitions(topic) for topic in request.topics]
-    results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only)
+    try:
+        results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only)
+    except Rejected as error:
+        results = [(topic.name, error) for topic in wanted]
     return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
 
 

@@ -81,7 +81,11 @@ class TopicService:
     # --- operations of clients ---------------------------------------------------------------------------------------------------
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
-        """Creates what can be created; one answer for each name. Raises `Rejected(POLICY_VIOLATION)` for an excessive request."""
+        """Creates what can be created; one answer for each name.
+
+        This and the others raise Rejected when the whole request is refused and nothing has changed: an excessive one (POLICY_VIOLATION),
+        or a metadata log that cannot be written (KAFKA_STORAGE_ERROR).
+        """
         return await self._carry_through(self._create_topics(topics, validate_only))
 
     async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
