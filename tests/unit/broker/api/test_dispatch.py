@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.api.context import CloseConnection, Connection, Context, Listener, Services
+from broker.api.dispatch import CLOSE, Dispatcher, Reply
+from broker.api.routes import Route
+from broker.faults.rules import Faults, parse_rule
+from broker.storage.errors import FsyncFailed
+from protocol.api_keys import ApiKey
+from protocol.codec import decode_response, encode_request
+from protocol.error_codes import ErrorCode
+from protocol.errors import MalformedMessage, UnsupportedVersion
+from protocol.messages.k00_produce import ProduceRequest
+from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.schema import Message
+
+PEER = Connection("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
+
+
+def frame(message: Message, version: int, correlation_id: int = 5) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, correlation_id, "me", message))[4:]
+
+
+def dispatcher(handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None) -> Dispatcher:
+    """A dispatcher whose every key is handled by `handle`."""
+    route = Route("none", 0, 99, 0)
+    route.__dict__["handle"] = handle
+    services = cast(Services, SimpleNamespace(stop_at_once=(stops if stops is not None else []).append))
+    return Dispatcher(services, Faults(parse_rule(rule) for rule in faults), dict.fromkeys(ApiKey, route))
+
+
+def decoded(reply: object, api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 4) -> tuple[int, Any]:
+    assert isinstance(reply, list)
+    return decode_response(api_key, version, b"".join(reply)[4:])
+
+
+def test_a_handler_sees_version_client_and_message_and_its_response_has_the_correlation_id() -> None:
+    seen: list[object] = []
+
+    def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+        seen.extend([ctx.version, ctx.client_id, ctx.connection, request.group_id])
+        return HeartbeatResponse(error_code=25)
+
+    reply = dispatcher(handle).handle(PEER, frame(HeartbeatRequest("g"), 4))
+    assert seen == [4, "me", PEER, "g"]
+    correlation_id, response = decoded(reply)
+    assert (correlation_id, response.error_code) == (5, 25)
+
+
+def test_a_handler_without_response_gives_none() -> None:
+    assert dispatcher(lambda ctx, request: None).handle(PEER, frame(ProduceRequest(), 9)) is None
+
+
+async def test_an_awaitable_becomes_a_task_with_the_reply() -> None:
+    async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        return HeartbeatResponse(error_code=27)
+
+    task = dispatcher(handle).handle(PEER, frame(HeartbeatRequest("g"), 4))
+    assert isinstance(task, asyncio.Task)
+    assert decoded(await task)[1].error_code == 27
+
+
+@pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.PRODUCE])
+def test_a_bug_is_logged_once_and_answered_where_there_is_a_field_for_it(key: ApiKey, caplog: pytest.LogCaptureFixture) -> None:
+    def handle(ctx: Context, request: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    message: Message = HeartbeatRequest("g") if key is ApiKey.HEARTBEAT else ProduceRequest()
+    with caplog.at_level(logging.ERROR):
+        reply = dispatcher(handle).handle(PEER, frame(message, 4))
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    if key is ApiKey.HEARTBEAT:
+        assert decoded(reply)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    else:
+        assert reply is CLOSE
+
+
+async def test_a_bug_in_the_part_that_waited_is_answered_too() -> None:
+    async def handle(ctx: Context, request: object) -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError("a bug")
+
+    reply = await cast("asyncio.Task[Reply]", dispatcher(handle).handle(PEER, frame(HeartbeatRequest("g"), 4)))
+    assert decoded(reply)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_handler_may_close_the_connection() -> None:
+    def handle(ctx: Context, request: object) -> None:
+        raise CloseConnection("acks=0")
+
+    assert dispatcher(handle).handle(PEER, frame(ProduceRequest(), 9)) is CLOSE
+
+
+def test_a_failed_fsync_stops_the_broker_and_answers_nothing() -> None:
+    stops: list[BaseException] = []
+
+    def handle(ctx: Context, request: object) -> None:
+        raise FsyncFailed("no")
+
+    assert dispatcher(handle, stops=stops).handle(PEER, frame(HeartbeatRequest("g"), 4)) is CLOSE
+    assert [type(error) for error in stops] == [FsyncFailed]
+
+
+def test_a_key_without_a_route_and_a_version_outside_it_are_untrusted_bytes() -> None:
+    with pytest.raises(UnsupportedVersion):
+        Dispatcher(cast(Services, None), Faults(), {}).handle(PEER, frame(HeartbeatRequest("g"), 4))
+    with pytest.raises(UnsupportedVersion):
+        Dispatcher(cast(Services, None), Faults(), {ApiKey.HEARTBEAT: Route("none", 0, 3, 0)}).handle(PEER, frame(HeartbeatRequest("g"), 4))
+
+
+def test_a_body_that_breaks_off_is_untrusted_bytes() -> None:
+    with pytest.raises(MalformedMessage):
+        dispatcher(lambda ctx, request: None).handle(PEER, frame(HeartbeatRequest("group"), 4)[:-3])
+
+
+def test_an_api_versions_request_of_the_future_is_answered_as_version_0() -> None:
+    sent = bytearray(frame(ApiVersionsRequest("a", "1"), 4))
+    sent[2:4] = (9).to_bytes(2, "big")
+    reply = dispatcher(lambda ctx, request: None).handle(PEER, bytes(sent))
+    assert decoded(reply, ApiKey.API_VERSIONS, 0)[1].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_dropped_acknowledgement_is_handled_and_then_closes_the_connection() -> None:
+    handled: list[object] = []
+
+    def handle(ctx: Context, request: object) -> HeartbeatResponse:
+        handled.append(request)
+        return HeartbeatResponse()
+
+    assert dispatcher(handle, "drop-ack:api=Heartbeat,share=1").handle(PEER, frame(HeartbeatRequest("g"), 4)) is CLOSE
+    assert len(handled) == 1
+
+
+async def test_draining_waits_for_answers_and_cuts_those_that_take_too_long() -> None:
+    released = asyncio.Event()
+
+    async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+        if request.group_id == "slow":
+            await asyncio.Event().wait()
+        await released.wait()
+        return HeartbeatResponse()
+
+    tested = dispatcher(handle)
+    quick = tested.handle(PEER, frame(HeartbeatRequest("quick"), 4))
+    asyncio.get_running_loop().call_soon(released.set)
+    assert await tested.drain(5) == 0
+    assert cast("asyncio.Task[Reply]", quick).done()
+    tested.handle(PEER, frame(HeartbeatRequest("slow"), 4))
+    assert await tested.drain(0.01) == 1
