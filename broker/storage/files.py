@@ -117,12 +117,16 @@ class Files:
         finally:
             os.close(fd)
 
-    def write_atomic(self, path: Path, data: Buffer) -> None:
-        """Temporary file, fsync, rename, fsync of the directory: Kafka's way for every checkpoint (CheckpointFile)."""
+    def write_atomic(self, path: Path, data: Buffer, *, sync: bool = True) -> None:
+        """Temporary file, fsync, rename, fsync of the directory: Kafka's way for every checkpoint (CheckpointFile).
+
+        Without `sync` a crash of the process still leaves old or new; a power loss may leave an empty file until someone syncs it.
+        """
         temporary = path.with_name(path.name + ".tmp")
-        self.write(temporary, data, sync=True)
+        self.write(temporary, data, sync=sync)
         self.rename(temporary, path)
-        self.sync_dir(path.parent)
+        if sync:
+            self.sync_dir(path.parent)
 
     def rename(self, old: Path, new: Path) -> None:
         old.replace(new)

@@ -1,6 +1,7 @@
 """Which leader epoch began at which offset: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
 
-Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten atomically whenever the list changes.
+Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten whenever the list
+changes. The log's flush syncs it; a power loss before that costs nothing, as recovery reads the epochs of unflushed batches from them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "_files", "latest", "path")
+    __slots__ = ("_entries", "_files", "latest", "path", "synced")
 
     def __init__(self, files: Files, directory: Path, entries: Iterable[EpochStart] = ()) -> None:
         self._files = files
@@ -41,6 +42,7 @@ class LeaderEpochs:
         self._entries = list(entries)
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
         """The greatest epoch, -1 when there is none."""
+        self.synced = False
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -101,7 +103,8 @@ class LeaderEpochs:
 
     def save(self) -> None:
         """Raises `OSError`."""
-        self._files.write_atomic(self.path, encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries))
+        self._files.write_atomic(self.path, encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries), sync=False)
+        self.synced = False
 
     def _replace(self, entries: list[EpochStart]) -> None:
         self._entries = entries

@@ -27,6 +27,7 @@ from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogReader
 from broker.storage.log_values import NOT_FOUND, AppendInfo, Isolation, ReadResult, TimestampOffset
 from broker.storage.open_files import OpenFiles
+from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
 from broker.storage.producer_replay import load_snapshot, replay
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import CompletedTxn, Origin, ProducerState, ProducerStateEntry
@@ -143,7 +144,7 @@ class PartitionLog:
     # --- append ----------------------------------------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, *, origin: Origin, leader_epoch: int, now_ms: int, transaction_version: int = 0) -> AppendInfo:
-        """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`; nothing was written then.
+        """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`, having written nothing.
 
         `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
         which are written as they are. `transaction_version` is of the coordinator that sends a marker.
@@ -354,6 +355,11 @@ class PartitionLog:
             paths += [p for p in segment.paths()[1:] if self._files.exists(p)]
             if segment.base_offset in self.snapshots.offsets:
                 paths.append(self.snapshots.path(segment.base_offset))
+        if not self.epochs.synced:
+            paths.append(self.epochs.path)
+            self.epochs.synced = True
+        if not self._names_synced:
+            paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory
         self._names_synced = True
         return FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
@@ -500,7 +506,9 @@ class PartitionLog:
         if self.failure is None:
             self.segments.active.finish()
             self.snapshots.take(self.producer_state, self.log_end_offset, sync=True)
-            self.flush()
+            if self.recovery_point < self.log_end_offset or not self._names_synced:
+                self.flush()
+            self.segments.active.save_indexes()
         self.release()
 
     def release(self) -> None:

@@ -1,8 +1,8 @@
-"""From a directory to a `PartitionLog`: what was left behind is finished or removed, what is torn is cut (Kafka's LogLoader, reference 6.6).
+"""From a directory to a `PartitionLog`: what was left behind is finished or removed, what is torn is cut (Kafka's LogLoader).
 
 Rules inside:
-* After a clean stop everything is trusted; after any other, every batch from the recovery point on is checked, and the log ends before the first
-  bad one: the rest of that segment and all later segments go. Every byte dropped is a `Finding`.
+* After a clean stop everything is trusted; after any other, every batch from the recovery point on is checked, and the log ends before the
+  first bad one: the rest of that segment and all later segments go. Every byte dropped is a `Finding`.
 * Damage never stops the start; only the disk's own refusal (`OSError`) does.
 """
 

@@ -1,0 +1,56 @@
+"""`.lock`: one broker, ours or Apache Kafka, a directory.
+
+Java locks with fcntl records, which a process loses when it closes any descriptor of the file and which do not conflict within it. Where
+the system has locks of open file descriptions, which conflict with those of other processes just the same, they are used instead.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Final
+
+from broker.storage.errors import LogDirLocked, LogDirRefused
+
+LOCK_FILE: Final = ".lock"
+
+
+class DirLock:
+    """Held from the constructor to `release`, or to the end of the process. Raises `LogDirLocked`, `LogDirRefused`."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK_FILE
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as e:
+            raise LogDirRefused(f"{path} cannot be written: {e.strerror}") from e
+        try:
+            _lock(self._fd)
+        except OSError as e:
+            os.close(self._fd)
+            raise LogDirLocked(f"{directory} is in use by another broker: it holds the lock of {path}") from e
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int) -> None:
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        set_lock = getattr(fcntl, "F_OFD_SETLK", None)
+        if set_lock is None:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            # struct flock: type, whence, start, length (0: all), pid (must be 0 for this kind)
+            fcntl.fcntl(fd, set_lock, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))

@@ -1,0 +1,31 @@
+"""Names of the directories inside a data directory (Kafka's LogDirs and UnifiedLog.parseTopicPartitionName)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+FUTURE_SUFFIX: Final = "-future"
+NAME_MAX: Final = 255
+
+_LIVE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+
+
+def live_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def parse_live(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition that is served, None for any other name."""
+    match = _LIVE.fullmatch(name)
+    if match is None or match["topic"] in {".", ".."} or int(match["partition"]) > 2**31 - 1:
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def set_aside(topic: str, partition: int, unique: bytes, suffix: str) -> str:
+    """`<topic>-<p>.<32 hex digits><suffix>`; where that is too long for a file system the topic is cut."""
+    tail = f"-{partition}.{unique.hex()}{suffix}"
+    return topic[: NAME_MAX - len(tail)] + tail

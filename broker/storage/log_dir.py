@@ -1,0 +1,288 @@
+"""A data directory: who may use it, what is in it, and the checkpoint files over all its partitions (Kafka's LogManager).
+
+Rules inside:
+* the lock is taken first and given back last; the clean-shutdown marker is removed before anything changes and written after all
+  is synced;
+* a directory that carries another cluster's or node's id is refused by name, and nothing in it is touched;
+* damage is repaired and reported in `findings`; a partition that the disk refuses is left out and named in `failed`; the others are served.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage import checkpoint_file as checkpoints
+from broker.storage import meta_properties, partition_metadata
+from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
+from broker.storage.dir_lock import DirLock
+from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, live_name, parse_live, set_aside
+from broker.storage.errors import Finding, LogDirRefused
+from broker.storage.files import FILES, Files
+from broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
+from broker.storage.open_files import OpenFiles
+from broker.storage.partition_log import PartitionLog
+from broker.storage.recovery import OpenRequest, open_log
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.core.settings import BrokerSettings
+
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+OPEN_SEGMENTS_MAX: Final = 4096
+"""Descriptors for segments: below the 8192 and more that a started process usually may have, with room for as many connections."""
+
+Key = tuple[str, int]
+logger = logging.getLogger(__name__)
+
+
+class LogDir:
+    """See the module; made by `open`. `logs` has every partition that is served, by (topic, partition)."""
+
+    def __init__(self, path: Path, settings: BrokerSettings, now_ms: int, files: Files, random_bytes: Callable[[int], bytes]) -> None:
+        self.path = path
+        self.settings = settings
+        self.was_clean = False
+        self.meta = MetaProperties("", -1, bytes(16))
+        self.logs: dict[Key, PartitionLog] = {}
+        self.failed: dict[Key, OSError] = {}
+        self.findings: list[Finding] = []
+        self._now_ms = now_ms
+        self._files = files
+        self._random_bytes = random_bytes
+        self._rng = random.Random(random_bytes(8))
+        self._open_files = OpenFiles(OPEN_SEGMENTS_MAX)
+        self._doomed: dict[Path, int | None] = {}
+        self._written: dict[str, bytes] = {}
+        self._lock = DirLock(path)
+
+    @property
+    def cluster_id(self) -> str:
+        return self.meta.cluster_id
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        settings: BrokerSettings,
+        now_ms: int,
+        *,
+        files: Files = FILES,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> LogDir:
+        """Locks the directory and recovers every partition in it. Raises `LogDirLocked`, `LogDirRefused`."""
+        try:
+            files.make_dir(path)
+        except OSError as e:
+            raise LogDirRefused(f"{path} cannot be made: {e.strerror}") from e
+        log_dir = cls(path, settings, now_ms, files, random_bytes)
+        try:
+            log_dir._load()
+        except OSError as e:
+            log_dir.close(clean=False)
+            raise LogDirRefused(f"{e.filename or path} cannot be used: {e.strerror}") from e
+        except BaseException:
+            log_dir.close(clean=False)
+            raise
+        return log_dir
+
+    # --- start -----------------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        self._load_meta()
+        marker = self.path / CLEAN_SHUTDOWN
+        self.was_clean = self._files.exists(marker)
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT)
+        log_starts = self._read_offsets(checkpoints.LOG_START)
+        high_watermarks = self._read_offsets(checkpoints.REPLICATION)
+        if self.was_clean:
+            self._files.remove(marker)
+            self._files.sync_dir(self.path)
+        for entry in self._files.scan(self.path):
+            if not entry.is_dir:
+                continue
+            if entry.name.endswith(DELETE_SUFFIX):
+                self._doomed[self.path / entry.name] = None
+            elif (key := parse_live(entry.name)) is not None:
+                self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
+        for finding in self.findings:
+            logger.warning("%s", finding)
+
+    def _load_meta(self) -> None:
+        path = self.path / meta_properties.FILE_NAME
+        settings = self.settings
+        if not self._files.exists(path):
+            cluster_id = settings.cluster_id or partition_metadata.encode_uuid(random_id(self._random_bytes))
+            self.meta = MetaProperties(cluster_id, settings.node_id, random_id(self._random_bytes))
+            self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
+            return
+        try:
+            self.meta = decode_meta(self._files.read_bytes(path))
+        except ValueError as e:
+            raise LogDirRefused(f"{path}: {e}") from e
+        if self.meta.node_id != settings.node_id:
+            raise LogDirRefused(f"{path} belongs to node {self.meta.node_id}; node.id is {settings.node_id}")
+        if settings.cluster_id not in {None, self.meta.cluster_id}:
+            raise LogDirRefused(f"{path} belongs to cluster {self.meta.cluster_id}; cluster.id is {settings.cluster_id}")
+
+    def _read_offsets(self, name: str) -> dict[Key, int]:
+        path = self.path / name
+        try:
+            return decode_offsets(self._files.read_bytes(path))
+        except FileNotFoundError:
+            return {}
+        except CorruptCheckpoint as e:
+            self.findings.append(Finding(path, f"not usable ({e}); the logs themselves are looked at instead"))
+            self.was_clean = self.was_clean and name != checkpoints.RECOVERY_POINT
+            return {}
+
+    def _load_log(self, key: Key, recovery_point: int, log_start: int, high_watermark: int) -> None:
+        directory = self.path / live_name(*key)
+        request = self._request(key, self._topic_id(directory), self._default_config())
+        request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
+        try:
+            log, findings = open_log(request)
+        except OSError as e:
+            self.failed[key] = e
+            logger.error("%s cannot be opened and is offline: %s", directory, e)
+            return
+        self.findings += findings
+        log.advance_high_watermark(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
+        self.logs[key] = log
+
+    def _topic_id(self, directory: Path) -> bytes:
+        path = directory / partition_metadata.FILE_NAME
+        try:
+            return partition_metadata.decode_metadata(self._files.read_bytes(path))
+        except FileNotFoundError:
+            self.findings.append(Finding(path, "missing; the partition's topic id is not known"))
+        except ValueError as e:
+            self.findings.append(Finding(path, f"not usable ({e}); the partition's topic id is not known"))
+        return partition_metadata.NO_TOPIC_ID
+
+    def _default_config(self) -> LogConfig:
+        """What a log is loaded with until its topic's own configuration is known."""
+        settings = self.settings
+        return LogConfig(
+            index_interval_bytes=settings.log_index_interval_bytes,
+            segment_index_bytes=settings.log_index_size_max_bytes,
+            segment_bytes=settings.internal_segment_bytes or settings.log_segment_bytes,
+            file_delete_delay_ms=settings.log_segment_delete_delay_ms,
+        )
+
+    def _request(self, key: Key, topic_id: bytes, config: LogConfig) -> OpenRequest:
+        return OpenRequest(
+            directory=self.path / live_name(*key),
+            topic=key[0],
+            partition=key[1],
+            topic_id=topic_id,
+            config=config,
+            now_ms=self._now_ms,
+            files=self._files,
+            open_files=self._open_files,
+            rng=self._rng,
+            producer_expiration_ms=self.settings.producer_id_expiration_ms,
+        )
+
+    # --- partitions ------------------------------------------------------------------------------------------------------------
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> PartitionLog:
+        """Makes the directory of a partition that is not here. Raises `Rejected` when the disk refuses."""
+        key = (topic, partition)
+        assert key not in self.logs, f"{topic}-{partition} is there already"
+        request = self._request(key, topic_id, config)
+        try:
+            self._files.make_dir(request.directory)
+            metadata = partition_metadata.encode_metadata(topic_id)
+            self._files.write_atomic(request.directory / partition_metadata.FILE_NAME, metadata, sync=False)
+            log, _ = open_log(request)
+        except OSError as e:
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot make {request.directory}: {e}") from e
+        self.failed.pop(key, None)
+        self.logs[key] = log
+        return log
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        """Sets the partition aside under a `-delete` name; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
+        self._doomed[self._set_aside((topic, partition), DELETE_SUFFIX)] = None
+
+    def mark_stray(self, topic: str, partition: int) -> None:
+        """Sets aside, under a `-stray` name, a partition that no topic claims. Nothing removes it. Raises `Rejected`."""
+        self._set_aside((topic, partition), STRAY_SUFFIX)
+
+    def _set_aside(self, key: Key, suffix: str) -> Path:
+        log = self.logs.pop(key)
+        log.release()
+        target = self.path / set_aside(*key, self._random_bytes(16), suffix)
+        try:
+            self._files.rename(log.directory, target)
+        except OSError as e:
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {log.directory}: {e}") from e
+        log.failure = FileNotFoundError(f"{log.directory} is {target.name} now")
+        return target
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Removes partitions whose delay is over; it counts from the first call after the deletion. Raises `OSError`."""
+        self._now_ms = now_ms
+        for path, known in list(self._doomed.items()):
+            deadline_ms = now_ms + self.settings.log_segment_delete_delay_ms if known is None else known
+            self._doomed[path] = deadline_ms
+            if deadline_ms <= now_ms:
+                self._files.remove_tree(path)
+                del self._doomed[path]
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Raises `OSError`, as the others do; the old file stays then. What has not changed is not written."""
+        self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Only of logs that start inside their first segment: the others say it by its name."""
+        starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segments.first.base_offset}
+        self._checkpoint(checkpoints.LOG_START, starts)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(checkpoints.REPLICATION, {key: log.high_watermark for key, log in self.logs.items()})
+
+    def _checkpoint(self, name: str, offsets: dict[Key, int]) -> None:
+        data = encode_offsets(offsets)
+        if self._written.get(name) != data:
+            self._files.write_atomic(self.path / name, data)
+            self._written[name] = data
+
+    # --- stop ------------------------------------------------------------------------------------------------------------------
+
+    def close(self, clean: bool = True) -> None:
+        """Gives everything back. A clean close saves and syncs all logs first, and says so with the marker unless one of them could not."""
+        try:
+            if clean and self._close_logs():
+                self.checkpoint_recovery_points()
+                self.checkpoint_log_start_offsets()
+                self.checkpoint_high_watermarks()
+                marker = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+                self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
+        except OSError as e:
+            logger.error("the stop is not clean: %s", e)
+        finally:
+            for log in self.logs.values():
+                log.release()
+            self._lock.release()
+
+    def _close_logs(self) -> bool:
+        good = not self.failed
+        for log in self.logs.values():
+            try:
+                log.close()
+                good = good and log.failure is None
+            except OSError as e:
+                logger.error("%r could not be closed: %s", log, e)
+                good = False
+        return good

@@ -1,0 +1,57 @@
+"""`meta.properties`: to which cluster and node a data directory belongs (Kafka's MetaProperties, version 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import javaproperties
+
+from broker.storage.partition_metadata import decode_uuid, encode_uuid
+
+FILE_NAME: Final = "meta.properties"
+_RESERVED_IDS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
+    """As Java's Properties writes it: an empty comment, the date, then the keys."""
+    fields = {
+        "node.id": str(meta.node_id),
+        "directory.id": encode_uuid(meta.directory_id),
+        "version": "1",
+        "cluster.id": meta.cluster_id,
+    }
+    written = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
+    text: str = javaproperties.dumps(fields, comments="", timestamp=written)
+    return text.encode("latin-1")
+
+
+def decode_meta(data: bytes) -> MetaProperties:
+    """Raises `ValueError`, which says what is missing or wrong. A directory of an older Kafka has no directory.id: zeros."""
+    fields: dict[str, str] = javaproperties.loads(data.decode("latin-1"))
+    if fields.get("version") != "1":
+        raise ValueError(f"version {fields.get('version')}; only 1 is understood")
+    for key in ("cluster.id", "node.id"):
+        if key not in fields:
+            raise ValueError(f"no {key}")
+    directory_id = decode_uuid(fields["directory.id"]) if "directory.id" in fields else bytes(16)
+    return MetaProperties(fields["cluster.id"], int(fields["node.id"]), directory_id)
+
+
+def random_id(random_bytes: Callable[[int], bytes]) -> bytes:
+    """A random UUID that Kafka would draw: not one of the first hundred, and not written with a leading dash."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if int.from_bytes(raw, "big") >= _RESERVED_IDS and not encode_uuid(bytes(raw)).startswith("-"):
+            return bytes(raw)
