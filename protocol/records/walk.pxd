@@ -38,6 +38,6 @@ cpdef scan(data, Py_ssize_t record_count, long long base_timestamp)
 
 @cython.locals(
     cursor=_Cursor, index=Py_ssize_t, bad=int, offsets="long long[::1]", timestamps="long long[::1]", key_starts="int[::1]",
-    key_lengths="int[::1]", value_starts="int[::1]", value_lengths="int[::1]", header_starts="int[::1]", header_counts="int[::1]",
+    key_lengths="int[::1]", value_starts="int[::1]", value_lengths="int[::1]", header_starts="int[::1]", header_counts="int[::1]", record_starts="int[::1]",
 )
 cpdef columns(data, Py_ssize_t record_count, long long base_offset, long long base_timestamp)

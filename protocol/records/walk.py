@@ -78,6 +78,8 @@ class Columns(NamedTuple):
     header_starts: array[int]
     """Where the first header of the record begins, behind the header count."""
     header_counts: array[int]
+    record_starts: array[int]
+    """Where the record itself begins, with its length; it ends where the next begins."""
 
 
 class _Cursor:
@@ -227,21 +229,13 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
         raise InvalidRecord(f"{record_count} records cannot be in {len(data)} bytes")
     wide = bytes(8 * record_count)
     narrow = bytes(4 * record_count)
-    found = Columns(
-        array("q", wide),
-        array("q", wide),
-        array("i", narrow),
-        array("i", narrow),
-        array("i", narrow),
-        array("i", narrow),
-        array("i", narrow),
-        array("i", narrow),
-    )
+    found = Columns(array("q", wide), array("q", wide), *[array("i", narrow) for _ in range(7)])
     cursor = _Cursor(data)
-    offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, header_starts, header_counts = found
+    offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, header_starts, header_counts, record_starts = found
     index = 0
     bad = 0
     while index < record_count:
+        record_starts[index] = cursor.pos
         bad = 10 if cursor.pos == cursor.end else cursor.next()
         if bad == 0 and (_leaves_range(base_timestamp, cursor.timestamp_delta) or _leaves_range(base_offset, cursor.offset_delta)):
             bad = 9

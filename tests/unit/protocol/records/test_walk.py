@@ -138,9 +138,12 @@ def test_columns_give_offsets_timestamps_and_spans(walk: ModuleType) -> None:
     assert list(found.header_counts) == [2, 0, 0]
     keys = [None if n < 0 else data[at : at + n] for at, n in zip(found.key_starts, found.key_lengths, strict=True)]
     values = [None if n < 0 else data[at : at + n] for at, n in zip(found.value_starts, found.value_lengths, strict=True)]
+    assert [data[a:b] for a, b in zip(found.record_starts, [*found.record_starts[1:], len(data)], strict=True)] == [
+        encode_record(i, r.timestamp - 100, r.key, r.value, r.headers) for i, r in enumerate(records)
+    ]
     assert keys == [b"key", None, b""]
     assert values == [b"value", b"", None]
-    assert [column.typecode for column in found] == ["q", "q", "i", "i", "i", "i", "i", "i"]
+    assert [column.typecode for column in found] == ["q", "q"] + ["i"] * 7
 
 
 @pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
