@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from broker.core.effects import Effects
-from broker.storage.partition_log import Isolation
+from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.records.batch import split_batches
@@ -115,7 +115,7 @@ class Coordinator(Generic[RecordT]):
             producer_epoch=producer_epoch,
             transactional=True,
         )
-        info = self.partition.append(batch)
+        info = self.partition.append(batch, Origin.COORDINATOR)
         for offset, record in enumerate(records, info.first_offset):
             self._machine.apply(record, offset, producer_id)
         self._last_write = self.partition.when_durable(info)

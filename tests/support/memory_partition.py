@@ -1,0 +1,88 @@
+"""A partition in memory, for coordinators: real batches, a disk that can refuse, and writes that become durable when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.core.rejected import Rejected
+from broker.storage.partition_log import Isolation, Origin
+from protocol.records.batch import read_header, stamp
+from protocol.records.record import SimpleRecord, build_batch
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    records: bytes
+
+
+class MemoryLog:
+    """The batches, back to back. `read` gives whole batches from the one that holds the offset."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+
+    def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool) -> Read:
+        wanted = [batch for batch in self.batches if read_header(batch).next_offset > offset]
+        taken = wanted[:1] if min_one_batch else []
+        for batch in wanted[1:]:
+            if sum(map(len, taken)) + len(batch) > max_bytes:
+                break
+            taken.append(batch)
+        return Read(b"".join(taken))
+
+
+class MemoryPartition:
+    """Stands in for `broker.runtime.partition.Partition`. With `holds_back`, nothing is durable before `make_durable`."""
+
+    topic = "__consumer_offsets"
+    index = 0
+    removed = False
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.refusal: Rejected | None = None
+        self.holds_back = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
+        if self.refusal is not None:
+            raise self.refusal
+        first = self.log.log_end_offset
+        head, tail = stamp(batch, first, 0)
+        whole = bytes(head) + bytes(tail)
+        self.log.batches.append(whole)
+        self.log.log_end_offset = read_header(whole).next_offset
+        return Appended(first, self.log.log_end_offset - 1)
+
+    def append_records(self, records: Sequence[SimpleRecord]) -> Appended:
+        return self.append(build_batch(list(records)))
+
+    def when_durable(self, info: Appended) -> asyncio.Future[None] | None:
+        if not self.holds_back:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    def make_durable(self) -> None:
+        for future in self._waiting:
+            future.set_result(None)
+        self._waiting.clear()
+
+    def lose(self, error: Rejected) -> None:
+        """What waits to be durable never will be."""
+        for future in self._waiting:
+            future.set_exception(error)
+        self._waiting.clear()

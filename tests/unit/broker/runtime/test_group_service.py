@@ -1,0 +1,255 @@
+"""The group service over partitions in memory: tickets as futures, timers, failed and slow writes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.core.settings import BrokerSettings
+from broker.core.timers import Timers
+from broker.groups.answers import JoinAnswer, SyncAnswer
+from broker.groups.classic import Leaving, Syncing
+from broker.groups.classic_join import Joining
+from broker.groups.coordinator import Commit, OffsetToCommit
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import ClassicState
+from broker.runtime.group_service import OFFSETS_TOPIC, GroupService, new_member_id
+from protocol.error_codes import ErrorCode
+from tests.support.classic_groups import subscription
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_partition import MemoryPartition
+
+
+class Place:
+    """One partition of the offsets topic, a clock moved by hand, and services that come and go over it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers = Timers()
+        self.partition = MemoryPartition()
+        self.topic: SimpleNamespace | None = SimpleNamespace(partitions={0: self.partition})
+        self.service = self.open()
+
+    def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
+        self.timers = Timers()
+        registry = SimpleNamespace(
+            by_name=lambda name: self.topic if name == OFFSETS_TOPIC else None, get=lambda name, index: self.partition
+        )
+        partitions: Any = registry
+        self.service = GroupService(BrokerSettings(offsets_load_buffer_size=chunk_bytes), self.clock, self.timers, partitions, self.create)
+        return self.service
+
+    async def create(self, name: str) -> None:
+        assert name == OFFSETS_TOPIC
+        self.topic = SimpleNamespace(partitions={0: self.partition})
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+    def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "new_member_id": new_member_id,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": (JoinProtocol("range", subscription("t")),),
+        }
+        return self.service.join("g", Joining(**(fields | changes)))
+
+    def sync(self, member_id: str, generation: int) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+        return self.service.sync("g", Syncing(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
+
+    def stable(self) -> None:
+        self.join()
+        self.sync("m", 1)
+
+    def commit(self, offset: int) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        return self.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", 0, offset)]))
+
+    def state(self) -> ClassicState:
+        group = self.service.get("g")
+        assert group is not None
+        return group.state
+
+
+@pytest.fixture
+async def place() -> Place:
+    return Place()
+
+
+async def test_what_needs_no_wait_is_answered_without_a_future(place: Place) -> None:
+    joined = place.join()
+    assert isinstance(joined, JoinAnswer)
+    assert joined.generation == 1
+    assert place.sync("m", 1) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"x")
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+
+
+async def test_a_join_that_waits_is_answered_when_the_others_have_joined(place: Place) -> None:
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    assert isinstance(place.join("m"), JoinAnswer)
+    assert (await waiting).generation == 2
+
+
+async def test_a_waiting_client_that_went_away_is_skipped(place: Place) -> None:
+    place.stable()
+    gone = place.join(new_member_id="n")
+    assert isinstance(gone, asyncio.Future)
+    gone.cancel()
+    assert isinstance(place.join("m"), JoinAnswer)
+
+
+async def test_a_silent_member_is_out_when_its_session_ends_and_no_sooner(place: Place) -> None:
+    place.stable()
+    place.pass_ms(9_000)
+    place.service.heartbeat("g", "m", None, 1)
+    place.pass_ms(9_999)
+    assert place.state() is ClassicState.STABLE
+    place.pass_ms(1)
+    assert place.state() is ClassicState.EMPTY
+
+
+async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(place: Place) -> None:
+    place.stable()
+    for _ in range(100):
+        place.pass_ms(50)
+        place.service.heartbeat("g", "m", None, 1)
+    assert len(place.timers) == 1
+
+
+async def test_an_assignment_that_cannot_be_written_fails_the_sync_and_everybody_joins_again(place: Place) -> None:
+    place.join()
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert place.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    place.partition.refusal = None
+    again = place.join("m")
+    assert isinstance(again, JoinAnswer)
+    assert again.generation == 2
+
+
+async def test_an_assignment_is_given_out_when_it_is_durable(place: Place) -> None:
+    place.join()
+    place.partition.holds_back = True
+    waiting = place.sync("m", 1)
+    assert isinstance(waiting, asyncio.Future)
+    place.partition.make_durable()
+    assert (await waiting).assignment == b"x"
+
+
+async def test_an_assignment_that_is_lost_is_told_as_a_lost_coordinator(place: Place) -> None:
+    place.join()
+    place.partition.holds_back = True
+    waiting = place.sync("m", 1)
+    assert isinstance(waiting, asyncio.Future)
+    place.partition.lose(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_behind_it(place: Place) -> None:
+    place.partition.holds_back = True
+    committed = place.commit(5)
+    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+    assert isinstance(committed, asyncio.Future)
+    assert isinstance(fetched, asyncio.Future)
+    place.partition.make_durable()
+    assert await committed == [ErrorCode.NONE]
+    assert (await fetched)[0][1][0].offset == 5
+
+
+async def test_a_commit_that_the_log_refuses_is_refused_in_the_words_of_a_coordinator(place: Place) -> None:
+    place.partition.refusal = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(Rejected) as refused:
+        place.commit(5)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_service_over_an_old_log_has_its_groups_and_their_sessions(place: Place) -> None:
+    place.stable()
+    place.commit(5)
+    place.open()
+    await place.service.load()
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].offset == 5
+    place.pass_ms(10_000)
+    assert place.state() is ClassicState.EMPTY
+
+
+async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: Place) -> None:
+    place.stable()
+    place.commit(5)
+    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    await asyncio.sleep(0)
+    assert not load.done()
+    for refused in (place.join, lambda: place.commit(6), lambda: list(place.service.all_groups())):
+        with pytest.raises(Rejected) as refusal:
+            refused()
+        assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert place.service.heartbeat("g", "stranger", None, 9) is ErrorCode.NONE
+    await load
+    assert {group.group_id for group in place.service.all_groups()} == {"g", "h"}
+
+
+async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_made(place: Place) -> None:
+    place.topic = None
+    assert not place.service.has_topic
+    with pytest.raises(Rejected) as refused:
+        place.join()
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await place.service.create_topic()
+    assert isinstance(place.join(), JoinAnswer)
+
+
+async def test_offsets_expire_at_the_next_check_after_their_retention(place: Place) -> None:
+    await place.service.load()
+    place.commit(5)
+    place.pass_ms(7 * 24 * 3_600_000 - 1)
+    assert place.service.get("h") is not None
+    place.pass_ms(600_000)
+    assert place.service.get("h") is None
+
+
+async def test_a_deleted_topic_takes_its_offsets_along_in_batches_that_fit(place: Place) -> None:
+    place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
+    before = len(place.partition.log.batches)
+    place.service.forget_topic("t")
+    assert len(place.partition.log.batches) - before == 3
+    fetched = place.service.fetch("h", None, require_stable=False)
+    assert fetched == []
+
+
+async def test_a_leave_answers_those_who_waited_for_the_leaver(place: Place) -> None:
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    assert place.service.leave("g", [Leaving("m")]) == [ErrorCode.NONE]
+    assert (await waiting).leader == "n"
+
+
+async def test_a_service_that_stops_answers_everybody_who_waits_and_leaves_no_timer(place: Place) -> None:
+    await place.service.load()
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    place.service.stop()
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    assert len(place.timers) == 0
+
+
+def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
+    first, second = new_member_id("c"), new_member_id("c")
+    assert first.startswith("c-")
+    assert first != second
