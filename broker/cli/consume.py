@@ -14,6 +14,7 @@ import typer
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from broker.cli.cluster import Cluster
 from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
 from broker.cli.logs import quiet_client_logs
 
@@ -64,7 +65,8 @@ def consume(
     plan = _Plan(topic, bootstrap, group, from_beginning, partition, max_messages, exit_at_end, isolation, as_json, key_separator)
     quiet_client_logs()
     try:
-        taken = asyncio.run(_consume(plan, sys.stdout.buffer))
+        partitions = _partitions(plan) if group is None else []
+        taken = asyncio.run(_consume(plan, partitions, sys.stdout.buffer))
     except KafkaError as error:
         raise CliError(f"{error}. Is a broker running at {bootstrap}? Start one with `ottla serve --data-dir data`") from None
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -75,7 +77,7 @@ def consume(
     note(f"{taken} record{'' if taken == 1 else 's'}")
 
 
-async def _consume(plan: _Plan, sink: BinaryIO) -> int:
+async def _consume(plan: _Plan, partitions: list[TopicPartition], sink: BinaryIO) -> int:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=plan.bootstrap,
         group_id=plan.group,
@@ -83,7 +85,9 @@ async def _consume(plan: _Plan, sink: BinaryIO) -> int:
         isolation_level=plan.isolation.value,
         enable_auto_commit=plan.group is not None,
     )
-    if plan.group is not None:
+    if plan.group is None:
+        consumer.assign(partitions)
+    else:
         consumer.subscribe([plan.topic])
     try:
         await consumer.start()
@@ -94,8 +98,6 @@ async def _consume(plan: _Plan, sink: BinaryIO) -> int:
 
 async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO) -> int:
     taken = 0
-    if plan.group is None:
-        consumer.assign(await _partitions(consumer, plan))
     ends: dict[Any, int] | None = None
     while plan.max_messages is None or taken < plan.max_messages:
         room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
@@ -111,15 +113,14 @@ async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO
     return taken
 
 
-async def _partitions(consumer: AIOKafkaConsumer, plan: _Plan) -> list[TopicPartition]:
+def _partitions(plan: _Plan) -> list[TopicPartition]:
     """All partitions, or the one asked for. Raises `CliError` when the topic is not there, or has no such partition."""
-    topics = await consumer.topics()
-    known = consumer.partitions_for_topic(plan.topic) if plan.topic in topics else None
-    if not known:
-        raise CliError(f"there is no topic {plan.topic!r}; `ottla topics list` shows what there is")
+    with Cluster(plan.bootstrap) as cluster:
+        (topic,) = cluster.topics([plan.topic])
+    known = sorted(partition.partition_index for partition in topic.partitions)
     if plan.partition is not None and plan.partition not in known:
         raise CliError(f"topic {plan.topic!r} has no partition {plan.partition}")
-    return [TopicPartition(plan.topic, index) for index in sorted(known) if plan.partition in (None, index)]
+    return [TopicPartition(plan.topic, index) for index in known if plan.partition in (None, index)]
 
 
 async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
