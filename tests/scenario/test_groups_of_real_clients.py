@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Consumer
-from kafka import KafkaConsumer
 
 from broker.app import Broker
 from tests.support.group_calls import describe, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
+
+with warnings.catch_warnings():  # it reads its schemas by a function that Python 3.11 deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
 
 PARTITIONS = 4
 PATIENCE_S = 20
