@@ -1,0 +1,242 @@
+"""What compaction keeps of a log, batch by batch (Kafka: Cleaner, CleanedTransactionMetadata, MemoryRecords.filterTo; reference 6.5).
+
+Rules that hold here:
+
+* pure: batches go in, batches or nothing come out. Reading and putting segments in place is `log_cleaner`'s.
+* A record stays unless a later one of its key is known, or it is a tombstone whose delete horizon has passed, or its transaction was
+  aborted, or it has no key. What stays keeps its offset, its sequence and, where no horizon is set, its very bytes.
+* A batch without records is dropped, unless a producer's last sequence or the last offset of the range would be forgotten with it: then
+  its header stays alone (61 bytes).
+* A tombstone, and a marker whose transaction has no data left, is first given a horizon (now + delete.retention.ms) and dropped by a pass
+  after that time, so that a reader on its way has so long to see it.
+* Memory: the map of keys has at most `max_keys` entries; a range with more of them is cleaned up to where the map was full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from broker.storage.txn_index import AbortedTxn
+from protocol.records import walk
+from protocol.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_ok,
+    pack_header,
+)
+from protocol.records.compression import compress
+from protocol.records.control import ControlType, parse_marker
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import CorruptBatch
+from protocol.records.record import encode_record, iter_section, records_section
+
+_DIGEST_BYTES: Final = 16
+
+
+def key_digest(key: bytes) -> bytes:
+    """What stands for a key in the map: itself when shorter than a digest, so that no short key can be made to look like a long one."""
+    return key if len(key) < _DIGEST_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+class CleanedTransactions:
+    """Which batches belong to aborted transactions, and which markers have no data left, while the log's batches go by in order."""
+
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        self._to_come = deque(sorted(aborted, key=lambda txn: txn.first_offset))
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
+        self._committed: set[int] = set()
+        self.still_aborted: list[AbortedTxn] = []
+        """Aborted transactions whose marker went by after data of theirs: readers need their index entries still."""
+
+    def data_is_aborted(self, header: BatchHeader) -> bool:
+        """A data batch goes by. Whether its transaction was aborted."""
+        if not header.is_transactional:
+            return False
+        self._advance(header.last_offset)
+        known = self._aborted.get(header.producer_id)
+        if known is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (known[0], True)
+        return True
+
+    def marker_is_empty(self, header: BatchHeader, batch: Buffer) -> bool:
+        """A control batch goes by. Whether it ends a transaction of which no data is left. Raises `RecordsError`."""
+        self._advance(header.last_offset)
+        kind = parse_marker(batch).type
+        if kind is ControlType.ABORT:
+            txn, seen_data = self._aborted.pop(header.producer_id, (None, False))
+            if txn is not None and seen_data:
+                self.still_aborted.append(txn)
+            return not seen_data
+        if kind is ControlType.COMMIT:
+            had_data = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return not had_data
+        return False
+
+    def _advance(self, offset: int) -> None:
+        while self._to_come and self._to_come[0].first_offset <= offset:
+            txn = self._to_come.popleft()
+            self._aborted[txn.producer_id] = (txn, False)
+
+
+class OffsetMap:
+    """The latest offset of each key in the dirty range of a log; made by giving it every batch of that range in order."""
+
+    def __init__(self, max_keys: int, aborted: Iterable[AbortedTxn]) -> None:
+        self.latest: dict[bytes, int] = {}
+        self.end_offset = -1
+        """One past the last offset that the map knows; -1 before the first batch."""
+        self._max_keys = max_keys
+        self._transactions = CleanedTransactions(aborted)
+
+    def add(self, batch: Buffer, header: BatchHeader) -> bool:
+        """Take a batch in; False, and nothing taken, once the map is full. The first batch is always taken. Raises `RecordsError`."""
+        if header.magic == MAGIC_V2 and header.record_count > 0:
+            if header.is_control:
+                self._transactions.marker_is_empty(header, batch)
+            elif not self._transactions.data_is_aborted(header):
+                if self.latest and len(self.latest) + header.record_count > self._max_keys:
+                    return False
+                self._take(batch, header)
+        self.end_offset = header.next_offset
+        return True
+
+    def _take(self, batch: Buffer, header: BatchHeader) -> None:
+        data = memoryview(records_section(batch, header))
+        found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
+        latest = self.latest
+        for offset, start, length in zip(found.offsets, found.key_starts, found.key_lengths, strict=True):
+            if length >= 0:
+                latest[key_digest(data[start : start + length].tobytes())] = offset
+
+
+class LastOfProducer(NamedTuple):
+    """What the log's producer state knows last of a producer: `offset` is -1 when only a marker of this epoch was seen."""
+
+    offset: int
+    epoch: int
+
+
+class CleaningRules(NamedTuple):
+    """What one pass over a log goes by. Times in ms; `end_offset` is one past the range that is cleaned."""
+
+    latest: Mapping[bytes, int]
+    end_offset: int
+    last_of_producers: Mapping[int, LastOfProducer]
+    now_ms: int
+    delete_retention_ms: int
+
+
+class BatchCleaner:
+    """The second pass: give it every batch from the log's start to the end of the range, in order."""
+
+    def __init__(self, rules: CleaningRules, aborted: Iterable[AbortedTxn]) -> None:
+        self._rules = rules
+        self._transactions = CleanedTransactions(aborted)
+
+    def take_still_aborted(self) -> list[AbortedTxn]:
+        """Index entries that belong to the markers that went by since the last call."""
+        taken, self._transactions.still_aborted = self._transactions.still_aborted, []
+        return taken
+
+    def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """What is to be written in the place of `batch`: itself, a smaller one, its header alone, or None. Raises `RecordsError`."""
+        if header.magic != MAGIC_V2:
+            return batch
+        if not crc_ok(batch, header):
+            raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong checksum")
+        if header.record_count == 0:
+            return batch if self._must_stay(header) else None
+        if header.is_control:
+            return self._clean_marker(batch, header)
+        if self._transactions.data_is_aborted(header):
+            return self._without_records(header)
+        return self._clean_data(batch, header)
+
+    def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        if not self._transactions.marker_is_empty(header, batch):
+            return batch
+        if self._horizon_passed(header):
+            return self._without_records(header)
+        return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
+
+    def _clean_data(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        section = memoryview(records_section(batch, header))
+        found = walk.columns(section, header.record_count, header.base_offset, header.base_timestamp)
+        kept, has_tombstone = self._survivors(section, found, drops_tombstones=self._horizon_passed(header))
+        if not kept:
+            return self._without_records(header)
+        if has_tombstone and not header.has_delete_horizon:
+            return self._with_horizon(header, section, kept)
+        if len(kept) == header.record_count:
+            return batch
+        ends = [*found.record_starts[1:], len(section)]
+        survivors = b"".join(section[found.record_starts[i] : ends[i]] for i in kept)
+        newest = header.max_timestamp if header.is_log_append_time else max(found.timestamps[i] for i in kept)
+        return _packed(header._replace(record_count=len(kept), max_timestamp=newest), survivors)
+
+    def _survivors(self, section: memoryview, found: walk.Columns, *, drops_tombstones: bool) -> tuple[list[int], bool]:
+        """(ordinals of the records that stay, whether a tombstone is among them)."""
+        latest = self._rules.latest
+        kept: list[int] = []
+        has_tombstone = False
+        rows = zip(found.offsets, found.key_starts, found.key_lengths, found.value_lengths, strict=True)
+        for index, (offset, start, key_length, value_length) in enumerate(rows):
+            if key_length < 0 or (value_length < 0 and drops_tombstones):
+                continue
+            if offset >= latest.get(key_digest(section[start : start + key_length].tobytes()), -1):
+                kept.append(index)
+                has_tombstone = has_tombstone or value_length < 0
+        return kept, has_tombstone
+
+    def _with_horizon(self, header: BatchHeader, section: Buffer, kept: list[int] | None) -> bytes:
+        """The records of these ordinals (None: all) with the horizon in the base timestamp's place and the deltas counted from there."""
+        horizon = self._rules.now_ms + self._rules.delete_retention_ms
+        records = list(iter_section(section, header))
+        if kept is not None:
+            records = [records[i] for i in kept]
+        encoded = b"".join(encode_record(r.offset_delta, r.timestamp - horizon, r.key, r.value, r.headers) for r in records)
+        return _packed(
+            header._replace(
+                attributes=header.attributes | DELETE_HORIZON,
+                base_timestamp=horizon,
+                max_timestamp=header.max_timestamp if header.is_log_append_time else max(r.timestamp for r in records),
+                record_count=len(records),
+            ),
+            encoded,
+        )
+
+    def _without_records(self, header: BatchHeader) -> bytes | None:
+        if not self._must_stay(header):
+            return None
+        attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+        return pack_header(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        """Whether the header says something that nothing else in the log will say."""
+        if header.next_offset == self._rules.end_offset:
+            return True
+        last = self._rules.last_of_producers.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.offset >= 0:
+            return header.last_offset == last.offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+    def _horizon_passed(self, header: BatchHeader) -> bool:
+        return header.has_delete_horizon and header.base_timestamp <= self._rules.now_ms
+
+
+def _packed(header: BatchHeader, section: bytes) -> bytes:
+    """The batch in its own codec, at that codec's default level, as the cleaner does not apply the topic's compression.type."""
+    stored = compress(header.codec, section)
+    return pack_header(header, stored) + stored
