@@ -18,16 +18,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.core.rejected import Rejected
 from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
 from broker.runtime.topic_service import TopicService
+from broker.storage import partition_metadata
 from broker.storage.errors import LogDirRefused
+from broker.storage.files import FILES
 from broker.topics.broker_config import BrokerConfigs
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
 from broker.topics.create_topics import Placement, config_record, partition_record
 from broker.topics.producer_ids import BLOCK_SIZE
 from broker.topics.topic_config import internal_topic_configs
-from broker.topics.topic_ids import METADATA_TOPIC_ID, id_text
+from broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
 from broker.topics.topic_names import CLUSTER_METADATA, name_problem
 
 if TYPE_CHECKING:
@@ -57,14 +60,33 @@ def open_topics(
 ) -> TopicService:
     """Reads the metadata log back, settles it with the directories, and serves every partition. Blocks; called before the broker listens.
 
-    Raises ProtocolError when the metadata log is damaged beyond its checksum, OSError when the directory cannot be written.
+    Raises ProtocolError for a metadata record that says nonsense, LogDirRefused when the directory cannot be used as it is.
     """
+    try:
+        return _open_topics(log_dir, settings, clock=clock, flusher=flusher, partitions=partitions, random_bytes=random_bytes)
+    except Rejected as error:
+        raise LogDirRefused(f"{log_dir.path}: {error}") from error
+
+
+def _open_topics(
+    log_dir: LogDir,
+    settings: BrokerSettings,
+    *,
+    clock: Clock,
+    flusher: Flusher,
+    partitions: Partitions,
+    random_bytes: Callable[[int], bytes],
+) -> TopicService:
+    if METADATA_PARTITION in log_dir.failed:
+        raise LogDirRefused(f"the metadata log in {log_dir.path} cannot be read: {log_dir.failed[METADATA_PARTITION]}")
     catalog = Catalog()
     log = log_dir.logs.get(METADATA_PARTITION) or log_dir.create_log(*METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
     log.config = METADATA_LOG_CONFIG
     metadata_log = MetadataLog(log, catalog, clock, flusher)
     found = {key: log for key, log in log_dir.logs.items() if key != METADATA_PARTITION}
     if metadata_log.is_new:
+        if log_dir.failed:
+            raise LogDirRefused(f"{log_dir.path} has no metadata log, and not all of its partitions can be read: {sorted(log_dir.failed)}")
         metadata_log.write_now(_first_records(found.values(), settings, random_bytes))
     else:
         _set_aside_strays(log_dir, catalog, found, metadata_log.replay())
@@ -76,6 +98,8 @@ def open_topics(
         config = service.log_config(topic.name)
         for index, state in topic.partitions.items():
             if (existing := log_dir.logs.get((topic.name, index))) is not None:
+                if existing.topic_id == ZERO_ID:
+                    _name_topic(existing, topic.topic_id)
                 existing.config = config
                 existing.become_leader(state.leader_epoch)
                 partitions.add(existing)
@@ -101,10 +125,10 @@ def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, rand
 
 def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
     assert name_problem(name) is None, f"a directory was opened for the illegal topic name {name!r}"
-    ids = {bytes(log.topic_id) for log in logs}
+    ids = {log.topic_id for log in logs} - {ZERO_ID}
     if len(ids) > 1:
         raise LogDirRefused(f"the partitions of {name} belong to topics of {len(ids)} different ids: {', '.join(map(id_text, ids))}")
-    topic_id = ids.pop()
+    topic_id = ids.pop() if ids else new_topic_id(random_bytes)
     placement = Placement(settings.node_id)
     epochs = {log.partition: max(log.leader_epoch, 0) for log in logs}
     records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
@@ -116,10 +140,10 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
 
 def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[str, int], PartitionLog], removed: set[bytes]) -> None:
     for (name, index), log in found.items():
-        topic = catalog.topic_by_id(log.topic_id)
+        topic = catalog.topic(name) if log.topic_id == ZERO_ID else catalog.topic_by_id(log.topic_id)
         if topic is not None and topic.name == name and index in topic.partitions:
             continue
-        if bytes(log.topic_id) in removed:
+        if log.topic_id in removed:
             logger.info("deleting %s-%d: its topic was deleted just before the last stop", name, index)
             log_dir.delete_log(name, index)
         else:
@@ -127,6 +151,12 @@ def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[st
                 "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
             )
             log_dir.mark_stray(name, index)
+
+
+def _name_topic(log: PartitionLog, topic_id: bytes) -> None:
+    """A crash came before the new partition's `partition.metadata`, or somebody removed it: the metadata log knows whose it is."""
+    FILES.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
+    log.topic_id = topic_id
 
 
 def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.core.rejected import Rejected
@@ -132,9 +133,8 @@ class TopicService:
         await self.metadata_log.write(effects.records)
         for created in effects.response:
             if created.error is None:
-                self.open_missing(created.name)
                 logger.info("created topic %s with %d partition(s)", created.name, created.num_partitions)
-        return effects.response
+        return [self._opened(created) for created in effects.response]
 
     async def _delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
         effects = delete_topics(self.catalog, refs)
@@ -142,8 +142,7 @@ class TopicService:
         await self.metadata_log.write(effects.records)
         for topic in doomed:
             self._partitions.remove_topic(topic.name)
-            for index in topic.partitions:
-                self._log_dir.delete_log(topic.name, index)
+            self._remove_directories(topic)
             for listener in self.on_deleted:
                 listener(topic)
             logger.info("deleted topic %s", topic.name)
@@ -154,10 +153,7 @@ class TopicService:
         if validate_only:
             return effects.response
         await self.metadata_log.write(effects.records)
-        for name, error in effects.response:
-            if error is None:
-                self.open_missing(name)
-        return effects.response
+        return [(name, error or self.open_missing(name)) for name, error in effects.response]
 
     async def _alter_configs(self, resources: Sequence[AlterResource], validate_only: bool) -> list[Rejected | None]:
         effects: Effects[MetadataRecord, list[Rejected | None]] = alter_configs(self.catalog, resources, self.settings)
@@ -173,15 +169,39 @@ class TopicService:
 
     # --- what they are made of ---------------------------------------------------------------------------------------------------
 
-    def open_missing(self, name: str) -> None:
-        """Makes the directories of the topic's partitions that have none yet, and serves them. For a topic that is in the catalog."""
+    def open_missing(self, name: str) -> Rejected | None:
+        """Makes the directories of the partitions of a known topic that have none yet, and serves them.
+
+        The error of the first one that the disk refused, which stays offline until a start can make it; None when there is none.
+        """
         topic = self.catalog.topic(name)
         assert topic is not None, f"{name} is not in the catalog"
         served = self._partitions.by_name(name)
-        for index in topic.partitions:
-            if served is None or index not in served.partitions:
+        for index in sorted(topic.partitions):
+            if (served is not None and index in served.partitions) or (name, index) in self._log_dir.failed:
+                continue
+            try:
                 log = self._log_dir.create_log(name, index, topic.topic_id, self.log_config(name))
-                self._partitions.add(log)
+            except Rejected as error:
+                logger.error("%s-%d is offline: %s", name, index, error)
+                return error
+            self._partitions.add(log)
+        return None
+
+    def _opened(self, created: CreatedTopic) -> CreatedTopic:
+        if created.error is not None:
+            return created
+        return replace(created, error=self.open_missing(created.name))
+
+    def _remove_directories(self, topic: Topic) -> None:
+        for index in topic.partitions:
+            if (topic.name, index) not in self._log_dir.logs:
+                continue
+            try:
+                self._log_dir.delete_log(topic.name, index)
+            except Rejected as error:
+                # The topic is gone all the same, and the next start finds its removal in the metadata log and deletes what is left.
+                logger.error("the directory of the deleted %s-%d stays: %s", topic.name, index, error)
 
     def log_config(self, name: str) -> LogConfig:
         """What the logs of the topic run with."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import time_ns
+
 from protocol.client import Client
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
@@ -35,7 +37,7 @@ def produce(client: Client, topic: str, *values: bytes, partition: int = 0, prod
     """Appends one batch with acks=all, which must succeed; its base offset."""
     epoch = -1 if producer_id == -1 else 0
     batch = build_batch(
-        [SimpleRecord(None, value, 1_700_000_000_000) for value in values],
+        [SimpleRecord(None, value, time_ns() // 1_000_000) for value in values],
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=base_sequence,

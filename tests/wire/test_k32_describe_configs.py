@@ -25,7 +25,7 @@ def test_every_version_tells_value_and_source(client: Client, version: int) -> N
     assert (result.error_code, config.name, config.value, config.config_source, config.read_only) == (0, "retention.ms", "5", 1, False)
     assert config.config_type == (5 if version >= 3 else 0)
     assert config.synonyms == []
-    assert config.documentation is None
+    assert not config.documentation
 
 
 def test_synonyms_and_documentation_come_when_asked_for(client: Client) -> None:
