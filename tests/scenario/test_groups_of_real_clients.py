@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as RdPartition
 
 from broker.app import Broker
 from tests.support.group_calls import describe, wait_until
-from tests.support.running_broker import RunningBroker
+from tests.support.running_broker import BrokerProcess, RunningBroker
 from tests.support.topic_calls import create, produce
 
 with warnings.catch_warnings():  # it reads its schemas by a function that Python 3.11 deprecates
@@ -222,3 +223,19 @@ async def test_members_of_different_clients_share_one_group(broker: RunningBroke
             assert theirs.isdisjoint((one.topic, one.partition) for one in consumer.assignment())
     finally:
         await asyncio.to_thread(other.close)
+
+
+def test_a_librdkafka_commit_survives_a_sigkill_of_the_broker(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as process:
+        with process.client() as client:
+            create(client, "t")
+            produce(client, "t", b"a", b"b", b"c")
+        consumer = Consumer({"bootstrap.servers": process.bootstrap, "group.id": "g", "enable.auto.commit": False})
+        try:
+            consumer.commit(offsets=[RdPartition("t", 0, 2, metadata="note")], asynchronous=False)
+            process.kill()
+            process.start()
+            (found,) = consumer.committed([RdPartition("t", 0)], timeout=PATIENCE_S)
+        finally:
+            consumer.close()
+        assert (found.offset, found.metadata) == (2, "note")
