@@ -14,6 +14,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from broker.storage.dir_lock import DirLock
 from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, live_name, parse_live, set_aside
 from broker.storage.errors import Finding, LogDirRefused
 from broker.storage.files import FILES, Files
+from broker.storage.flush import FlushTicket
 from broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import PartitionLog
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 OPEN_SEGMENTS_MAX: Final = 4096
 """Descriptors for segments: below the 8192 and more that a started process usually may have, with room for as many connections."""
+CLOSE_THREADS: Final = 8
+"""Syncs at a time in a clean stop: enough for the file system to join their journal commits."""
 
 Key = tuple[str, int]
 logger = logging.getLogger(__name__)
@@ -277,12 +281,28 @@ class LogDir:
             self._lock.release()
 
     def _close_logs(self) -> bool:
-        good = not self.failed
-        for log in self.logs.values():
-            try:
-                log.close()
-                good = good and log.failure is None
-            except OSError as e:
-                logger.error("%r could not be closed: %s", log, e)
-                good = False
-        return good
+        """Syncs take their time side by side: one after the other, thousands of partitions would outlast a service manager's patience."""
+        with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as pool:
+            results = list(pool.map(_sync, [(log, ticket) for log in self.logs.values() if (ticket := _begin(log)) is not None]))
+        closed = all(results) and all(log.recovery_point == log.log_end_offset for log in self.logs.values())
+        return closed and not self.failed and not any(log.failure for log in self.logs.values())
+
+
+def _begin(log: PartitionLog) -> FlushTicket | None:
+    try:
+        return log.close_begin()
+    except OSError as e:
+        logger.error("%r could not be closed: %s", log, e)
+        log.failure = e
+        return None
+
+
+def _sync(work: tuple[PartitionLog, FlushTicket]) -> bool:
+    log, ticket = work
+    try:
+        ticket.sync()
+    except OSError as e:
+        logger.error("%r could not be synced: %s", log, e)
+        return False
+    log.flush_end(ticket)
+    return True

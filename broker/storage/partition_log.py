@@ -353,8 +353,8 @@ class PartitionLog:
                 moves = self.recovery_point
             fds.append(self._files.dup(segment.fd))
             paths += [p for p in segment.paths()[1:] if self._files.exists(p)]
-            if segment.base_offset in self.snapshots.offsets:
-                paths.append(self.snapshots.path(segment.base_offset))
+        paths += map(self.snapshots.path, sorted(self.snapshots.unsynced))
+        self.snapshots.unsynced.clear()
         if not self.epochs.synced:
             paths.append(self.epochs.path)
             self.epochs.synced = True
@@ -373,7 +373,7 @@ class PartitionLog:
         if self._unsaved_producer_bytes < SNAPSHOT_EVERY_BYTES:
             return
         with contextlib.suppress(OSError):  # only a restart gets slower
-            if self.snapshots.take(self.producer_state, self.log_end_offset, sync=True):
+            if self.snapshots.take(self.producer_state, self.log_end_offset, sync=False):
                 self._unsaved_producer_bytes = 0
                 if self._flush_snapshot is not None and self._flush_snapshot not in self.segments.base_offsets:
                     self.snapshots.remove(self._flush_snapshot)
@@ -502,14 +502,22 @@ class PartitionLog:
     # --- leaving -----------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """A clean end: everything saved and synced, the producers too. Raises `FsyncFailed`, `OSError`."""
-        if self.failure is None:
-            self.segments.active.finish()
-            self.snapshots.take(self.producer_state, self.log_end_offset, sync=True)
-            if self.recovery_point < self.log_end_offset or not self._names_synced:
-                self.flush()
-            self.segments.active.save_indexes()
+        """A clean end: everything saved and synced, the producers too. Raises `OSError`, `FsyncFailed` among them."""
+        ticket = self.close_begin()
+        if ticket is not None:
+            ticket.sync()
+            self.flush_end(ticket)
         self.release()
+
+    def close_begin(self) -> FlushTicket | None:
+        """The part of a clean end before the sync; then `flush_end` and `release`. None when all is on disk already. Raises `OSError`."""
+        if self.failure is not None:
+            return None
+        self.segments.active.finish()
+        self.snapshots.take(self.producer_state, self.log_end_offset, sync=False)
+        if self.recovery_point < self.log_end_offset or not self._names_synced or self.snapshots.unsynced:
+            return self.flush_begin()
+        return None
 
     def release(self) -> None:
         """Gives all descriptors back and saves nothing."""

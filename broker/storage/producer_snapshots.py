@@ -73,12 +73,13 @@ def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
 class ProducerSnapshots:
     """The snapshot files of one partition's directory, by offset."""
 
-    __slots__ = ("_directory", "_files", "offsets")
+    __slots__ = ("_directory", "_files", "offsets", "unsynced")
 
     def __init__(self, files: Files, directory: Path, offsets: Iterable[int] = ()) -> None:
         self._files = files
         self._directory = directory
         self.offsets = set(offsets)
+        self.unsynced: set[int] = set()
 
     def path(self, offset: int) -> Path:
         return self._directory / f"{offset:020d}{SUFFIX}"
@@ -94,6 +95,8 @@ class ProducerSnapshots:
             return False
         self._files.write(self.path(offset), encode_snapshot(entries), sync=sync)
         self.offsets.add(offset)
+        if not sync:
+            self.unsynced.add(offset)
         return True
 
     def newest(self, at_most: int) -> int | None:
@@ -107,12 +110,14 @@ class ProducerSnapshots:
     def remove(self, offset: int) -> None:
         self._files.remove(self.path(offset))
         self.offsets.discard(offset)
+        self.unsynced.discard(offset)
 
     def forget(self, offset: int) -> Path | None:
         """Takes the snapshot out of the list and returns its file for the caller to remove; None when there is none."""
         if offset not in self.offsets:
             return None
         self.offsets.discard(offset)
+        self.unsynced.discard(offset)
         return self.path(offset)
 
     def remove_above(self, end: int) -> None:

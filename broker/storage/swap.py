@@ -1,8 +1,8 @@
 """What a crash in the middle of cleaning or deleting leaves in a partition's directory, and how that is finished (Kafka's LogLoader).
 
 `.deleted` was to go. `.cleaned` is output that was not finished. `.swap` is finished output that was about to take the place of the
-segments whose offsets it covers; it does so now, unless a `.cleaned` with a base at most its own shows that several were being put in place together
-and not all were ready.
+segments whose offsets it covers; it does so now, unless a `.cleaned` with a base at most its own shows that several were being put in place
+together and not all were ready.
 """
 
 from __future__ import annotations
