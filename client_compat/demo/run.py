@@ -113,7 +113,7 @@ class Run:
         self._broker.kill()
         self._result.restart_seconds = self._broker.start()
         for bar in bars:
-            self._display.update(bar, note=f"broker SIGKILLed here, back in {self._result.restart_seconds:.2f} s")
+            self._display.update(bar, note=f"SIGKILL, back in {self._result.restart_seconds:.2f} s")
 
     def _read_back(self) -> None:
         bars = [self._bar(f"{self._name}: group member {index}", None) for index in range(MEMBERS)]
