@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RdPartition
 
 from broker.app import Broker
-from tests.support.group_calls import describe, wait_until
+from tests.support.group_calls import describe, wait_until, wait_until_async
 from tests.support.running_broker import BrokerProcess, RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -65,19 +65,12 @@ async def member(broker: RunningBroker, **changes: object) -> AsyncIterator[AIOK
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
-
-
 async def test_two_aiokafka_members_share_the_partitions_and_the_one_that_stays_takes_over(broker: RunningBroker) -> None:
     async with member(broker) as first:
         async with member(broker) as second:
-            await until(lambda: len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2, "they share")
+            await wait_until_async(lambda: len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2, "they share")
             assert not first.assignment() & second.assignment()
-        await until(lambda: len(first.assignment()) == PARTITIONS, "the first takes over")
+        await wait_until_async(lambda: len(first.assignment()) == PARTITIONS, "the first takes over")
         records = [await asyncio.wait_for(first.getone(), PATIENCE_S) for _ in range(5 * PARTITIONS)]
     assert len({(record.partition, record.offset) for record in records}) == 5 * PARTITIONS
 
@@ -85,10 +78,10 @@ async def test_two_aiokafka_members_share_the_partitions_and_the_one_that_stays_
 async def test_a_static_aiokafka_member_restarts_without_a_rebalance(broker: RunningBroker) -> None:
     async with member(broker, group_instance_id="one") as first:
         async with member(broker, group_instance_id="two") as second:
-            await until(lambda: len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2, "they share")
+            await wait_until_async(lambda: len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2, "they share")
             before, held = generation_and_members(broker)[0], set(second.assignment())
         async with member(broker, group_instance_id="two") as back:
-            await until(lambda: set(back.assignment()) == held, "it gets back what it had")
+            await wait_until_async(lambda: set(back.assignment()) == held, "it gets back what it had")
             assert generation_and_members(broker)[0] == before
 
 
@@ -97,7 +90,7 @@ async def test_an_aiokafka_commit_survives_a_crash_and_the_group_goes_on_from_th
     async with member(broker) as consumer:
         await consumer.commit({partition: (3, "so far")})
         await asyncio.to_thread(broker.restart, kill=True)
-        await until(lambda: len(consumer.assignment()) == PARTITIONS, "it holds its partitions")
+        await wait_until_async(lambda: len(consumer.assignment()) == PARTITIONS, "it holds its partitions")
         assert await consumer.committed(partition) == 3
     async with member(broker) as successor:
         assert await successor.position(partition) == 3
@@ -218,7 +211,7 @@ async def test_members_of_different_clients_share_one_group(broker: RunningBroke
                 other.poll(0)
                 return len(consumer.assignment()) == len(other.assignment()) == PARTITIONS // 2
 
-            await until(share, "they share")
+            await wait_until_async(share, "they share")
             theirs = {(one.topic, one.partition) for one in other.assignment()}
             assert theirs.isdisjoint((one.topic, one.partition) for one in consumer.assignment())
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -105,6 +106,14 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 10) 
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.005)
+
+
+async def wait_until_async(condition: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+    """The same without holding up the loop, on which the client under test lives."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        await asyncio.sleep(0.01)
 
 
 class Waiting:
