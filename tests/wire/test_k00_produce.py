@@ -164,7 +164,8 @@ def test_a_batch_above_max_message_bytes_is_refused(client: Client) -> None:
 def test_only_the_admin_client_writes_to_internal_topics(broker: RunningBroker, client_id: str, error: ErrorCode) -> None:
     with broker.client(client_id) as client:
         client.call(MetadataRequest([MetadataRequestTopic(name="__consumer_offsets")], allow_auto_topic_creation=True))
-        assert produce(client, batch(), topic="__consumer_offsets").error_code == error
+        keyed = build_batch([SimpleRecord(b"key", b"x", 1_000)])
+        assert produce(client, keyed, topic="__consumer_offsets").error_code == error
 
 
 @pytest.mark.parametrize("flush_messages", ["1", "3"])

@@ -124,7 +124,7 @@ def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker,
 def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
-        reader.send(request(part(), max_wait_ms=60_000, min_bytes=250), 12)
+        reader.send(request(part(), max_wait_ms=60_000, min_bytes=200), 12)
         for value in (b"a" * 50, b"b" * 50):
             broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
             produce(client, "t", value)
