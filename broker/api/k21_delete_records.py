@@ -1,8 +1,9 @@
 """DeleteRecords (key 21), versions 0-2: raises a partition's log start offset; -1 means the high watermark.
 
-Promises: what is below the answered low watermark is not readable any more, also after a crash (Kafka writes the checkpoint within a minute,
-we before the answer); an offset at or below the log start is a success that changes nothing. Refused: an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted
-(POLICY_VIOLATION), the broker's own topics (INVALID_TOPIC_EXCEPTION). An error carries a low watermark of -1.
+Promises: what is below the answered low watermark is not readable any more, also after a crash (Kafka writes the checkpoint within a
+minute, we before the answer); an offset at or below the log start is a success that changes nothing. Refused: an offset above the high
+watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), the broker's own topics
+(INVALID_TOPIC_EXCEPTION). An error carries a low watermark of -1.
 """
 
 from __future__ import annotations

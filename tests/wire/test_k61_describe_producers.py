@@ -17,7 +17,7 @@ def ask(client: Client, topic: str, *indexes: int) -> list[PartitionResponse]:
 def test_an_idempotent_producer_is_told_with_its_last_sequence_also_after_a_kill(broker: RunningBroker) -> None:
     with broker.client() as client:
         create(client, "t")
-        producer_id = client.call(InitProducerIdRequest(transaction_timeout_ms=1)).producer_id
+        producer_id = client.call(InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=-1)).producer_id
         produce(client, "t", b"a", b"b", producer_id=producer_id, base_sequence=0)
         produce(client, "t", b"not idempotent")
     broker.restart(kill=True)
