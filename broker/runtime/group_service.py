@@ -44,6 +44,12 @@ OFFSETS_TOPIC = "__consumer_offsets"
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
 
+LOAD_CHUNK_BYTES = 128 * 1024
+"""Read back in one turn of the loop: about 1,000 offsets, 10 ms."""
+
+LOAD_BEFORE_SERVING_S = 0.2
+"""How long a start waits for groups: about 20,000 offsets. Most brokers have fewer and so never answer COORDINATOR_LOAD_IN_PROGRESS."""
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -96,19 +102,24 @@ class GroupService:
         self._create_topic = create_topic
         self._shards: dict[int, _Shard] = {}
         self._expiry: TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read all groups back. Small logs are read without giving up the turn, so a broker that starts with few groups never answers
-        14."""
+        """Read all groups back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
         self._schedule_expiry()
-        topic = self._partitions.by_name(OFFSETS_TOPIC)
-        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
-            await self._load(shard)
+        self._loading = asyncio.get_running_loop().create_task(self._load_all())
+        await asyncio.wait({self._loading}, timeout=LOAD_BEFORE_SERVING_S)
+        if self._loading.done():
+            self._loading.result()
+        else:
+            self._loading.add_done_callback(_report_bug)
 
     def stop(self) -> None:
         """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        if self._loading is not None:
+            self._loading.cancel()
         if self._expiry is not None:
             self._expiry.cancel()
         for shard in self._shards.values():
@@ -225,10 +236,18 @@ class GroupService:
         shard.loaded = log.log_start_offset == log.log_end_offset
         return shard
 
+    async def _load_all(self) -> None:
+        topic = self._partitions.by_name(OFFSETS_TOPIC)
+        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
+            try:
+                await self._load(shard)
+            except Rejected as error:
+                logger.error("Could not read %s-%d back, its groups are not served: %s", OFFSETS_TOPIC, shard.partition.index, error)
+
     async def _load(self, shard: _Shard) -> None:
         if shard.loaded:
             return
-        await shard.coordinator.load(self._settings.offsets_load_buffer_size)
+        await shard.coordinator.load(min(self._settings.offsets_load_buffer_size, LOAD_CHUNK_BYTES))
         shard.loaded = True
         shard.machine.on_loaded(self._now())
         for group_id in shard.machine.groups:
@@ -305,6 +324,12 @@ class GroupService:
 def new_member_id(prefix: str) -> str:
     """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId)."""
     return f"{prefix}-{uuid4()}"
+
+
+def _report_bug(loading: asyncio.Task[None]) -> None:
+    """Groups that are not read back answer COORDINATOR_LOAD_IN_PROGRESS for ever; somebody has to learn why."""
+    if not loading.cancelled() and loading.exception() is not None:
+        logger.error("Bug while reading groups back", exc_info=loading.exception())
 
 
 def _answer(reply: Reply) -> None:

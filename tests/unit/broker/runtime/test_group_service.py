@@ -253,3 +253,30 @@ def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
     first, second = new_member_id("c"), new_member_id("c")
     assert first.startswith("c-")
     assert first != second
+
+
+async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from broker.runtime import group_service
+
+    monkeypatch.setattr(group_service, "LOAD_BEFORE_SERVING_S", 0)
+    for offset in range(50):
+        place.commit(offset)
+    await place.open(chunk_bytes=1).load()
+    with pytest.raises(Rejected):
+        place.service.get("h")
+    assert place.service._loading is not None
+    await place.service._loading
+    assert place.service.get("h") is not None
+
+
+async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.commit(5)
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+
+    place.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
+    await place.open().load()
+    assert "Could not read __consumer_offsets-0 back" in caplog.text
+    with pytest.raises(Rejected):
+        place.service.get("h")
