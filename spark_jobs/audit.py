@@ -96,7 +96,7 @@ def _make_views(spark: SparkSession, paths: list[str], topics: Sequence[str], ke
 
     spark.dataSource.register(KafkaLogSource)
     reader = spark.read.format("kafka_log").option("topic", ",".join(topics))
-    reader.load(paths).persist().createOrReplaceTempView("raw_batches")
+    reader.schema(views.RAW_BATCHES_NEED).load(paths).persist().createOrReplaceTempView("raw_batches")
     spark.sql(views.BATCHES).persist().createOrReplaceTempView("batches")
     spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).createOrReplaceTempView("producer_batches")
     spark.sql(views.SEQUENCES).persist().createOrReplaceTempView("sequences")

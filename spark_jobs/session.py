@@ -101,6 +101,7 @@ def settings(log_bytes: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": java_options,
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

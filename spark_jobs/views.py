@@ -11,6 +11,15 @@ from __future__ import annotations
 
 from typing import Final
 
+RAW_BATCHES_NEED: Final = (
+    "log_dir string, topic string, partition int, segment bigint, file string, cleaned_to bigint, clean_shutdown boolean, "
+    "position bigint, size_bytes bigint, base_offset bigint, last_offset bigint, magic int, transactional boolean, control boolean, "
+    "delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, producer_id bigint, producer_epoch int, "
+    "base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, records_fault string, marker string, "
+    "error string, torn boolean"
+)
+"""The columns of the batches level that views and rules read: the reader builds no others."""
+
 BATCHES: Final = """
     WITH seen AS (
         SELECT *,
@@ -91,20 +100,14 @@ SEQUENCES: Final = f"""
     )
     SELECT *,
         max(sequence_end) OVER before AS front,
-        max_by(base_offset, sequence_end) OVER before AS other_offset,
-        max_by(base_sequence, sequence_end) OVER before AS other_base_sequence,
-        max_by(last_sequence, sequence_end) OVER before AS other_last_sequence,
-        max_by(record_count, sequence_end) OVER before AS other_record_count,
-        max_by(file, sequence_end) OVER before AS other_file,
-        max_by(position, sequence_end) OVER before AS other_position,
-        max_by(blind_before, sequence_end) OVER before AS other_blind_before,
-        max_by(holes_before, sequence_end) OVER before AS other_holes_before,
+        max_by(struct(base_offset, base_sequence, last_sequence, record_count, file, position, blind_before, holes_before), sequence_end)
+            OVER before AS other,
         lead(sequence) OVER ({_EPOCH} ORDER BY sequence, segment, position) AS next_sequence,
         max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_in_log
     FROM ended
     WINDOW before AS {_BEFORE}
 """
-"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other_…`: the batch reaching highest among those with lower
+"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other`: the batch reaching highest among those with lower
 sequences;
 `front_in_log`: the highest sequence among those at lower offsets."""
 

@@ -17,17 +17,17 @@ RULE = Rule(
     sql="""
         SELECT
             'violation' AS severity,
-            CASE WHEN base_sequence = other_base_sequence AND last_sequence = other_last_sequence
+            CASE WHEN base_sequence = other.base_sequence AND last_sequence = other.last_sequence
                  THEN 'same batch twice' ELSE 'sequences overlap' END AS kind,
             log_dir, topic, partition,
-            greatest(base_offset, other_offset) AS offset,
-            CASE WHEN base_offset >= other_offset THEN file ELSE other_file END AS file,
-            CASE WHEN base_offset >= other_offset THEN position ELSE other_position END AS position,
+            greatest(base_offset, other.base_offset) AS offset,
+            CASE WHEN base_offset >= other.base_offset THEN file ELSE other.file END AS file,
+            CASE WHEN base_offset >= other.base_offset THEN position ELSE other.position END AS position,
             producer_id, producer_epoch,
-            CASE WHEN base_offset >= other_offset THEN base_sequence ELSE other_base_sequence END AS base_sequence,
-            CASE WHEN base_offset >= other_offset THEN last_sequence ELSE other_last_sequence END AS last_sequence,
-            CASE WHEN base_offset >= other_offset THEN record_count ELSE other_record_count END AS record_count,
-            least(base_offset, other_offset) AS first_offset
+            CASE WHEN base_offset >= other.base_offset THEN base_sequence ELSE other.base_sequence END AS base_sequence,
+            CASE WHEN base_offset >= other.base_offset THEN last_sequence ELSE other.last_sequence END AS last_sequence,
+            CASE WHEN base_offset >= other.base_offset THEN record_count ELSE other.record_count END AS record_count,
+            least(base_offset, other.base_offset) AS first_offset
         FROM sequences
         WHERE sequence <= front
     """,

@@ -21,11 +21,11 @@ RULE = Rule(
             producer_id, producer_epoch, base_sequence,
             CAST((front + 1) % 2147483648 AS INT) AS expected_sequence,
             sequence - front - 1 AS missing,
-            other_offset AS after_offset
+            other.base_offset AS after_offset
         FROM sequences
         WHERE sequence > front + 1
-          AND blind_before = other_blind_before
-          AND abs(holes_before - other_holes_before) < sequence - front - 1
+          AND blind_before = other.blind_before
+          AND abs(holes_before - other.holes_before) < sequence - front - 1
     """,
     view="sequences",
 )
