@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Final
 from broker.core.rejected import Rejected
 from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
 from broker.runtime.topic_service import TopicService
-from broker.storage import partition_metadata
 from broker.storage.errors import LogDirRefused
-from broker.storage.files import FILES
 from broker.topics.broker_config import BrokerConfigs
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
@@ -99,7 +97,8 @@ def _open_topics(
         for index, state in topic.partitions.items():
             if (existing := log_dir.logs.get((topic.name, index))) is not None:
                 if existing.topic_id == ZERO_ID:
-                    _name_topic(existing, topic.topic_id)
+                    # The crash came before the new partition's `partition.metadata`, or somebody removed it.
+                    log_dir.name_topic(existing, topic.topic_id)
                 existing.config = config
                 existing.become_leader(state.leader_epoch)
                 partitions.add(existing)
@@ -151,12 +150,6 @@ def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[st
                 "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
             )
             log_dir.mark_stray(name, index)
-
-
-def _name_topic(log: PartitionLog, topic_id: bytes) -> None:
-    """A crash came before the new partition's `partition.metadata`, or somebody removed it: the metadata log knows whose it is."""
-    FILES.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
-    log.topic_id = topic_id
 
 
 def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:

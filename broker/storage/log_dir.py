@@ -213,6 +213,14 @@ class LogDir:
         self.logs[key] = log
         return log
 
+    def name_topic(self, log: PartitionLog, topic_id: bytes) -> None:
+        """Notes whose partition this is, in one that was found without a topic id. Raises `Rejected`."""
+        try:
+            self._files.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
+        except OSError as e:
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot name the topic of {log.directory}: {e}") from e
+        log.topic_id = topic_id
+
     def delete_log(self, topic: str, partition: int) -> None:
         """Sets the partition aside under a `-delete` name; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
         self._doomed[self._set_aside((topic, partition), DELETE_SUFFIX)] = None
