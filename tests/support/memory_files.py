@@ -1,0 +1,181 @@
+"""A disk in memory that can fill up, err, turn read-only, and lose power. It passes the same suite as the real one (test_files.py).
+
+What a power loss keeps: of a file what was synced, of a name what a sync of its directory saw.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.storage.files import Buffer, FileEntry, Files
+
+
+@dataclass
+class Node:
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+
+
+class MemoryFiles(Files):
+    """`room` is how many more bytes can be written; `on_call(operation, path)` may raise what the disk is to answer."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Path, Node] = {}
+        self.dirs: set[Path] = {Path("/")}
+        self.durable: dict[Path, Node] = {}
+        self.fds: dict[int, tuple[Node, Path]] = {}
+        self.room: int | None = None
+        self.on_call: Callable[[str, Path], None] = lambda operation, path: None
+        self._next_fd = 1000
+
+    # --- faults ----------------------------------------------------------------------------------------------------------------
+
+    def make_read_only(self) -> None:
+        def refuse(operation: str, path: Path) -> None:
+            if operation not in {"read", "fsync"}:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+        self.on_call = refuse
+
+    def heal(self) -> None:
+        self.room = None
+        self.on_call = lambda operation, path: None
+
+    def power_loss(self) -> None:
+        """Everything that was not synced is gone, and so is the process with its descriptors."""
+        self.fds.clear()
+        self.nodes = dict(self.durable)
+        for node in self.nodes.values():
+            node.data = bytearray(node.synced)
+
+    # --- the face of Files -------------------------------------------------------------------------------------------------------
+
+    def _new_fd(self, node: Node, path: Path) -> int:
+        self._next_fd += 1
+        self.fds[self._next_fd] = (node, path)
+        return self._next_fd
+
+    def _at(self, fd: int) -> tuple[Node, Path]:
+        if fd not in self.fds:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self.fds[fd]
+
+    def _node(self, path: Path) -> Node:
+        if path not in self.nodes:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return self.nodes[path]
+
+    def open(self, path: Path) -> int:
+        if path not in self.nodes:
+            if path.parent not in self.dirs:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self.on_call("create", path)
+            self.nodes[path] = Node()
+        self.on_call("open", path)
+        return self._new_fd(self.nodes[path], path)
+
+    def open_read(self, path: Path) -> int:
+        self.on_call("read", path)
+        return self._new_fd(self._node(path), path)
+
+    def close(self, fd: int) -> None:
+        self._at(fd)
+        del self.fds[fd]
+
+    def dup(self, fd: int) -> int:
+        return self._new_fd(*self._at(fd))
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        node, path = self._at(fd)
+        self.on_call("read", path)
+        return bytes(node.data[position : position + size])
+
+    def pwrite(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
+        node, path = self._at(fd)
+        self.on_call("write", path)
+        data = b"".join(buffers)
+        fits = len(data) if self.room is None else min(self.room, len(data))
+        node.data.extend(bytes(max(position - len(node.data), 0)))
+        node.data[position : position + fits] = data[:fits]
+        if self.room is not None:
+            self.room -= fits
+        if fits < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def truncate(self, fd: int, size: int) -> None:
+        node, path = self._at(fd)
+        self.on_call("truncate", path)
+        del node.data[size:]
+        node.data.extend(bytes(size - len(node.data)))
+
+    def fsync(self, fd: int) -> None:
+        node, path = self._at(fd)
+        self.on_call("fsync", path)
+        node.synced = bytes(node.data)
+
+    def sync_path(self, path: Path) -> None:
+        node = self._node(path)
+        self.on_call("fsync", path)
+        node.synced = bytes(node.data)
+
+    def sync_dir(self, path: Path) -> None:
+        self.on_call("fsync", path)
+        for gone in [p for p in self.durable if p.parent == path and p not in self.nodes]:
+            del self.durable[gone]
+        self.durable.update({p: n for p, n in self.nodes.items() if p.parent == path})
+
+    def size(self, fd: int) -> int:
+        return len(self._at(fd)[0].data)
+
+    def mtime_ms(self, path: Path) -> int:
+        self._node(path)
+        return 0
+
+    def exists(self, path: Path) -> bool:
+        return path in self.nodes or path in self.dirs
+
+    def read_bytes(self, path: Path) -> bytes:
+        self.on_call("read", path)
+        return bytes(self._node(path).data)
+
+    def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
+        fd = self.open(path)
+        try:
+            self.truncate(fd, 0)
+            self.pwrite(fd, [data], 0)
+            if sync:
+                self.fsync(fd)
+        finally:
+            self.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.on_call("rename", old)
+        if old in self.dirs:
+            self.dirs = {new if d == old else d for d in self.dirs}
+            self.nodes = {(new / p.name if p.parent == old else p): n for p, n in self.nodes.items()}
+        else:
+            self.nodes[new] = self._node(old)
+            del self.nodes[old]
+
+    def remove(self, path: Path) -> None:
+        self.on_call("remove", path)
+        self.nodes.pop(path, None)
+
+    def scan(self, path: Path) -> list[FileEntry]:
+        if path not in self.dirs:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        found = [FileEntry(p.name, len(n.data), False) for p, n in self.nodes.items() if p.parent == path]
+        return sorted(found + [FileEntry(d.name, 0, True) for d in self.dirs if d.parent == path and d != path])
+
+    def make_dir(self, path: Path) -> None:
+        self.on_call("create", path)
+        self.dirs |= {path, *path.parents}
+
+    def remove_tree(self, path: Path) -> None:
+        self.on_call("remove", path)
+        self.dirs.discard(path)
+        self.nodes = {p: n for p, n in self.nodes.items() if p.parent != path}

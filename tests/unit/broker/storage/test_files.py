@@ -1,0 +1,126 @@
+"""One suite for the real file system and for the fake that stands in for it; and the faults that only the fake has."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.storage import files as files_module
+from broker.storage.files import FileEntry, Files
+from tests.support.memory_files import MemoryFiles
+
+
+@pytest.fixture(params=[Files, MemoryFiles])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    made: Files = request.param()
+    made.make_dir(tmp_path)
+    return made
+
+
+def test_bytes_written_at_a_position_are_read_back_there(files: Files, tmp_path: Path) -> None:
+    fd = files.open(tmp_path / "a")
+    files.pwrite(fd, [b"head", memoryview(b"tail")], 0)
+    files.pwrite(fd, [b"XY"], 3)
+    assert files.pread(fd, 100, 0) == b"heaXYail"
+    assert files.pread(fd, 3, 2) == b"aXY"
+    assert files.pread(fd, 3, 8) == b""
+    assert files.size(fd) == 8
+    files.close(fd)
+
+
+def test_truncating_cuts_the_end(files: Files, tmp_path: Path) -> None:
+    fd = files.open(tmp_path / "a")
+    files.pwrite(fd, [b"12345"], 0)
+    files.truncate(fd, 2)
+    assert files.pread(fd, 9, 0) == b"12"
+    files.close(fd)
+
+
+def test_a_duplicate_outlives_the_descriptor_it_was_made_of(files: Files, tmp_path: Path) -> None:
+    fd = files.open(tmp_path / "a")
+    files.pwrite(fd, [b"x"], 0)
+    other = files.dup(fd)
+    files.close(fd)
+    assert files.pread(other, 1, 0) == b"x"
+    files.fsync(other)
+    files.close(other)
+    with pytest.raises(OSError, match="descriptor"):
+        files.pread(fd, 1, 0)
+
+
+def test_an_atomic_write_replaces_the_content_and_leaves_no_temporary_file(files: Files, tmp_path: Path) -> None:
+    for content in (b"old content", b"new"):
+        files.write_atomic(tmp_path / "c", content)
+        assert files.read_bytes(tmp_path / "c") == content
+    assert files.scan(tmp_path) == [FileEntry("c", 3, False)]
+
+
+def test_a_directory_lists_files_with_sizes_and_directories(files: Files, tmp_path: Path) -> None:
+    files.make_dir(tmp_path / "sub")
+    files.write(tmp_path / "b", b"123", sync=False)
+    assert files.scan(tmp_path) == [FileEntry("b", 3, False), FileEntry("sub", 0, True)]
+    assert files.exists(tmp_path / "sub")
+    assert not files.exists(tmp_path / "none")
+
+
+def test_a_renamed_directory_takes_its_files_along_and_can_be_removed_whole(files: Files, tmp_path: Path) -> None:
+    files.make_dir(tmp_path / "a")
+    files.write(tmp_path / "a" / "f", b"1", sync=False)
+    files.rename(tmp_path / "a", tmp_path / "b")
+    assert files.read_bytes(tmp_path / "b" / "f") == b"1"
+    files.remove_tree(tmp_path / "b")
+    assert files.scan(tmp_path) == []
+
+
+def test_removing_twice_is_fine_and_reading_what_is_gone_is_not(files: Files, tmp_path: Path) -> None:
+    files.write(tmp_path / "f", b"1", sync=True)
+    files.sync_path(tmp_path / "f")
+    files.sync_dir(tmp_path)
+    files.remove(tmp_path / "f")
+    files.remove(tmp_path / "f")
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(tmp_path / "f")
+    with pytest.raises(FileNotFoundError):
+        files.open_read(tmp_path / "f")
+
+
+def test_a_file_in_no_directory_cannot_be_made(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "none" / "f")
+
+
+def test_short_writes_and_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pread, pwritev = files_module._pread, files_module._pwritev
+    monkeypatch.setattr(files_module, "_pread", lambda fd, size, at: pread(fd, min(size, 3), at))
+    monkeypatch.setattr(files_module, "_pwritev", lambda fd, buffers, at: pwritev(fd, [memoryview(buffers[0])[:2]], at))
+    files = Files()
+    fd = files.open(tmp_path / "a")
+    files.pwrite(fd, [b"header", b"", memoryview(b"tail of it")], 0)
+    assert files.pread(fd, 100, 0) == b"headertail of it"
+    files.close(fd)
+
+
+def test_a_full_disk_takes_what_fits_and_says_so() -> None:
+    files = MemoryFiles()
+    fd = files.open(Path("/f"))
+    files.room = 3
+    with pytest.raises(OSError, match="No space") as caught:
+        files.pwrite(fd, [b"12345"], 0)
+    assert caught.value.errno == errno.ENOSPC
+    assert files.pread(fd, 9, 0) == b"123"
+
+
+def test_a_power_loss_keeps_synced_content_under_synced_names() -> None:
+    files = MemoryFiles()
+    files.write(Path("/kept"), b"synced", sync=True)
+    files.write(Path("/nameless"), b"synced", sync=True)
+    files.sync_dir(Path("/"))
+    files.write(Path("/late"), b"synced", sync=True)
+    fd = files.open(Path("/kept"))
+    files.pwrite(fd, [b"UNSYNC"], 0)
+    files.remove(Path("/nameless"))
+    files.power_loss()
+    assert files.read_bytes(Path("/kept")) == b"synced"
+    assert [e.name for e in files.scan(Path("/"))] == ["kept", "nameless"]
