@@ -11,6 +11,7 @@ Rules inside:
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
@@ -24,6 +25,8 @@ from broker.storage.time_index import TimeIndex
 from broker.storage.txn_index import TxnIndex
 from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, BatchHeader, read_header
 from protocol.records.errors import CorruptBatch
+
+logger = logging.getLogger(__name__)
 
 _LEGACY: Final = Struct(">qiIb")
 READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -233,8 +236,24 @@ class Segment:
         return position + size
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is at least `offset`, None when all end before it."""
-        for position, header in self.batches(self.offset_index.lookup(offset)):
+        """The first batch whose last offset is at least `offset`, None when all end before it.
+
+        An index that cannot be right costs a walk from the start, nothing else. Raises `CorruptBatch`.
+        """
+        start = self.offset_index.lookup(offset)
+        if 0 < start < self.size:
+            try:
+                return self._find_from(start, offset)
+            except CorruptBatch as e:
+                logger.warning(
+                    "%s does not lead to offset %d (%s); the segment is searched from its start", self.offset_index.path, offset, e
+                )
+        return self._find_from(0, offset)
+
+    def _find_from(self, start: int, offset: int) -> tuple[int, BatchHeader] | None:
+        for position, header in self.batches(start):
+            if start == position > 0 and header.base_offset > offset:
+                raise CorruptBatch(f"offset {header.base_offset} at byte {position}")
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -270,7 +289,7 @@ class Segment:
         last = self.offset_index.last()
         start = last[1] if last else 0
         self._bytes_since_index = self.size - start
-        if last and (start >= self.size or self.header_at(start).last_offset != last[0]):
+        if last and (not 0 <= start < self.size or self.header_at(start).last_offset != last[0]):
             raise CorruptBatch(f"the index says that the batch with last offset {last[0]} is at byte {start} of {self.size}")
         end_offset = self.base_offset
         for _, header in self.batches(start):

@@ -1,7 +1,7 @@
 """Each rule of idempotent produce (Kafka's ProducerStateManager), as it stands, after a SIGKILL, and after a clean restart.
 
-A rule is set up, then the log is left as it is or ended and begun again, then the rule must show. What a restart may forget is a rule of its
-own: a snapshot keeps only the newest batch of a producer, while a replay of the log keeps five.
+A rule is set up, then the log is left as it is or ended and begun again, then the rule must show. What a restart may forget is a rule of
+its own: a snapshot keeps only the newest batch of a producer, while a replay of the log keeps five.
 """
 
 from __future__ import annotations

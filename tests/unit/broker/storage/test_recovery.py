@@ -1,0 +1,357 @@
+"""What a start makes of what a crash, a disk or a hand left behind: what is good stays, what is not is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.storage.log_values import Isolation
+from broker.storage.producer_state import Origin
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
+from tests.support.memory_files import MemoryFiles
+
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
+"""Four to five batches a segment, an index entry every second batch."""
+
+
+def filled(tmp_path: Path, batches: int = 12, config: LogConfig = SMALL) -> LogBox:
+    box = LogBox(tmp_path / "topic-0", config)
+    for i in range(batches):
+        box.append(batch(7, 0, i, timestamp=NOW_MS + i))
+    return box
+
+
+def offsets(box: LogBox) -> list[int]:
+    return [h.base_offset for h in box.headers()]
+
+
+def index_entries(box: LogBox) -> list[object]:
+    return [
+        (
+            s.base_offset,
+            [s.offset_index.entry(i) for i in range(len(s.offset_index))],
+            [s.time_index.entry(i) for i in range(len(s.time_index))],
+        )
+        for s in box.log.segments
+    ]
+
+
+# --- whole logs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["crash", "restart"])
+def test_a_whole_log_comes_back_as_it_was(tmp_path: Path, end: str) -> None:
+    box = filled(tmp_path)
+    before = (offsets(box), index_entries(box), producers(box.log))
+    getattr(box, end)()
+    assert box.findings == []
+    after = (offsets(box), index_entries(box), producers(box.log))
+    if end == "restart":  # closing gave the active segment's time index its last entry
+        assert after[1][-1][2][: len(before[1][-1][2])] == before[1][-1][2]  # type: ignore[index]  # rows are (base, entries, entries)
+        assert after[::2] == before[::2]
+    else:
+        assert after == before
+
+
+def test_appending_goes_on_after_a_crash_where_the_log_ended(tmp_path: Path) -> None:
+    box = filled(tmp_path)
+    box.crash()
+    assert box.append(batch(7, 0, 12)).first_offset == 12
+    assert offsets(box) == list(range(13))
+
+
+def test_indexes_after_recovery_are_those_that_appending_wrote(tmp_path: Path) -> None:
+    box = filled(tmp_path, 40, LogConfig(index_interval_bytes=200))
+    before = index_entries(box)
+    box.crash()
+    assert index_entries(box) == before
+    assert len(box.log.segments.active.offset_index) > 5
+
+
+def test_an_empty_directory_gives_an_empty_log_with_kafkas_files(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    assert (box.log.log_start_offset, box.log.log_end_offset) == (0, 0)
+    names = {p.name for p in box.directory.iterdir()}
+    assert names == {f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex", "leader-epoch-checkpoint"}
+
+
+# --- a torn or damaged tail -------------------------------------------------------------------------------------------
+
+
+def test_a_last_batch_torn_at_any_byte_is_cut_and_reported(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(7, 0, 0))
+    whole = box.log.size_bytes
+    box.append(batch(7, 0, 1))
+    path = box.file(".log")
+    data = path.read_bytes()
+    for size in range(whole + 1, len(data)):
+        path.write_bytes(data[:size])
+        box.crash()
+        assert box.log.log_end_offset == 1
+        assert path.stat().st_size == whole
+        (finding,) = box.findings
+        assert (finding.file, finding.position, finding.bytes_dropped) == (path, whole, size - whole)
+        assert not box.append(batch(7, 0, 1)).duplicate
+        assert path.read_bytes()[whole:] == data[whole:]
+
+
+def test_any_flipped_bit_in_an_unflushed_batch_cuts_the_log_before_it(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    for i in range(3):
+        box.append(batch(7, 0, i))
+    path = box.file(".log")
+    data = path.read_bytes()
+    size = len(data) // 3
+    outside_checksum = range(12, 16)  # the leader epoch
+    for at in [i for i in range(size) if i not in outside_checksum]:
+        damaged = bytearray(data)
+        damaged[size + at] ^= 0x10
+        path.write_bytes(damaged)
+        box.crash()
+        # A changed base offset or length may lead elsewhere, but never past the second batch.
+        assert box.log.log_end_offset == 1 or (at < 8 and damaged[size : size + 8] > data[size : size + 8]), at
+        assert at < 8 or len(box.findings) == 1
+        assert producers(box.log)[7][1] == 0 or at < 8
+
+
+def test_zeros_after_the_last_batch_are_cut(tmp_path: Path) -> None:
+    box = filled(tmp_path, 2)
+    path = box.file(".log")
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    box.crash()
+    assert box.log.log_end_offset == 2
+    assert box.findings[0].bytes_dropped == 4096
+    assert path.stat().st_size == size
+
+
+def test_segments_after_a_damaged_one_are_removed_and_each_is_named(tmp_path: Path) -> None:
+    box = filled(tmp_path)
+    bases = box.log.segments.base_offsets
+    assert len(bases) >= 3
+    path = box.file(".log", bases[1])
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    box.crash()
+    assert box.log.log_end_offset == bases[1]
+    assert [f.file.name for f in box.findings] == [f"{base:020d}.log" for base in bases[1:]]
+    assert not box.file(".log", bases[2]).exists()
+    assert box.append(batch(7, 0, bases[1])).first_offset == bases[1]
+
+
+def test_damage_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> None:
+    box = filled(tmp_path)
+    box.log.flush()
+    path = box.file(".log")
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    box.crash()
+    assert box.findings == []
+    assert box.log.log_end_offset == 12
+
+
+def test_only_batches_past_the_recovery_point_are_read_whole(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=1000), files)
+    for i in range(300):
+        box.append(batch(count=5, size=200, timestamp=NOW_MS + i))
+    box.log.flush()
+    box.append(batch(count=5, size=200))
+    read = 0
+    pread = MemoryFiles.pread
+
+    def counting(self: MemoryFiles, fd: int, size: int, position: int) -> bytes:
+        nonlocal read
+        data = pread(self, fd, size, position)
+        read += len(data)
+        return data
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFiles, "pread", counting)
+        patch.setattr("broker.storage.producer_replay.replay", lambda *args: None)
+        patch.setattr("broker.storage.recovery.replay", lambda *args: None)
+        box.crash()
+    assert box.log.log_end_offset == 301 * 5
+    assert read < 20_000 < box.log.size_bytes
+
+
+# --- other files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff" * 24, b"\x00\x00\x00\x03" * 5, bytes(1024), b"x" * 7], ids=repr)
+@pytest.mark.parametrize("end", ["crash", "restart"])
+def test_whatever_becomes_of_an_index_of_the_active_segment_every_offset_is_found(
+    tmp_path: Path, suffix: str, content: bytes | None, end: str
+) -> None:
+    box = filled(tmp_path, 20, LogConfig(index_interval_bytes=100))
+    box.log.close()
+    if content is None:
+        box.file(suffix).unlink()
+    else:
+        box.file(suffix).write_bytes(content)
+    box.open(clean=end == "restart")
+    for offset in range(20):
+        assert box.log.read(offset, 90, isolation=Isolation.LOG_END, min_one_batch=True).records[7] == offset
+    assert box.log.log_end_offset == 20
+
+
+def test_a_missing_index_of_an_old_segment_is_built_again_even_after_a_clean_stop(tmp_path: Path) -> None:
+    box = filled(tmp_path)
+    before = index_entries(box)
+    base = box.log.segments.base_offsets[1]
+    box.log.close()
+    box.file(".index", base).unlink()
+    box.open(clean=True)
+    assert [f.file for f in box.findings] == [box.file(".index", base)]
+    assert index_entries(box)[1][1] == before[1][1]  # type: ignore[index]  # rows are (base, entries, entries)
+    assert box.file(".index", base).exists()
+    assert offsets(box) == list(range(12))
+
+
+def test_a_garbage_index_of_an_old_segment_costs_a_search_and_nothing_else(tmp_path: Path) -> None:
+    for content in (b"\xff" * 24, b"\x00\x00\x00\x01\x00\x00\x00\x05", b"\x00\x00\x00\x00\x00\x00\x00\x9a"):
+        box = filled(tmp_path / repr(content))
+        box.log.close()
+        box.file(".index").write_bytes(content)
+        box.open(clean=True)
+        assert [box.log.read(i, 90, isolation=Isolation.LOG_END, min_one_batch=True).records[7] for i in range(12)] == list(range(12))
+
+
+def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
+    box = filled(tmp_path, 2)
+    box.log.close()
+    orphan = box.file(".index", 99)
+    orphan.write_bytes(b"")
+    box.open(clean=True)
+    assert not orphan.exists()
+    assert [f.file for f in box.findings] == [orphan]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", bytes(14), b"\x00\x01" + bytes(20)], ids=repr)
+def test_a_corrupt_snapshot_is_removed_and_the_log_replayed(tmp_path: Path, content: bytes) -> None:
+    box = filled(tmp_path, 3, LogConfig())
+    before = producers(box.log)
+    box.log.close()
+    box.file(".snapshot", 3).write_bytes(content)
+    box.open(clean=True)
+    assert [f.file for f in box.findings] == [box.file(".snapshot", 3)]
+    assert producers(box.log) == before
+    assert len(windows(box.log)[7]) == 3
+
+
+def test_snapshots_of_a_future_that_was_cut_off_are_removed(tmp_path: Path) -> None:
+    box = filled(tmp_path, 3, LogConfig())
+    box.log.close()
+    path = box.file(".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    box.open(clean=False)
+    assert not box.file(".snapshot", 3).exists()
+    assert producers(box.log)[7][1] == 1
+
+
+def test_stray_snapshots_are_removed_but_for_the_newest(tmp_path: Path) -> None:
+    box = filled(tmp_path, 6, LogConfig())
+    box.log.close()
+    newest = box.file(".snapshot", 6).read_bytes()
+    for stray in (2, 3):
+        box.file(".snapshot", stray).write_bytes(newest)
+    box.open(clean=True)
+    assert sorted(p.name for p in box.directory.glob("*.snapshot")) == [f"{6:020d}.snapshot"]
+
+
+@pytest.mark.parametrize("content", [None, b"nonsense", b"0\n1\n5 x\n", b"0\n2\n1 0\n"], ids=repr)
+def test_a_lost_epoch_file_is_read_again_from_the_batches(tmp_path: Path, content: bytes | None) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    for epoch in (2, 2, 5):
+        box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+    box.log.close()
+    path = box.directory / "leader-epoch-checkpoint"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    box.open(clean=True)
+    assert [tuple(e) for e in box.log.epochs.entries] == [(2, 0), (5, 2)]
+    assert path.read_bytes() == b"0\n2\n2 0\n5 2\n"
+
+
+def test_epochs_of_cut_batches_are_forgotten(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    for epoch in (2, 5):
+        box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+    box.log.release()
+    path = box.file(".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    box.open(clean=False)
+    assert [tuple(e) for e in box.log.epochs.entries] == [(2, 0)]
+
+
+def test_the_aborted_index_is_built_again_with_the_transactions_that_began_before_its_segment(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(7, 0, 0, transactional=True))
+    box.append(batch(8, 0, 0, transactional=True))
+    box.log.roll(NOW_MS)
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    box.append(batch(9, 0, 0, transactional=True))
+    box.append(marker(9, 0, committed=False), origin=Origin.COORDINATOR)
+    before = [list(s.txn_index.entries()) for s in box.log.segments]
+    assert [tuple(e) for e in before[1]] == [(7, 0, 2, 1), (9, 3, 4, 1)]
+    box.crash()
+    assert [list(s.txn_index.entries()) for s in box.log.segments] == before
+    box.restart()
+    assert [list(s.txn_index.entries()) for s in box.log.segments] == before
+
+
+# --- the log's start --------------------------------------------------------------------------------------------------
+
+
+def test_the_log_start_checkpoint_hides_what_was_deleted(tmp_path: Path) -> None:
+    box = filled(tmp_path, 3, LogConfig())
+    box.log.close()
+    box.open(clean=True, log_start=2)
+    assert (box.log.log_start_offset, offsets(box)) == (2, [2])
+
+
+def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path: Path) -> None:
+    box = filled(tmp_path, 3, LogConfig())
+    box.log.close()
+    box.open(clean=False, log_start=50)
+    assert (box.log.log_start_offset, box.log.log_end_offset) == (50, 50)
+    assert [f.file for f in box.findings] == [box.file(".log")]
+    assert box.append(batch()).first_offset == 50
+
+
+# --- power and space --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_flushed_outlives_a_power_loss_and_nothing_half_written_does(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    box = LogBox(tmp_path / "topic-0", SMALL, files)
+    for i in range(7):
+        box.append(batch(7, 0, i))
+    box.log.flush()
+    point = box.log.recovery_point
+    for i in range(7, 15):
+        box.append(batch(7, 0, i))
+    files.power_loss()
+    box.open(clean=False, recovery_point=point)
+    assert box.log.log_end_offset == point == 7
+    assert producers(box.log)[7][1] == 6
+    assert box.append(batch(7, 0, 7)).first_offset == 7
+
+
+def test_a_directory_on_a_disk_that_turned_read_only_can_still_be_read(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    box = LogBox(tmp_path / "topic-0", SMALL, files)
+    for i in range(12):
+        box.append(batch(7, 0, i))
+    box.log.close()
+    files.make_read_only()
+    box.open(clean=True)
+    assert offsets(box) == list(range(12))
