@@ -47,6 +47,12 @@ TIMER_CALLBACKS_PER_TURN = 500
 HOUSEKEEPING_SLICE_MS = 5
 """How long one slice of housekeeping may hold the loop before it yields."""
 
+COMPACTION_KEYS = 250_000
+"""Keys that the cleaner remembers in one pass: about 160 bytes each, so 40 MB while it runs. A log with more of them takes more passes."""
+
+COMPACTION_SLICE_BYTES = 256 * 1024
+"""What the cleaner reads of a log before others have their turn: about 2500 records of 100 bytes, so 5 to 10 ms."""
+
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
 

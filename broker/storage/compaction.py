@@ -101,6 +101,7 @@ class OffsetMap:
     def add(self, batch: Buffer, header: BatchHeader) -> bool:
         """Take a batch in; False, and nothing taken, once the map is full. The first batch is always taken. Raises `RecordsError`."""
         if header.magic == MAGIC_V2 and header.record_count > 0:
+            _check(batch, header)
             if header.is_control:
                 self._transactions.marker_is_empty(header, batch)
             elif not self._transactions.data_is_aborted(header):
@@ -150,10 +151,9 @@ class BatchCleaner:
 
     def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """What is to be written in the place of `batch`: itself, a smaller one, its header alone, or None. Raises `RecordsError`."""
-        if header.magic != MAGIC_V2:
+        if header.magic != MAGIC_V2 or header.base_offset >= self._rules.end_offset:
             return batch
-        if not crc_ok(batch, header):
-            raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong checksum")
+        _check(batch, header)
         if header.record_count == 0:
             return batch if self._must_stay(header) else None
         if header.is_control:
@@ -234,6 +234,11 @@ class BatchCleaner:
 
     def _horizon_passed(self, header: BatchHeader) -> bool:
         return header.has_delete_horizon and header.base_timestamp <= self._rules.now_ms
+
+
+def _check(batch: Buffer, header: BatchHeader) -> None:
+    if not crc_ok(batch, header):
+        raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong checksum")
 
 
 def _packed(header: BatchHeader, section: bytes) -> bytes:

@@ -101,6 +101,9 @@ class Files:
     def mtime_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
 
+    def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:
+        os.utime(path, (mtime_ms / 1000, mtime_ms / 1000))
+
     def exists(self, path: Path) -> bool:
         return path.exists()
 

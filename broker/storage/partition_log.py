@@ -24,6 +24,7 @@ from broker.core.rejected import Rejected
 from broker.storage.files import Buffer, Files
 from broker.storage.flush import FlushTicket
 from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.log_cleaner import Cleaning, clean_log
 from broker.storage.log_reader import LogReader
 from broker.storage.log_values import NOT_FOUND, AppendInfo, Isolation, ReadResult, TimestampOffset
 from broker.storage.open_files import OpenFiles
@@ -426,10 +427,10 @@ class PartitionLog:
             self._reader.forget_positions()
         return sum(s.size for s in taken)
 
-    def doom(self, segment: Segment, now_ms: int) -> None:
+    def doom(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
         """Renames the files of a segment that left the list to `.deleted`, to be removed after file.delete.delay.ms. Raises `OSError`."""
         segment.release()
-        snapshot = self.snapshots.forget(segment.base_offset)
+        snapshot = self.snapshots.forget(segment.base_offset) if with_snapshot else None
         for path in [*segment.paths(), *([snapshot] if snapshot else [])]:
             with contextlib.suppress(FileNotFoundError):  # the transaction index is optional
                 gone = path.with_name(path.name + ".deleted")
@@ -523,6 +524,10 @@ class PartitionLog:
         """Gives all descriptors back and saves nothing."""
         for segment in self.segments:
             segment.release()
+
+    def compacting(self, first_dirty: int, now_ms: int) -> Cleaning:
+        """One pass of the cleaner from its checkpoint on, in slices; see `log_cleaner`."""
+        return clean_log(self, self._files, self._open_files, first_dirty, now_ms)
 
     def segments_replaced(self) -> None:
         """The cleaner has put other segments in place: nothing that is remembered about positions holds."""

@@ -1,0 +1,244 @@
+"""Cleans one log: reads its segments, writes compacted ones beside them, and puts those in place (Kafka: Cleaner,
+UnifiedLog.replaceSegments).
+
+Rules inside:
+
+* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in
+between; a
+  `FlushTicket` that it yields must be synced (on any thread) before it goes on. Appends, rolls, retention and DeleteRecords may happen
+  meanwhile;
+  when a segment that is being cleaned has left the log, the pass ends there without effect.
+* Never cleaned: the active segment, what lies at or above the last stable offset, what is younger than min.compaction.lag.ms.
+* The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes what a crash
+leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.core import limits
+from broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
+from broker.storage.flush import FlushTicket
+from broker.storage.segment import INT32_MAX, Segment
+from protocol.records.batch import BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from broker.storage.files import Files
+    from broker.storage.open_files import OpenFiles
+    from broker.storage.partition_log import PartitionLog
+
+INDEX_ENTRY_BYTES_MAX: Final = 12
+"""A time index entry; one of the offset index has 8 bytes."""
+
+Cleaning = Generator[FlushTicket | None, None, int]
+"""Runs to the offset up to which the log is clean now: the next pass' first dirty offset."""
+
+
+class Dirtiness(NamedTuple):
+    """How much of a log a pass could clean. Offsets are half-open: [first_dirty, end)."""
+
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Compared with min.cleanable.dirty.ratio."""
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
+
+
+def dirtiness(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirtiness:
+    """What lies between the cleaner's checkpoint `first_dirty` (reset when it is outside of the log) and the first offset not to be
+    cleaned.
+    """
+    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        first_dirty = log.log_start_offset
+    end = min(log.last_stable_offset, log.segments.active.base_offset)
+    clean_bytes = dirty_bytes = 0
+    for segment in log.segments:
+        next_base = log.segments.next_base(segment)
+        if segment.base_offset >= end or next_base is None:
+            break
+        if log.config.min_compaction_lag_ms > 0 and segment.largest_timestamp() > now_ms - log.config.min_compaction_lag_ms:
+            end = min(end, segment.base_offset)
+            break
+        if next_base <= first_dirty:
+            clean_bytes += segment.size
+        else:
+            dirty_bytes += segment.size
+    return Dirtiness(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes)
+
+
+def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
+    """Whether enough is dirty, or something has been dirty for max.compaction.lag.ms."""
+    if found.end <= found.first_dirty:
+        return False
+    if found.ratio > log.config.min_cleanable_dirty_ratio:
+        return True
+    first = log.segments.from_offset(found.first_dirty)[0]
+    return first.size > 0 and first.header_at(0).max_timestamp < now_ms - log.config.max_compaction_lag_ms
+
+
+def clean_log(log: PartitionLog, files: Files, open_files: OpenFiles, first_dirty: int, now_ms: int) -> Cleaning:
+    """One pass over `log`. Raises `OSError` (the log is offline when it struck between two renames) and `RecordsError` (a batch is
+    damaged).
+    """
+    found = dirtiness(log, first_dirty, now_ms)
+    aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
+    keys = OffsetMap(limits.COMPACTION_KEYS, aborted)
+    yield from _fill(keys, log, found)
+    end = keys.end_offset
+    if end <= found.first_dirty:
+        return found.first_dirty
+    last = {p.producer_id: LastOfProducer(p.last_offset, p.producer_epoch) for p in log.producers()}
+    cleaner = BatchCleaner(CleaningRules(keys.latest, end, last, now_ms, log.config.delete_retention_ms), aborted)
+    for group in _groups(log, end):
+        writer = _Writer(log, files, open_files, group)
+        try:
+            if not (yield from writer.write(cleaner)):
+                return found.first_dirty
+            writer.put_in_place(now_ms)
+        finally:
+            writer.clear_away()
+    return end
+
+
+def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Iterator[None]:
+    """The first pass: the dirty range's batches into the map, until it ends or the map is full."""
+    read = 0
+    for segment in log.segments.from_offset(found.first_dirty):
+        if segment.base_offset >= found.end or not _holds(log, segment):
+            return
+        for _, header, batch in segment.whole_batches(0):
+            if header.last_offset < found.first_dirty:
+                continue
+            if header.next_offset > found.end or not keys.add(batch, header):
+                return
+            read += len(batch)
+            if read >= limits.COMPACTION_SLICE_BYTES:
+                read = 0
+                yield None
+                if not _holds(log, segment):
+                    return
+
+
+def _holds(log: PartitionLog, segment: Segment) -> bool:
+    return any(s is segment for s in log.segments)
+
+
+def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
+    """The inactive segments below `end`, in runs that fit into one segment."""
+    config = log.config
+    groups: list[list[Segment]] = []
+    size = indexes = 0
+    for segment in log.segments:
+        next_base = log.segments.next_base(segment)
+        if segment.base_offset >= end or next_base is None:
+            break
+        size += segment.size
+        indexes += len(segment.offset_index) + len(segment.time_index)
+        fits = bool(groups) and size <= config.segment_bytes and indexes * INDEX_ENTRY_BYTES_MAX <= config.segment_index_bytes
+        if fits and next_base - groups[-1][0].base_offset <= INT32_MAX:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size, indexes = segment.size, len(segment.offset_index) + len(segment.time_index)
+    return groups
+
+
+class _Writer:
+    """What stays of one group of segments, as a new segment."""
+
+    def __init__(self, log: PartitionLog, files: Files, open_files: OpenFiles, group: list[Segment]) -> None:
+        self._log = log
+        self._files = files
+        self._open_files = open_files
+        self._group = group
+        self._placed = False
+        self._new = self._segment(fresh=True, size=0)
+        self._final = self._new.paths()
+        for part in (self._new, self._new.offset_index, self._new.time_index, self._new.txn_index):
+            part.path = _with_suffix(part.path, ".cleaned")
+
+    def _segment(self, *, fresh: bool, size: int) -> Segment:
+        first = self._group[0]
+        return Segment(
+            self._files,
+            self._open_files,
+            self._log.directory,
+            first.base_offset,
+            size=size,
+            created_ms=self._group[-1].created_ms,
+            jitter_ms=first.jitter_ms,
+            fresh=fresh,
+        )
+
+    def write(self, cleaner: BatchCleaner) -> Generator[FlushTicket | None, None, bool]:
+        """Write and sync the `.cleaned` files; False when a segment of the group has left the log meanwhile."""
+        self._new.create_files()
+        read = 0
+        for segment in self._group:
+            for _, header, batch in segment.whole_batches(0):
+                self._keep(cleaner, batch, header)
+                read += len(batch)
+                if read >= limits.COMPACTION_SLICE_BYTES:
+                    read = 0
+                    yield None
+                    if not _holds(self._log, segment):
+                        return False
+        self._new.finish()
+        indexes = [path for path in self._new.paths()[1:] if self._files.exists(path)]
+        yield FlushTicket(self._files, offset=0, generation=0, fds=[self._files.dup(self._new.fd)], paths=indexes)
+        return all(_holds(self._log, segment) for segment in self._group)
+
+    def _keep(self, cleaner: BatchCleaner, batch: memoryview, header: BatchHeader) -> None:
+        kept = cleaner.clean(batch, header)
+        if kept is not None:
+            if kept is not batch:
+                header = read_header(kept)
+            self._new.append((kept,), len(kept), header.last_offset, header.max_timestamp, self._log.config.index_interval_bytes)
+        for txn in cleaner.take_still_aborted():
+            self._new.txn_index.append(txn)
+
+    def put_in_place(self, now_ms: int) -> None:
+        """Swap. An `OSError` between the renames takes the log offline: a restart finishes or undoes them."""
+        log, files = self._log, self._files
+        mtime_ms = max(files.mtime_ms(segment.path) for segment in self._group)
+        size = self._new.size
+        self._new.release()
+        files.set_mtime_ms(self._new.path, mtime_ms)
+        log.segments.replace(self._group, [self._segment(fresh=False, size=size)])
+        log.segments_replaced()
+        try:
+            # The file of batches is the last to become .swap and the first to lose it: it is the one that a restart goes by.
+            for final in reversed(self._final):
+                self._rename(_with_suffix(final, ".cleaned"), _with_suffix(final, ".swap"))
+            files.sync_dir(log.directory)
+            for segment in self._group:
+                log.doom(segment, now_ms, with_snapshot=segment is not self._group[0])
+            for final in self._final:
+                self._rename(_with_suffix(final, ".swap"), final)
+            files.sync_dir(log.directory)
+        except OSError as e:
+            log.failure = e
+            raise
+        self._placed = True
+
+    def _rename(self, old: Path, new: Path) -> None:
+        if self._files.exists(old):
+            self._files.rename(old, new)
+
+    def clear_away(self) -> None:
+        """Remove what was not put in place."""
+        self._new.release()
+        if not self._placed and self._log.failure is None:
+            for final in self._final:
+                self._files.remove(_with_suffix(final, ".cleaned"))
+
+
+def _with_suffix(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

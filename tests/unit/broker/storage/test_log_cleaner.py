@@ -1,0 +1,359 @@
+"""Cleaning real logs: what stays readable, what is on disk, what a crash between any two steps leaves."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from broker.core import limits
+from broker.core.log_config import LogConfig
+from broker.storage.files import Files
+from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
+from broker.storage.open_files import OpenFiles
+from broker.storage.partition_log import Isolation, Origin, PartitionLog
+from broker.storage.recovery import OpenRequest, open_log
+from protocol.records.batch import read_header, split_batches
+from protocol.records.control import end_txn_marker
+from protocol.records.errors import CorruptBatch
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)
+
+
+def opened(directory: Path, *, config: LogConfig = CONFIG, files: Files | None = None, clean: bool = False) -> PartitionLog:
+    directory.mkdir(exist_ok=True)
+    log, _ = open_log(
+        OpenRequest(
+            directory=directory,
+            topic="t",
+            partition=0,
+            topic_id=bytes(16),
+            config=config,
+            now_ms=NOW,
+            files=files or Files(),
+            open_files=OpenFiles(10),
+            rng=random.Random(1),
+            clean=clean,
+        )
+    )
+    log.advance_high_watermark(log.log_end_offset)
+    return log
+
+
+def append(log: PartitionLog, batch: bytes) -> None:
+    log.append(batch, origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def fill(log: PartitionLog, rounds: int = 20) -> dict[bytes, bytes | None]:
+    """Writes ten keys over and over in batches of five, so that segments roll; gives what is true in the end."""
+    truth: dict[bytes, bytes | None] = {}
+    rng = random.Random(7)
+    for i in range(rounds * 2):
+        records = [SimpleRecord(b"key%d" % rng.randrange(10), b"value %d.%d" % (i, j) + bytes(20), NOW + i) for j in range(5)]
+        truth |= {record.key or b"": record.value for record in records}
+        append(log, build_batch(records))
+    log.roll(NOW)
+    return truth
+
+
+def finish(cleaning: Cleaning) -> int:
+    """Runs a pass as its owner would, syncing the tickets."""
+    while True:
+        try:
+            ticket = next(cleaning)
+        except StopIteration as stop:
+            return int(stop.value)
+        if ticket is not None:
+            ticket.sync()
+
+
+def content(log: PartitionLog, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> dict[bytes | None, bytes | None]:
+    """What a consumer that starts at the beginning believes at the end."""
+    found: dict[bytes | None, bytes | None] = {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        records = log.read(offset, 500, isolation=isolation, min_one_batch=True).records
+        if not records:
+            break
+        for position, header in split_batches(records):
+            offset = header.next_offset
+            if not header.is_control:
+                found |= {r.key: r.value for r in iter_records(records[position : position + header.size_bytes])}
+    return found
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_pass_keeps_what_is_true_and_gives_back_most_of_the_space(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    before, end = log.size_bytes, log.log_end_offset
+    assert len(log.segments) > 4
+    assert finish(log.compacting(0, NOW)) == end
+    assert content(log) == truth
+    assert log.size_bytes < before / 4
+    assert log.log_end_offset == end
+
+
+def test_a_cleaned_log_is_the_same_after_a_restart_clean_or_not(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    finish(log.compacting(0, NOW))
+    end = log.log_end_offset
+    log.release()
+    for clean in (False, True):
+        again = opened(tmp_path / "t-0", clean=clean)
+        assert (content(again), again.log_end_offset) == (truth, end)
+        append(again, build_batch([SimpleRecord(b"key0", b"new", NOW)]))
+        truth[b"key0"] = b"new"
+        end += 1
+        again.close()
+
+
+def test_every_offset_can_still_be_asked_for(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    fill(log)
+    finish(log.compacting(0, NOW))
+    for offset in range(log.log_end_offset):
+        records = log.read(offset, 1, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+        assert not records or read_header(records).last_offset >= offset
+    assert log.offset_for_timestamp(NOW).offset >= 0
+
+
+def test_the_second_pass_changes_nothing_until_there_is_more_and_then_merges_small_segments(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    end = finish(log.compacting(0, NOW))
+    size, segments = log.size_bytes, len(log.segments)
+    assert finish(log.compacting(end, NOW)) == end
+    assert (content(log), log.size_bytes) == (truth, size)
+    fill(log, 5)
+    assert finish(log.compacting(end, NOW)) == log.log_end_offset
+    assert log.size_bytes < size * 2
+    assert len(log.segments) < segments
+
+
+def test_the_active_segment_and_undecided_transactions_are_not_touched(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    fill(log, 5)
+    stable = log.log_end_offset
+    open_txn = build_batch([SimpleRecord(b"key1", b"open", NOW)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    append(log, open_txn)
+    log.roll(NOW)
+    append(log, build_batch([SimpleRecord(b"key1", b"active", NOW)]))
+    assert log.last_stable_offset == stable
+    assert finish(log.compacting(0, NOW)) <= stable
+    assert content(log)[b"key1"] == b"active"
+    found = log.read(stable, 1, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+    assert [r.value for r in iter_records(found)] == [b"open"]
+
+
+def test_aborted_data_goes_and_its_producer_is_still_known(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, build_batch([SimpleRecord(b"a", b"kept", NOW)]))
+    append(log, build_batch([SimpleRecord(b"a", b"aborted", NOW)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
+    append(log, end_txn_marker(committed=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp=NOW))
+    log.roll(NOW)
+    finish(log.compacting(0, NOW))
+    assert content(log) == {b"a": b"kept"}
+    log.release()
+    again = opened(tmp_path / "t-0")
+    assert content(again) == {b"a": b"kept"}
+    assert [(p.producer_id, p.last_sequence) for p in again.producers()] == [(5, 0)]
+
+
+def test_a_producers_sequence_survives_its_records(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    for sequence in range(3):
+        append(log, build_batch([SimpleRecord(b"a", b"%d" % sequence, NOW)], producer_id=9, producer_epoch=1, base_sequence=sequence))
+    append(log, build_batch([SimpleRecord(b"a", b"last", NOW)]))
+    log.roll(NOW)
+    finish(log.compacting(0, NOW))
+    assert content(log) == {b"a": b"last"}
+    log.release()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        path.unlink()
+    again = opened(tmp_path / "t-0")
+    assert [(p.producer_id, p.producer_epoch, p.last_sequence) for p in again.producers()] == [(9, 1, 2)]
+
+
+def test_a_tombstone_is_gone_after_its_retention(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, build_batch([SimpleRecord(b"a", b"1", NOW), SimpleRecord(b"b", b"1", NOW)]))
+    append(log, build_batch([SimpleRecord(b"a", None, NOW)]))
+    append(log, build_batch([SimpleRecord(b"c", b"1", NOW)]))
+    log.roll(NOW)
+    end = finish(log.compacting(0, NOW))
+    assert content(log) == {b"b": b"1", b"a": None, b"c": b"1"}
+    append(log, build_batch([SimpleRecord(b"d", b"1", NOW)]))
+    log.roll(NOW)
+    finish(log.compacting(end, NOW + 1000))
+    assert content(log) == {b"b": b"1", b"c": b"1", b"d": b"1"}
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+class DyingFiles(Files):
+    """Ends the process at the n-th step that changes names."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def sync_dir(self, path: Path) -> None:
+        self._step()
+        super().sync_dir(path)
+
+    def remove(self, path: Path) -> None:
+        if self.left >= 0:  # a dead process clears nothing away
+            super().remove(path)
+
+
+def test_a_crash_between_any_two_steps_loses_nothing(tmp_path: Path) -> None:
+    crashed = 0
+    for steps in range(60):
+        directory = tmp_path / str(steps)
+        healthy = opened(directory)
+        truth = fill(healthy, 8)
+        healthy.close()
+        files = DyingFiles(10**6)
+        log = opened(directory, files=files, clean=True)
+        files.left = steps
+        try:
+            finish(log.compacting(0, NOW))
+        except Crash:
+            crashed += 1
+        files.left = 10**6
+        log.release()
+        again = opened(directory)
+        assert content(again) == truth, steps
+        assert not [name for name in names(directory) if name.endswith((".cleaned", ".swap"))], steps
+        again.release()
+        if files.left == 10**6 and crashed < steps:
+            break
+    assert crashed > 8
+
+
+class FullFiles(Files):
+    """A disk without room for new files of batches."""
+
+    full = False
+
+    def pwrite(self, fd: int, buffers: object, position: int) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        super().pwrite(fd, buffers, position)  # type: ignore[arg-type]  # passed on as it came
+
+
+def test_a_full_disk_ends_the_pass_and_the_log_goes_on(tmp_path: Path) -> None:
+    files = FullFiles()
+    log = opened(tmp_path / "t-0", files=files)
+    truth = fill(log)
+    files.full = True
+    with pytest.raises(OSError, match="No space"):
+        finish(log.compacting(0, NOW))
+    files.full = False
+    assert (content(log), log.failure) == (truth, None)
+    assert not [name for name in names(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
+
+
+def test_a_damaged_batch_ends_the_pass_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    fill(log)
+    path = log.segments.first.path
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    before = names(tmp_path / "t-0")
+    with pytest.raises(CorruptBatch):
+        finish(log.compacting(0, NOW))
+    assert names(tmp_path / "t-0") == before
+
+
+def test_a_segment_that_leaves_the_log_meanwhile_ends_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    cleaning = log.compacting(0, NOW)
+    for _ in range(60):
+        next(cleaning)
+    first = log.segments.first
+    log.segments.replace([first], [])
+    log.doom(first, NOW)
+    finish(cleaning)
+    assert not first.path.exists()
+    assert not [name for name in names(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
+    assert content(log).items() <= truth.items()
+
+
+def test_appends_between_slices_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    slices = 0
+    for ticket in log.compacting(0, NOW):
+        slices += 1
+        if ticket is not None:
+            ticket.sync()
+        append(log, build_batch([SimpleRecord(b"key%d" % (slices % 10), b"during %d" % slices, NOW)]))
+        truth[b"key%d" % (slices % 10)] = b"during %d" % slices
+    assert slices > 20
+    assert content(log) == truth
+
+
+def test_more_keys_than_the_map_holds_take_more_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMPACTION_KEYS", 6)
+    log = opened(tmp_path / "t-0")
+    truth = fill(log)
+    end = 0
+    for _ in range(1000):
+        reached = finish(log.compacting(end, NOW))
+        assert reached > end
+        end = reached
+        if end == log.log_end_offset:
+            break
+    assert end == log.log_end_offset
+    assert content(log) == truth
+
+
+def test_dirtiness_counts_what_is_new_and_knows_the_lag(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    assert not needs_cleaning(log, dirtiness(log, 0, NOW), NOW)
+    fill(log)
+    found = dirtiness(log, 0, NOW)
+    assert (found.first_dirty, found.end, found.clean_bytes, found.ratio) == (0, log.log_end_offset, 0, 1.0)
+    assert needs_cleaning(log, found, NOW)
+    end = finish(log.compacting(0, NOW))
+    assert not needs_cleaning(log, dirtiness(log, end, NOW), NOW)
+    assert dirtiness(log, end + 10**6, NOW).first_dirty == 0
+    log.config = LogConfig(cleanup_policy=CONFIG.cleanup_policy, min_compaction_lag_ms=1000)
+    assert dirtiness(log, 0, NOW).end == 0
+    log.config = LogConfig(cleanup_policy=CONFIG.cleanup_policy, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=10)
+    fill(log, 2)
+    assert not needs_cleaning(log, dirtiness(log, end, NOW), NOW)
+    assert needs_cleaning(log, dirtiness(log, end, NOW), NOW + 1000)
+
+
+def test_the_file_keeps_the_newest_modification_time_of_those_it_replaces(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    fill(log)
+    for segment in log.segments:
+        Files().set_mtime_ms(segment.path, 5_000)
+    finish(log.compacting(0, NOW))
+    assert Files().mtime_ms(log.segments.first.path) == 5_000
