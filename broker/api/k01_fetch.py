@@ -203,7 +203,7 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
             last = target.topic
             topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
         topics[-1].partitions.append(data)
-    assert not topics or by_id == (not topics[0].topic)
+    assert last is None or by_id == isinstance(last, bytes)
     return FetchResponse(session_id=session_id, responses=topics, node_endpoints=_endpoints(ctx, read.results))
 
 
