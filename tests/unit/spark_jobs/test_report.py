@@ -1,0 +1,45 @@
+"""The verdict on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import Severity
+from spark_jobs.report import show
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+
+
+def told(*directories: DirectoryVerdict, samples: int = 10) -> str:
+    out = io.StringIO()
+    show(Verdict(list(directories)), samples, Console(file=out, width=200))
+    return out.getvalue()
+
+
+def directory(path: str) -> DirectoryVerdict:
+    return DirectoryVerdict(path, records=1234567, rules={rule.name: RuleResult(judged=True) for rule in RULES})
+
+
+def test_directories_stand_side_by_side_under_their_last_names() -> None:
+    text = told(directory("/x/on"), directory("/x/off"))
+    assert "/x/on" not in text
+    assert text.count("1,234,567") == 2
+
+
+def test_directories_of_one_name_are_told_apart_by_their_paths() -> None:
+    text = told(directory("/x/logs"), directory("/y/logs"))
+    assert "/x/logs" in text
+    assert "/y/logs" in text
+
+
+def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None:
+    bad = directory("/x/on")
+    finding = Finding("crc", Severity.VIOLATION, "wrong CRC", "t", 3, 42, "/x/on/t-3/00000000000000000000.log", 777, {"size_bytes": 61})
+    bad.rules["crc"] = RuleResult(judged=True, violations=1, samples=[finding])
+    text = told(bad)
+    assert "t-3@42" in text
+    assert "t-3/00000000000000000000.log:777" in text
+    assert "n/a" in text
+    assert "t-3@42" not in told(bad, samples=0)

@@ -1,0 +1,43 @@
+"""Finding Java, and Spark's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.session import LOG_CONFIG, CannotJudge, find_java, require_spark, settings
+
+
+def fake_java(home: Path) -> str:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    return str(java)
+
+
+def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = fake_java(tmp_path / "jdk")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("PATH", str(Path(fake_java(tmp_path / "other")).parent))
+    assert find_java() == java
+
+
+def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CannotJudge, match=f"no bin/java in {tmp_path}"):
+        require_spark()
+
+
+def test_spark_listens_on_loopback_alone_and_has_its_log_settings() -> None:
+    chosen = settings(0)
+    assert (chosen["spark.driver.bindAddress"], chosen["spark.ui.enabled"]) == ("127.0.0.1", "false")
+    assert LOG_CONFIG.is_file()
+
+
+def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> None:
+    small, large = settings(1 << 20), settings(8 << 30)
+    assert "TieredStopAtLevel" in small["spark.driver.extraJavaOptions"]
+    assert "TieredStopAtLevel" not in large["spark.driver.extraJavaOptions"]
+    assert int(large["spark.sql.shuffle.partitions"]) > int(small["spark.sql.shuffle.partitions"])
