@@ -91,7 +91,9 @@ def _open_topics(
     broker_configs = BrokerConfigs(settings, catalog)
     broker_configs.refresh()
     metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
-    service = TopicService(catalog, broker_configs, metadata_log, log_dir=log_dir, partitions=partitions, random_bytes=random_bytes)
+    service = TopicService(
+        catalog, broker_configs, metadata_log, log_dir=log_dir, partitions=partitions, flusher=flusher, random_bytes=random_bytes
+    )
     for topic in catalog.topics():
         config = service.log_config(topic.name)
         for index, state in topic.partitions.items():
@@ -150,6 +152,7 @@ def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[st
                 "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
             )
             log_dir.mark_stray(name, index)
+    log_dir.sync_names()
 
 
 def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.core.effects import Effects
     from broker.core.log_config import LogConfig
     from broker.core.settings import BrokerSettings
+    from broker.runtime.flusher import Flusher
     from broker.runtime.metadata_log import MetadataLog
     from broker.runtime.partitions import Partitions
     from broker.storage.log_dir import LogDir
@@ -62,6 +63,7 @@ class TopicService:
         *,
         log_dir: LogDir,
         partitions: Partitions,
+        flusher: Flusher,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.catalog = catalog
@@ -70,6 +72,7 @@ class TopicService:
         self.metadata_log = metadata_log
         self._log_dir = log_dir
         self._partitions = partitions
+        self._flusher = flusher
         self._random_bytes = random_bytes
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
@@ -146,6 +149,9 @@ class TopicService:
             for listener in self.on_deleted:
                 listener(topic)
             logger.info("deleted topic %s", topic.name)
+        if doomed:
+            # A name that a power loss brought back could be taken for that of a new topic of the same name.
+            await self._flusher.run(self._log_dir.sync_names)
         return effects.response
 
     async def _create_partitions(self, topics: Sequence[MorePartitions], validate_only: bool) -> list[tuple[str, Rejected | None]]:

@@ -25,7 +25,7 @@ from broker.storage import meta_properties, partition_metadata
 from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
 from broker.storage.dir_lock import DirLock
 from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, live_name, parse_live, set_aside
-from broker.storage.errors import Finding, LogDirRefused
+from broker.storage.errors import Finding, FsyncFailed, LogDirRefused
 from broker.storage.files import FILES, Files
 from broker.storage.flush import FlushTicket
 from broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
@@ -239,6 +239,13 @@ class LogDir:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {log.directory}: {e}") from e
         log.failure = FileNotFoundError(f"{log.directory} is {target.name} now")
         return target
+
+    def sync_names(self) -> None:
+        """Returns once no power loss brings a name back that was set aside. Blocks, on any thread; raises `FsyncFailed`."""
+        try:
+            self._files.sync_dir(self.path)
+        except OSError as e:
+            raise FsyncFailed(*e.args) from e
 
     def remove_doomed(self, now_ms: int) -> None:
         """Removes partitions whose delay is over; it counts from the first call after the deletion. Raises `OSError`."""

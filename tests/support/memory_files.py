@@ -28,6 +28,8 @@ class MemoryFiles(Files):
         self.dirs: set[Path] = {Path("/")}
         self.durable: dict[Path, Node] = {}
         self.fds: dict[int, tuple[Node, Path]] = {}
+        self.renamed_dirs: list[tuple[Path, Path]] = []
+        """Directories whose new name no sync of their parent has seen, as (old, new)."""
         self.room: int | None = None
         self.on_call: Callable[[str, Path], None] = lambda operation, path: None
         self._next_fd = 1000
@@ -48,6 +50,9 @@ class MemoryFiles(Files):
     def power_loss(self) -> None:
         """Everything that was not synced is gone, and so is the process with its descriptors."""
         self.fds.clear()
+        for old, new in reversed(self.renamed_dirs):
+            self.dirs = (self.dirs - {new}) | {old}
+        self.renamed_dirs.clear()
         self.nodes = dict(self.durable)
         for node in self.nodes.values():
             node.data = bytearray(node.synced)
@@ -124,6 +129,9 @@ class MemoryFiles(Files):
 
     def sync_dir(self, path: Path) -> None:
         self.on_call("fsync", path)
+        for old, new in [pair for pair in self.renamed_dirs if pair[1].parent == path]:
+            self.durable = {_moved(p, old, new): n for p, n in self.durable.items()}
+            self.renamed_dirs.remove((old, new))
         for gone in [p for p in self.durable if p.parent == path and p not in self.nodes]:
             del self.durable[gone]
         self.durable.update({p: n for p, n in self.nodes.items() if p.parent == path})
@@ -156,7 +164,8 @@ class MemoryFiles(Files):
         self.on_call("rename", old)
         if old in self.dirs:
             self.dirs = {new if d == old else d for d in self.dirs}
-            self.nodes = {(new / p.name if p.parent == old else p): n for p, n in self.nodes.items()}
+            self.nodes = {_moved(p, old, new): n for p, n in self.nodes.items()}
+            self.renamed_dirs.append((old, new))
         else:
             self.nodes[new] = self._node(old)
             del self.nodes[old]
@@ -179,3 +188,7 @@ class MemoryFiles(Files):
         self.on_call("remove", path)
         self.dirs.discard(path)
         self.nodes = {p: n for p, n in self.nodes.items() if p.parent != path}
+
+
+def _moved(path: Path, old: Path, new: Path) -> Path:
+    return new / path.name if path.parent == old else path

@@ -1,0 +1,86 @@
+"""A data directory with its topics, without sockets: opened, crashed and opened again, over real files or a disk in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.core.settings import BrokerSettings
+from broker.runtime.flusher import Flusher
+from broker.runtime.partitions import Partitions
+from broker.runtime.topic_recovery import open_topics
+from broker.runtime.topic_service import TopicService
+from broker.storage.files import FILES, Files
+from broker.storage.log_dir import LogDir
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.manual_clock import ManualClock
+
+
+class TopicDir:
+    """One opening of `path`. Needs a running loop for operations; `failed` hears of a sync that failed."""
+
+    def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
+        self.clock = ManualClock()
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.flusher = Flusher(self._on_failure)
+        self.partitions = Partitions(self.flusher, self.clock)
+        self.log_dir = LogDir.open(path, settings or BrokerSettings(), self.clock.now_ms(), files=files)
+        self._draws = 0
+        try:
+            self.service: TopicService = open_topics(
+                self.log_dir,
+                self.log_dir.settings,
+                clock=self.clock,
+                flusher=self.flusher,
+                partitions=self.partitions,
+                random_bytes=self._random_bytes,
+            )
+        except BaseException:
+            self.crash()
+            raise
+
+    @property
+    def catalog_names(self) -> list[str]:
+        return [topic.name for topic in self.service.catalog.topics()]
+
+    def served(self) -> list[tuple[str, int]]:
+        return sorted((partition.topic, partition.index) for partition in self.partitions)
+
+    def append(self, topic: str, index: int, value: bytes = b"x") -> int:
+        """The offset of one record, appended now."""
+        batch = build_batch([SimpleRecord(None, value, self.clock.now_ms())])
+        return self.partitions.get(topic, index).append(batch).first_offset
+
+    def crash(self) -> None:
+        """Gives back descriptors and the lock, and writes nothing."""
+        self.flusher.close()
+        self.log_dir.close(clean=False)
+
+    def close(self) -> None:
+        """A clean stop."""
+        self.flusher.close()
+        self.log_dir.close(clean=True)
+
+    def _random_bytes(self, count: int) -> bytes:
+        self._draws += 1
+        return self._draws.to_bytes(2, "big") * (count // 2)
+
+    def _on_failure(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+def dying_after(calls: int) -> Callable[[str, Path], None]:
+    """For `MemoryFiles.on_call`: that many calls that change something work, and none after them."""
+    left = calls
+
+    def on_call(operation: str, path: Path) -> None:
+        nonlocal left
+        if operation == "read":
+            return
+        left -= 1
+        if left < 0:
+            raise OSError(5, "the machine is off", str(path))
+
+    return on_call
