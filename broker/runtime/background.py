@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.core.rejected import Rejected
+from broker.storage.files import Files
+from broker.storage.log_cleaner_manager import LogCleanerManager
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
@@ -57,6 +59,9 @@ def start_background_work(
     housekeeping.every(
         settings.replica_high_watermark_checkpoint_interval_ms, log_dir.checkpoint_high_watermarks, name="high watermark checkpoint"
     )
+    if settings.log_cleaner_enable:
+        cleaner = LogCleanerManager(log_dir.path, Files())
+        housekeeping.every(settings.log_cleaner_backoff_ms, lambda: cleaner.clean_dirtiest(log_dir.logs, clock.now_ms()), name="compaction")
 
 
 def _each(partitions: Partitions, work: Callable[[Partition], object]) -> Iterator[None]:

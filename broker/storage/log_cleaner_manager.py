@@ -1,0 +1,80 @@
+"""Chooses what to clean and remembers how far each log is clean (Kafka: LogCleanerManager, `cleaner-offset-checkpoint`).
+
+Rules inside: one log at a time, the one with the greatest share of dirty bytes; a log with a damaged batch is named once and left alone
+until the
+next start; an offset is noted only after its segments are in place. A lost checkpoint costs work, never data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+
+from broker.storage.checkpoint_file import CLEANER, CorruptCheckpoint, decode_offsets, encode_offsets
+from broker.storage.files import Files
+from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
+from broker.storage.partition_log import PartitionLog
+from protocol.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+
+class LogCleanerManager:
+    """The logs of one directory."""
+
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._path = directory / CLEANER
+        self._files = files
+        self._uncleanable: set[Key] = set()
+        self._cleaned = self._load()
+
+    def _load(self) -> dict[Key, int]:
+        try:
+            return decode_offsets(self._files.read_bytes(self._path))
+        except FileNotFoundError:
+            return {}
+        except (OSError, CorruptCheckpoint) as e:
+            logger.warning("%s is not usable, compacted topics are cleaned from their start: %s", self._path, e)
+            return {}
+
+    def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[None]:
+        """One pass over the dirtiest of `logs` that needs one, in slices. Raises `OSError`, and `FsyncFailed` from its syncs."""
+        key = self._choose(logs, now_ms)
+        if key is None:
+            return
+        log = logs[key]
+        before = log.size_bytes
+        try:
+            end = yield from _synced(log.compacting(self._cleaned.get(key, 0), now_ms))
+        except RecordsError as e:
+            self._uncleanable.add(key)
+            logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, e)
+            return
+        logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
+        if logs.get(key) is log:
+            self._cleaned = {k: offset for k, offset in self._cleaned.items() if k in logs} | {key: end}
+            self._files.write_atomic(self._path, encode_offsets(self._cleaned))
+
+    def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
+        found: list[tuple[float, Key]] = []
+        for key, log in logs.items():
+            if log.config.compacts and log.failure is None and key not in self._uncleanable and len(log.segments) > 1:
+                dirty = dirtiness(log, self._cleaned.get(key, 0), now_ms)
+                if needs_cleaning(log, dirty, now_ms):
+                    found.append((dirty.ratio, key))
+        return max(found)[1] if found else None
+
+
+def _synced(cleaning: Cleaning) -> Generator[None, None, int]:
+    """The slices of a pass (and its result), its tickets synced where they come."""
+    while True:
+        try:
+            ticket = next(cleaning)
+        except StopIteration as stop:
+            return int(stop.value)
+        if ticket is not None:
+            ticket.sync()
+        yield None

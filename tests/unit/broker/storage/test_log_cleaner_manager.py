@@ -1,0 +1,87 @@
+"""Which log is cleaned, and what is remembered of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.storage.files import Files
+from broker.storage.log_cleaner_manager import LogCleanerManager
+from broker.storage.open_files import OpenFiles
+from broker.storage.partition_log import Origin, PartitionLog
+from broker.storage.recovery import OpenRequest, open_log
+from protocol.records.record import SimpleRecord, build_batch
+
+NOW = 1_700_000_000_000
+COMPACT = frozenset({"compact"})
+
+
+def made(root: Path, topic: str, batches: int, policy: frozenset[str] = COMPACT) -> PartitionLog:
+    directory = root / f"{topic}-0"
+    directory.mkdir()
+    config = LogConfig(cleanup_policy=policy, segment_bytes=1000)
+    files, rng = Files(), random.Random(1)
+    log, _ = open_log(OpenRequest(directory, topic, 0, bytes(16), config, NOW, files, OpenFiles(10), rng))
+    fill(log, batches)
+    return log
+
+
+def fill(log: PartitionLog, batches: int) -> None:
+    for i in range(batches):
+        log.append(build_batch([SimpleRecord(b"k", bytes(100), NOW + i)]), origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW)
+        log.advance_high_watermark(log.log_end_offset)
+    log.roll(NOW)
+
+
+def test_only_compacted_logs_that_are_dirty_are_cleaned_and_the_offset_is_noted(tmp_path: Path) -> None:
+    logs = {("kept", 0): made(tmp_path, "kept", 20, frozenset({"delete"})), ("small", 0): made(tmp_path, "small", 20)}
+    sizes = {key: log.size_bytes for key, log in logs.items()}
+    manager = LogCleanerManager(tmp_path, Files())
+    list(manager.clean_dirtiest(logs, NOW))
+    assert logs["kept", 0].size_bytes == sizes["kept", 0]
+    assert logs["small", 0].size_bytes < sizes["small", 0] / 5
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nsmall 0 20\n"
+    assert list(manager.clean_dirtiest(logs, NOW)) == []
+
+
+def test_the_dirtiest_log_comes_first_also_after_a_restart(tmp_path: Path) -> None:
+    logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
+    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest({("b", 0): logs["b", 0]}, NOW))
+    fill(logs["b", 0], 8)
+    size = logs["a", 0].size_bytes
+    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest(logs, NOW))
+    assert logs["a", 0].size_bytes < size
+
+
+def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = made(tmp_path, "a", 20)
+    path = log.segments.first.path
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    manager = LogCleanerManager(tmp_path, Files())
+    for _ in range(3):
+        list(manager.clean_dirtiest({("a", 0): log}, NOW))
+    assert [record.levelname for record in caplog.records if "a-0" in record.message] == ["ERROR"]
+    assert not (tmp_path / "cleaner-offset-checkpoint").exists()
+
+
+def test_a_damaged_checkpoint_is_named_and_cleaning_begins_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "cleaner-offset-checkpoint").write_text("nonsense")
+    log = made(tmp_path, "a", 20)
+    size = log.size_bytes
+    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest({("a", 0): log}, NOW))
+    assert log.size_bytes < size
+    assert "cleaner-offset-checkpoint is not usable" in caplog.text
+
+
+def test_a_log_that_was_deleted_meanwhile_is_not_noted(tmp_path: Path) -> None:
+    logs = {("a", 0): made(tmp_path, "a", 20)}
+    work = LogCleanerManager(tmp_path, Files()).clean_dirtiest(logs, NOW)
+    next(work)
+    del logs["a", 0]
+    list(work)
+    assert not (tmp_path / "cleaner-offset-checkpoint").exists()
