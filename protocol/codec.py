@@ -45,7 +45,10 @@ _response_encoders: dict[tuple[int, int], tuple[Encode, bool]] = {}
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Read a request. Raises UnsupportedVersion, with what the header said, for an API or version without a message class."""
+    """Read a request; bytes after it are not looked at, as Kafka does not (see `protocol.decoder`).
+
+    Raises UnsupportedVersion, with what the header said, for an API or version without a message class.
+    """
     buf = memoryview(frame)
     header, pos = read_request_header(buf)
     known = _request_decoders.get((header.api_key, header.api_version))
@@ -102,7 +105,7 @@ def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
     message = request_class(api_key)
     if not message.MIN_VERSION <= version <= message.MAX_VERSION:
         raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)
-    _request_decoders[api_key, version] = known = (decoder(message, version), version >= message.FLEXIBLE_SINCE)
+    _request_decoders[api_key, version] = known = (decoder(message, version, exact=False), version >= message.FLEXIBLE_SINCE)
     return known
 
 

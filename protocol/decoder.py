@@ -5,7 +5,9 @@ What the generated function holds to:
 * Runs of adjacent fixed-size fields are one `struct` call; the length or tag count that follows a run is read by the same call.
 * A length is compared with `end` before it is sliced, and a count with the bytes left over the smallest element before a list is built.
 * As in Kafka's generated readers a negative length is null; a known tag may come twice (the last wins) and in any order; unknown tags are
-  skipped. Stricter than Kafka: a known tagged field must fill its announced size, strings must be UTF-8, nothing may follow the message.
+  skipped. Stricter than Kafka: a known tagged field must fill its announced size, strings must be UTF-8, nothing may follow the
+  message unless `exact` is off. Requests need it off: librdkafka (2.16, Metadata of all topics from version 9) leaves bytes behind its
+  requests, which Kafka never looks at.
 * It raises `MalformedMessage` and nothing else.
 """
 
@@ -33,9 +35,9 @@ _GLOBALS: dict[str, Any] = {
 }
 
 
-def compile_decoder(message: type, version: int, flexible: bool) -> Callable[[memoryview, int, int], Any]:
+def compile_decoder(message: type, version: int, flexible: bool, *, exact: bool = True) -> Callable[[memoryview, int, int], Any]:
     """Generate the decoder of `message` at `version`; the caller keeps it."""
-    return _DecoderCompiler(message, version, flexible).compile()
+    return _DecoderCompiler(message, version, flexible).compile(exact=exact)
 
 
 class _DecoderCompiler:
@@ -49,12 +51,12 @@ class _DecoderCompiler:
         self.run: list[tuple[str, str, str]] = []
         self.locals = 0
 
-    def compile(self) -> Callable[[memoryview, int, int], Any]:
+    def compile(self, *, exact: bool) -> Callable[[memoryview, int, int], Any]:
         source = self.source
         self.struct(self.message, "m")
         self.flush()
         source.path = source.title
-        source.line("if pos != end: raise Bad(f'{end - pos} bytes follow its end')")
+        source.line(f"if pos {'!=' if exact else '>'} end: raise Bad(f'{{end - pos}} bytes follow its end')")
         source.line("return m")
         names = {**_GLOBALS, "fail": self.fail}
         return source.compile("READS", "fail(exc, pos, end)", names)

@@ -108,7 +108,7 @@ Decode = Callable[[memoryview, int, int], Any]
 
 
 _encoders: dict[tuple[type, int], Encode] = {}
-_decoders: dict[tuple[type, int], Decode] = {}
+_decoders: dict[tuple[type, int, bool], Decode] = {}
 
 
 def encoder(message: type[Message], version: int) -> Encode:
@@ -119,11 +119,15 @@ def encoder(message: type[Message], version: int) -> Encode:
     return known
 
 
-def decoder(message: type[Message], version: int) -> Decode:
-    """The compiled `decode(buf, pos, end) -> message` (see `protocol.decoder`). ValueError for a version the class does not have."""
-    known = _decoders.get((message, version))
+def decoder(message: type[Message], version: int, *, exact: bool = True) -> Decode:
+    """The compiled `decode(buf, pos, end) -> message` (see `protocol.decoder`). ValueError for a version the class does not have.
+
+    `exact`: bytes after the message are an error; else they are not looked at.
+    """
+    known = _decoders.get((message, version, exact))
     if known is None:
-        known = _decoders[message, version] = compile_decoder(message, _known(message, version), version >= message.FLEXIBLE_SINCE)
+        flexible = version >= message.FLEXIBLE_SINCE
+        known = _decoders[message, version, exact] = compile_decoder(message, _known(message, version), flexible, exact=exact)
     return known
 
 

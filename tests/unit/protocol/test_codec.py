@@ -68,3 +68,10 @@ def test_classes_are_found_by_key() -> None:
     assert (request_class(0), response_class(1)) == (ProduceRequest, FetchResponse)
     with pytest.raises(KeyError):
         request_class(ApiKey.LEADER_AND_ISR)
+
+
+def test_bytes_behind_a_request_are_not_looked_at() -> None:
+    """librdkafka 2.16 asks for all topics so: the empty rest of a four-byte count stands after the null array."""
+    frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
+    request = decode_request(frame)
+    assert request.body.topics is None
