@@ -27,7 +27,8 @@ START_KILL_AFTER_S = (0.0, 0.35)
 FIRST_ACK_TIMEOUT_S = 30.0
 FLUSH_TIMEOUT_S = 150.0
 LOOK_S = 0.01
-VALUES_MAX = 500_000
+VALUES_MAX = 10**9
+RATE_MAX = 4_000
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -50,7 +51,7 @@ def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = ()
     answered, stop = RawArray("q", len(producers.CLIENTS)), _SPAWN.Event()
     with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        load = producers.Load(broker.bootstrap, TOPIC, directory, VALUES_MAX)
+        load = producers.Load(broker.bootstrap, TOPIC, directory, VALUES_MAX, RATE_MAX)
         clients = [
             _SPAWN.Process(target=producers.main, args=(n, load, answered, stop), daemon=True) for n in range(len(producers.CLIENTS))
         ]
