@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
+from broker.topics.catalog import ResourceType
+from broker.topics.create_topics import NewTopic
+from broker.topics.delete_topics import TopicRef
+from protocol.error_codes import ErrorCode
+from tests.support.catalogs import code_of
+from tests.support.memory_files import MemoryFiles
+from tests.support.topic_dirs import TopicDir
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[TopicDir]:
+    opened = TopicDir(tmp_path / "data")
+    yield opened
+    opened.crash()
+
+
+async def test_a_created_topic_is_served_and_has_its_directories(opened: TopicDir) -> None:
+    (created,) = await opened.service.create_topics([NewTopic("t", 2)])
+    assert created.error is None
+    assert opened.served() == [("t", 0), ("t", 1)]
+    assert (opened.log_dir.path / "t-1" / "partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
+
+
+async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir) -> None:
+    answers = await asyncio.gather(opened.service.auto_create(["t"]), opened.service.auto_create(["t", "u"]))
+    assert answers == [{"t": None}, {"t": None, "u": None}]
+    assert opened.served() == [("t", 0), ("u", 0)]
+
+
+async def test_ensure_gives_an_internal_topic_its_own_settings(opened: TopicDir) -> None:
+    topic = await opened.service.ensure("__consumer_offsets")
+    assert topic is await opened.service.ensure("__consumer_offsets")
+    assert len(topic.partitions) == 50
+    assert opened.partitions.get("__consumer_offsets", 49).log.config.compacts
+
+
+async def test_ensure_raises_why_a_topic_cannot_be(opened: TopicDir) -> None:
+    with pytest.raises(Rejected) as refused:
+        await opened.service.ensure("bad name")
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_caller_that_goes_away_does_not_stop_what_it_began(opened: TopicDir) -> None:
+    caller = asyncio.ensure_future(opened.service.create_topics([NewTopic("t")]))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await opened.service.stop()
+    assert caller.cancelled()
+    assert opened.served() == [("t", 0)]
+
+
+async def test_listeners_hear_of_a_deleted_topic_that_is_served_no_longer(opened: TopicDir) -> None:
+    heard: list[tuple[str, list[tuple[str, int]]]] = []
+    opened.service.on_deleted.append(lambda topic: heard.append((topic.name, opened.served())))
+    await opened.service.create_topics([NewTopic("t", 2)])
+    await opened.service.delete_topics([TopicRef("t")])
+    assert heard == [("t", [])]
+    assert not (opened.log_dir.path / "t-0").exists()
+
+
+async def test_changed_settings_reach_open_logs(opened: TopicDir) -> None:
+    await opened.service.create_topics([NewTopic("t"), NewTopic("u", configs=[("max.message.bytes", "7")])])
+    ops = [ConfigOp("message.max.bytes", OpType.SET, "99")]
+    assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
+    sizes = [opened.partitions.get(name, 0).log.config.max_message_bytes for name in ("t", "u")]
+    assert sizes == [99, 7]
+
+
+async def test_a_full_disk_refuses_a_topic_and_leaves_no_trace(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    opened = TopicDir(tmp_path, files=files)
+    files.room = 10
+    with pytest.raises(Rejected) as refused:
+        await opened.service.create_topics([NewTopic("t")])
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    assert opened.catalog_names == []
+    assert code_of((await opened.service.create_topics([NewTopic("t")]))[0].error) is ErrorCode.NONE
+    opened.crash()
