@@ -1,0 +1,562 @@
+"""Appending, rolling, reading, deleting, truncating, flushing; and a disk that refuses, at every call it can refuse."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.errors import FsyncFailed
+from broker.storage.log_values import NOT_FOUND, Isolation
+from broker.storage.producer_state import Origin
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import crc_ok, read_header, split_batches
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers
+from tests.support.memory_files import MemoryFiles
+
+BATCH = len(batch())
+"""Bytes of a batch with one record."""
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> LogBox:
+    return LogBox(tmp_path / "topic-0")
+
+
+def memory_box(config: LogConfig | None = None) -> tuple[LogBox, MemoryFiles]:
+    files = MemoryFiles()
+    return LogBox(Path("/data/topic-0"), config or LogConfig(), files), files
+
+
+def read(box: LogBox, offset: int, max_bytes: int = 1 << 20, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[int]:
+    """Base offsets of the whole batches of one read."""
+    records = box.log.read(offset, max_bytes, isolation=isolation, min_one_batch=True).records
+    return [h.base_offset for _, h in split_batches(records)]
+
+
+def code_of(caught: pytest.ExceptionInfo[Rejected]) -> ErrorCode:
+    return caught.value.code
+
+
+# --- append ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_stored_verbatim_but_for_base_offset_and_leader_epoch(box: LogBox) -> None:
+    box.append(batch(count=2))
+    data = batch(5, 1, 0, count=3)
+    info = box.log.append(data, origin=Origin.CLIENT, leader_epoch=9, now_ms=NOW_MS)
+    stored = box.log.segments.active.pread(1000, box.log.size_bytes - len(data))
+    header = read_header(stored)
+    assert (info.first_offset, info.last_offset, info.log_append_time_ms, info.duplicate) == (2, 4, -1, False)
+    assert (header.base_offset, header.partition_leader_epoch) == (2, 9)
+    assert stored[16:] == data[16:]
+    assert crc_ok(stored, header)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_can_be_appended(box: LogBox, kind: type) -> None:
+    assert box.append(kind(batch())).first_offset == 0
+    assert read(box, 0) == [0]
+
+
+def test_appending_does_not_move_the_high_watermark(box: LogBox) -> None:
+    box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    assert (box.log.high_watermark, box.log.log_end_offset) == (0, 1)
+    box.log.advance_high_watermark(1)
+    box.log.advance_high_watermark(0)
+    assert box.log.high_watermark == 1
+
+
+def test_bytes_that_are_not_one_batch_are_refused(box: LogBox) -> None:
+    for data in (batch() + batch(), batch() + b"x", batch()[:-1]):
+        with pytest.raises(Rejected) as caught:
+            box.append(data)
+        assert code_of(caught) is ErrorCode.CORRUPT_MESSAGE
+    assert box.log.size_bytes == 0
+
+
+def test_a_batch_larger_than_a_segment_is_refused_before_anything_rolls(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=BATCH + 10))
+    box.append(batch())
+    with pytest.raises(Rejected) as caught:
+        box.append(batch(size=50))
+    assert code_of(caught) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert len(box.log.segments) == 1
+
+
+def test_the_new_configuration_holds_from_the_next_append_on(box: LogBox) -> None:
+    box.append(batch())
+    box.log.config = LogConfig(segment_bytes=BATCH)
+    box.append(batch())
+    assert box.log.segments.base_offsets == (0, 1)
+
+
+# --- rolling (reference 6.3) ---------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_never_exceeds_segment_bytes(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=3 * BATCH))
+    for _ in range(7):
+        box.append(batch())
+    assert box.log.segments.base_offsets == (0, 3, 6)
+    assert [s.size for s in box.log.segments] == [3 * BATCH, 3 * BATCH, BATCH]
+
+
+def test_a_duplicate_can_roll_a_segment(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=BATCH))
+    box.append(batch(7, 0, 0))
+    assert box.append(batch(7, 0, 0)).duplicate
+    assert box.log.segments.base_offsets == (0, 1)
+
+
+def test_rolling_by_time_follows_the_records_timestamps_not_the_clock(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_ms=1000))
+    box.append(batch(timestamp=5_000), now_ms=NOW_MS)
+    box.append(batch(timestamp=6_000), now_ms=NOW_MS + 10_000_000)
+    assert len(box.log.segments) == 1
+    box.append(batch(timestamp=4_000), now_ms=NOW_MS)
+    assert len(box.log.segments) == 1
+    box.append(batch(timestamp=6_001), now_ms=NOW_MS)
+    assert box.log.segments.base_offsets == (0, 3)
+
+
+def test_rolling_by_time_remembers_the_first_timestamp_across_a_restart(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_ms=1000))
+    box.append(batch(timestamp=5_000))
+    box.restart()
+    box.append(batch(timestamp=6_001))
+    assert len(box.log.segments) == 2
+
+
+def test_without_timestamps_a_segment_rolls_by_its_age(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_ms=1000))
+    box.append(batch(timestamp=-1), now_ms=NOW_MS)
+    box.append(batch(timestamp=-1), now_ms=NOW_MS + 1000)
+    assert len(box.log.segments) == 1
+    box.append(batch(timestamp=-1), now_ms=NOW_MS + 1001)
+    assert len(box.log.segments) == 2
+
+
+def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=0, segment_index_bytes=36))
+    for i in range(8):
+        box.append(batch(timestamp=NOW_MS + i))
+    # The time index holds three entries, of which the last slot is kept for the close.
+    assert box.log.segments.base_offsets == (0, 3, 6)
+
+
+def test_offsets_too_far_for_an_index_entry_roll_the_segment(box: LogBox) -> None:
+    box.append(batch())
+    far = bytearray(batch())
+    far[0:8] = (2**31).to_bytes(8, "big")
+    box.append(bytes(far), origin=Origin.REPLICATION)
+    assert box.log.log_end_offset == 2**31 + 1
+    assert box.log.segments.base_offsets == (0, 1)
+
+
+# --- reading (reference 9.1) ---------------------------------------------------------------------------------------------------
+
+
+def test_a_read_from_the_middle_of_a_batch_gives_the_whole_batch(box: LogBox) -> None:
+    box.append(batch(count=5))
+    box.append(batch(count=5))
+    assert read(box, 3) == [0, 5]
+    assert read(box, 9) == [5]
+
+
+@pytest.mark.parametrize("offset", [-1, 3])
+def test_an_offset_outside_the_log_is_out_of_range(box: LogBox, offset: int) -> None:
+    box.append(batch(count=2))
+    with pytest.raises(Rejected) as caught:
+        read(box, offset)
+    assert code_of(caught) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_between_high_watermark_and_log_end_there_is_nothing_yet(box: LogBox) -> None:
+    box.append(batch())
+    box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    assert read(box, 1) == read(box, 2) == []
+    assert read(box, 0) == [0]
+    assert read(box, 0, isolation=Isolation.LOG_END) == [0, 1]
+
+
+def test_a_read_stops_at_the_end_of_its_segment(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=3 * BATCH))
+    for _ in range(5):
+        box.append(batch())
+    assert read(box, 1) == [1, 2]
+    assert read(box, 3) == [3, 4]
+
+
+def test_the_limit_may_cut_the_last_batch_but_never_gives_a_part_of_the_first(box: LogBox) -> None:
+    for _ in range(3):
+        box.append(batch())
+    log = box.log
+    for limit in range(3 * BATCH + 1):
+        records = log.read(0, limit, isolation=Isolation.READ_UNCOMMITTED).records
+        assert len(records) == (limit if limit >= BATCH else 0)
+        assert len(log.read(0, limit, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records) == max(limit, BATCH)
+
+
+@pytest.mark.parametrize("interval", [0, 150, 4096])
+def test_every_offset_is_found_through_any_index(tmp_path: Path, interval: int) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=interval, segment_bytes=1000))
+    for _ in range(40):
+        box.append(batch(count=3))
+    for offset in [*range(120), *reversed(range(120))]:
+        assert read(box, offset, 1) == [offset // 3 * 3]
+
+
+def test_a_reader_at_the_end_sees_each_new_batch_without_searching(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.append(batch())
+    assert read(box, 0) == [0]
+    monkeypatch.setattr("broker.storage.segment.Segment.find", None)
+    for i in range(1, 50):
+        box.append(batch())
+        assert read(box, i) == [i]
+
+
+def test_a_read_says_where_the_log_stands(box: LogBox) -> None:
+    box.append(batch(count=3))
+    box.append(batch(5, 0, 0, transactional=True))
+    box.log.delete_records_before(1)
+    result = box.log.read(1, 1000, isolation=Isolation.READ_COMMITTED)
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset, result.aborted) == (4, 3, 1, [])
+    assert len(list(split_batches(result.records))) == 1
+
+
+def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_ones(box: LogBox) -> None:
+    box.append(batch(5, 0, 0, transactional=True))
+    box.append(batch(6, 0, 0, transactional=True))
+    box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
+    box.append(batch(7, 0, 0, transactional=True))
+    committed = box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED)
+    assert [h.base_offset for _, h in split_batches(committed.records)] == [0]
+    assert committed.aborted == [(5, 0)]
+    assert box.log.read(0, 1000, isolation=Isolation.READ_UNCOMMITTED).aborted == []
+    box.append(marker(6, 0, committed=True), origin=Origin.COORDINATOR)
+    assert read(box, 0, isolation=Isolation.READ_COMMITTED) == [0, 1, 2]
+
+
+def test_aborted_transactions_are_found_in_later_segments(box: LogBox) -> None:
+    box.append(batch(5, 0, 0, transactional=True))
+    box.log.roll(NOW_MS)
+    box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(5, 0)]
+    assert box.log.read(1, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(5, 0)]
+
+
+# --- timestamps (reference 9.4) --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [LogConfig(), LogConfig(index_interval_bytes=0, segment_bytes=300)])
+def test_a_timestamp_leads_to_the_first_record_not_older(tmp_path: Path, config: LogConfig) -> None:
+    box = LogBox(tmp_path / "topic-0", config)
+    for first in (1000, 3000, 2000, 5000):
+        box.append(batch(count=3, timestamp=first))
+    found = {ts: box.log.offset_for_timestamp(ts) for ts in (0, 1000, 1002, 1003, 3001, 3002, 4000, 5002)}
+    assert {ts: f.offset for ts, f in found.items()} == {0: 0, 1000: 0, 1002: 2, 1003: 3, 3001: 4, 3002: 5, 4000: 9, 5002: 11}
+    assert {ts: f.timestamp for ts, f in found.items()}[4000] == 5000
+    assert box.log.offset_for_timestamp(5003) == NOT_FOUND
+
+
+def test_the_special_timestamps_mean_kafkas_offsets(box: LogBox) -> None:
+    for first in (1000, 3000, 2000):
+        box.append(batch(count=3, timestamp=first))
+    box.log.delete_records_before(1)
+    assert box.log.offset_for_timestamp(-1)[:2] == (-1, 9)
+    assert box.log.offset_for_timestamp(-2) == box.log.offset_for_timestamp(-4) == (-1, 1, 0)
+    assert box.log.offset_for_timestamp(-3) == (3002, 5, 0)
+    assert box.log.offset_for_timestamp(-5) == NOT_FOUND
+
+
+def test_timestamps_are_searched_only_within_the_readers_bound(box: LogBox) -> None:
+    box.append(batch(timestamp=1000))
+    box.append(batch(5, 0, 0, timestamp=2000, transactional=True))
+    assert box.log.offset_for_timestamp(2000).offset == 1
+    assert box.log.offset_for_timestamp(2000, isolation=Isolation.READ_COMMITTED) == NOT_FOUND
+    assert box.log.offset_for_timestamp(-1, isolation=Isolation.READ_COMMITTED).offset == 1
+
+
+# --- deleting ------------------------------------------------------------------------------------------------------------------
+
+
+def segmented(tmp_path: Path, **config: int) -> LogBox:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH, **config))  # type: ignore[arg-type]  # ints only
+    for i in range(7):
+        box.append(batch(timestamp=NOW_MS + i * 1000))
+    return box
+
+
+def test_retention_by_size_keeps_at_least_retention_bytes(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_bytes=4 * BATCH)
+    assert box.log.apply_retention(NOW_MS) == 2 * BATCH
+    assert box.log.log_start_offset == 2
+    with pytest.raises(Rejected):
+        read(box, 1)
+    assert read(box, 2) == [2, 3]
+
+
+def test_retention_by_time_goes_by_the_newest_record_of_a_segment(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_ms=10_000)
+    assert box.log.apply_retention(NOW_MS + 11_000) == 0
+    assert box.log.apply_retention(NOW_MS + 11_001) == 2 * BATCH
+    assert box.log.log_start_offset == 2
+
+
+def test_when_everything_is_expired_the_active_segment_is_rolled_and_an_empty_one_stays(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_ms=10)
+    box.log.apply_retention(NOW_MS + 100_000)
+    assert (box.log.log_start_offset, box.log.log_end_offset, box.log.size_bytes) == (7, 7, 0)
+    assert box.log.segments.base_offsets == (7,)
+    assert box.append(batch()).first_offset == 7
+
+
+def test_nothing_above_the_high_watermark_is_deleted(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=BATCH, retention_ms=1))
+    for _ in range(4):
+        box.log.append(batch(timestamp=1), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    box.log.advance_high_watermark(2)
+    box.log.apply_retention(NOW_MS)
+    assert box.log.log_start_offset == 2
+
+
+def test_a_compacted_log_only_loses_what_lies_below_its_start(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_ms=1, retention_bytes=0)
+    box.log.config = LogConfig(segment_bytes=2 * BATCH, retention_ms=1, cleanup_policy=frozenset({"compact"}))
+    assert box.log.apply_retention(NOW_MS + 10**9) == 0
+    box.log.delete_records_before(3)
+    assert box.log.apply_retention(NOW_MS) == 2 * BATCH
+    assert (box.log.log_start_offset, box.log.segments.first.base_offset) == (3, 2)
+
+
+def test_deleted_files_are_renamed_and_go_after_their_delay(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_bytes=4 * BATCH, file_delete_delay_ms=1000)
+    box.log.apply_retention(NOW_MS)
+    gone = sorted(p.name for p in box.directory.glob("*.deleted"))
+    assert gone == [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
+    box.log.remove_doomed(NOW_MS + 999)
+    assert len(list(box.directory.glob("*.deleted"))) == 3
+    box.log.remove_doomed(NOW_MS + 1000)
+    assert list(box.directory.glob("*.deleted")) == []
+
+
+def test_delete_records_moves_the_start_and_reads_below_it_are_out_of_range(box: LogBox) -> None:
+    box.append(batch(count=5))
+    assert box.log.delete_records_before(2) == 2
+    assert box.log.delete_records_before(1) == 2
+    with pytest.raises(Rejected):
+        read(box, 1)
+    assert read(box, 2) == [0]
+    assert box.log.delete_records_before(-1) == 5
+    for offset in (6, -2):
+        with pytest.raises(Rejected) as caught:
+            box.log.delete_records_before(offset)
+        assert code_of(caught) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+# --- truncating and epochs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", range(8))
+def test_truncating_drops_the_batch_that_holds_the_offset_and_all_after_it(tmp_path: Path, offset: int) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH + 20, index_interval_bytes=0))
+    for i in range(4):
+        box.append(batch(7, 0, 2 * i, count=2))
+    box.log.truncate_to(offset, NOW_MS)
+    end = offset // 2 * 2
+    assert (box.log.log_end_offset, box.log.high_watermark) == (end, end)
+    assert [h.base_offset for h in box.headers()] == list(range(0, end, 2))
+    assert producers(box.log).get(7, (0, -1, -1, -1, -1))[1] == end - 1
+    assert box.append(batch(7, 0, end, count=2)).first_offset == end
+    box.crash()
+    assert box.log.log_end_offset == end + 2
+
+
+def test_restarting_at_an_offset_leaves_an_empty_log_there(box: LogBox) -> None:
+    box.append(batch(7, 0, 0))
+    box.log.restart_at(100, NOW_MS)
+    assert (box.log.log_start_offset, box.log.high_watermark, box.log.log_end_offset) == (100, 100, 100)
+    assert list(box.log.producers()) == []
+    assert box.append(batch(7, 0, 5)).first_offset == 100
+
+
+def test_an_epoch_ends_where_the_next_begins(box: LogBox) -> None:
+    for epoch in (1, 1, 4):
+        box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+    box.log.become_leader(6)
+    assert {e: box.log.end_offset_for_epoch(e) for e in (-1, 0, 1, 3, 4, 6, 7)} == {
+        -1: (-1, -1),
+        0: (0, 0),
+        1: (1, 2),
+        3: (1, 2),
+        4: (4, 3),
+        6: (6, 3),
+        7: (-1, -1),
+    }
+
+
+# --- a disk that refuses ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fills_up_at_any_byte_refuses_the_batch_and_leaves_no_part_of_it() -> None:
+    box, files = memory_box()
+    box.append(batch(7, 0, 0))
+    for room in range(BATCH):
+        files.room = room
+        with pytest.raises(Rejected) as caught:
+            box.append(batch(7, 0, 1))
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(files.read_bytes(box.file(".log"))) == BATCH
+        assert read(box, 0) == [0]
+    files.room = None
+    assert box.append(batch(7, 0, 1)).first_offset == 1
+    box.crash()
+    assert box.findings == []
+
+
+def written(box: LogBox, sequence: int) -> bool:
+    try:
+        box.append(batch(7, 0, sequence))
+    except Rejected as e:
+        if e.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            return False
+        raise
+    return True
+
+
+def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_batch() -> None:
+    config = LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=0)
+    failures = 0
+    for failing_call in range(60):
+        box, files = memory_box(config)
+        calls = 0
+
+        def fail(operation: str, path: Path, failing_call: int = failing_call) -> None:
+            nonlocal calls, failures
+            if operation in {"write", "create", "rename", "truncate", "open"}:
+                calls += 1
+                if calls - 1 == failing_call:
+                    failures += 1
+                    raise OSError(errno.EIO, "failed here", str(path))
+
+        files.on_call = fail
+        for sequence in range(10):
+            if not written(box, sequence):
+                assert written(box, sequence), "one failure cost two appends"
+        files.heal()
+        box.crash()
+        assert [h.base_sequence for h in box.headers()] == list(range(10))
+        assert box.findings == []
+    assert failures >= 20
+
+
+def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
+    box, files = memory_box()
+    box.append(batch())
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "truncate":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call, files.room = fail, 5
+    with pytest.raises(Rejected):
+        box.append(batch())
+    files.heal()
+    for call in (lambda: box.append(batch()), lambda: read(box, 0), lambda: box.log.offset_for_timestamp(-1)):
+        with pytest.raises(Rejected) as caught:
+            call()
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    box.crash()
+    assert box.findings[0].bytes_dropped == 5
+    assert box.append(batch()).first_offset == 1
+
+
+def test_a_read_that_the_disk_refuses_is_a_storage_error() -> None:
+    box, files = memory_box()
+    box.append(batch())
+
+    def fail(operation: str, path: Path) -> None:
+        raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected) as caught:
+        read(box, 0)
+    assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- flushing ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_recovery_point_moves_only_when_the_sync_is_done(box: LogBox) -> None:
+    box.append(batch())
+    ticket = box.log.flush_begin()
+    box.append(batch())
+    assert box.log.recovery_point == 0
+    ticket.sync()
+    assert box.log.recovery_point == 0
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 1
+
+
+def test_a_failed_sync_says_so_and_moves_nothing() -> None:
+    box, files = memory_box()
+    box.append(batch())
+    ticket = box.log.flush_begin()
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "fsync":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(FsyncFailed, match="failed here"):
+        ticket.sync()
+    assert box.log.recovery_point == 0
+
+
+def test_a_truncation_during_a_sync_keeps_the_recovery_point_back(box: LogBox) -> None:
+    for _ in range(4):
+        box.append(batch())
+    ticket = box.log.flush_begin()
+    box.log.truncate_to(1, NOW_MS)
+    for _ in range(5):
+        box.append(batch())
+    ticket.sync()
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 0
+
+
+def test_a_sync_outlives_the_deletion_of_what_it_syncs(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_bytes=0, file_delete_delay_ms=0)
+    ticket = box.log.flush_begin()
+    box.log.apply_retention(NOW_MS)
+    box.log.remove_doomed(NOW_MS)
+    ticket.sync()
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 7
+
+
+def test_a_full_disk_during_a_flush_keeps_the_recovery_point_back_but_syncs_the_data() -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=0))
+    for _ in range(3):
+        box.append(batch())
+    files.room = 0
+    box.log.flush()
+    assert box.log.recovery_point == 0
+    files.power_loss()
+    files.heal()
+    box.open(clean=False)
+    assert box.log.log_end_offset == 3
+
+
+def test_a_flush_after_much_data_saves_the_producers_too(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
+    for i in range(6):
+        box.append(batch(7, 0, i))
+        box.log.flush()
+    assert [p.name for p in box.directory.glob("*.snapshot")] == [f"{6:020d}.snapshot"]
+    box.crash()
+    assert producers(box.log)[7][:2] == (0, 5)
