@@ -1,0 +1,342 @@
+"""A data directory: its lock, its identity, its checkpoints, its partitions across stops of every kind."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.core.settings import BrokerSettings
+from broker.storage.dir_lock import DirLock
+from broker.storage.errors import LogDirLocked, LogDirRefused
+from broker.storage.log_dir import LogDir
+from broker.storage.log_values import Isolation
+from broker.storage.partition_log import PartitionLog
+from broker.storage.partition_metadata import NO_TOPIC_ID
+from broker.storage.producer_state import Origin
+from protocol.error_codes import ErrorCode
+from tests.support.logs import NOW_MS, TOPIC_ID, batch
+from tests.support.memory_files import MemoryFiles
+
+
+def opened(path: Path, settings: BrokerSettings | None = None, **more: object) -> LogDir:
+    return LogDir.open(path, settings or BrokerSettings(), NOW_MS, **more)  # type: ignore[arg-type]  # files and random_bytes
+
+
+def append(log: PartitionLog, data: bytes | None = None) -> None:
+    log.append(data or batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def filled(path: Path, **more: object) -> LogDir:
+    log_dir = opened(path, **more)
+    for index in range(3):
+        log = log_dir.create_log("topic", index, TOPIC_ID, LogConfig())
+        for sequence in range(index + 1):
+            append(log, batch(7, 0, sequence))
+    return log_dir
+
+
+def ends(log_dir: LogDir) -> dict[tuple[str, int], int]:
+    return {key: log.log_end_offset for key, log in log_dir.logs.items()}
+
+
+# --- who may use it --------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_broker_is_refused_by_the_directorys_name(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    for _ in range(2):  # the refused attempt must not take the first one's lock along
+        with pytest.raises(LogDirLocked, match=str(tmp_path)):
+            opened(tmp_path)
+    first.close()
+    opened(tmp_path).close()
+
+
+def test_another_process_holding_javas_kind_of_lock_is_respected(tmp_path: Path) -> None:
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(LogDirLocked):
+            opened(tmp_path)
+        other.stdin.close()
+        other.wait()
+    opened(tmp_path).close()
+
+
+def test_a_lock_that_cannot_be_made_is_refused_with_the_files_name(tmp_path: Path) -> None:
+    with pytest.raises(LogDirRefused, match=r"none/\.lock"):
+        DirLock(tmp_path / "none")
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(LogDirRefused, match="file"):
+        opened(tmp_path / "file")
+
+
+def test_the_identity_is_drawn_once_and_kept(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    meta = first.meta
+    first.close()
+    again = opened(tmp_path)
+    assert again.meta == meta
+    assert (again.cluster_id, meta.node_id, len(meta.cluster_id)) == (meta.cluster_id, 1, 22)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [(BrokerSettings(node_id=2), "node 1"), (BrokerSettings(cluster_id="other"), "cluster.id is other")],
+)
+def test_another_nodes_or_clusters_directory_is_refused_and_left_alone(tmp_path: Path, settings: BrokerSettings, says: str) -> None:
+    filled(tmp_path).close()
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(LogDirRefused, match=says):
+        opened(tmp_path, settings)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("content", [b"", b"version=0\n", b"version=1\nnode.id=1\n", b"version=1\ncluster.id=a\nnode.id=x\n"])
+def test_a_damaged_meta_properties_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(LogDirRefused, match=r"meta\.properties"):
+        opened(tmp_path)
+
+
+def test_a_meta_properties_that_kafka_wrote_is_read(tmp_path: Path) -> None:
+    text = (
+        "#\n#Fri Nov 14 22:13:20 UTC 2023\nnode.id=1\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+    )
+    (tmp_path / "meta.properties").write_text(text)
+    log_dir = opened(tmp_path)
+    assert (log_dir.cluster_id, log_dir.meta.directory_id) == ("MkU3OEVBNTcwNTJENDM2Qg", TOPIC_ID)
+    log_dir.close()
+
+
+# --- stops and starts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_stop_is_trusted_and_its_marker_gone_while_the_broker_runs(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    again = opened(tmp_path)
+    assert again.was_clean
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert ends(again) == {("topic", 0): 1, ("topic", 1): 2, ("topic", 2): 3}
+    assert {log.high_watermark for log in again.logs.values()} == {1, 2, 3}
+    assert {log.recovery_point for log in again.logs.values()} == {1, 2, 3}
+    assert {log.topic_id for log in again.logs.values()} == {TOPIC_ID}
+    assert again.findings == []
+    again.close()
+
+
+def test_a_crash_is_noticed_and_every_partition_comes_back(tmp_path: Path) -> None:
+    filled(tmp_path).close(clean=False)
+    again = opened(tmp_path)
+    assert not again.was_clean
+    assert ends(again) == {("topic", 0): 1, ("topic", 1): 2, ("topic", 2): 3}
+    again.close()
+
+
+def test_a_crash_during_the_start_after_a_clean_stop_is_a_crash(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    opened(tmp_path).close(clean=False)
+    again = opened(tmp_path)
+    assert not again.was_clean
+    again.close()
+
+
+def test_a_clean_stop_outlives_a_power_loss(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    filled(tmp_path, files=files).close()
+    files.power_loss()
+    again = opened(tmp_path, files=files)
+    assert again.was_clean
+    assert again.findings == []
+    assert ends(again) == {("topic", 0): 1, ("topic", 1): 2, ("topic", 2): 3}
+    assert {log.topic_id for log in again.logs.values()} == {TOPIC_ID}
+    again.close()
+
+
+def test_checkpoints_bring_log_start_and_high_watermark_back_after_a_crash(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.logs["topic", 2].delete_records_before(2)
+    log_dir.logs["topic", 2].flush()
+    log_dir.checkpoint_recovery_points()
+    log_dir.checkpoint_log_start_offsets()
+    log_dir.checkpoint_high_watermarks()
+    log_dir.close(clean=False)
+    log = opened(tmp_path).logs["topic", 2]
+    assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (2, 3, 3)
+    log.release()
+
+
+def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.checkpoint_high_watermarks()
+    path = tmp_path / "replication-offset-checkpoint"
+    path.unlink()
+    log_dir.checkpoint_high_watermarks()
+    assert not path.exists()
+    append(log_dir.logs["topic", 0])
+    log_dir.checkpoint_high_watermarks()
+    assert path.exists()
+    log_dir.close()
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+@pytest.mark.parametrize("content", [b"x", b"0\n5\n", b"0\n1\ntopic 0\n", b"1\n0\n", b"\xff\xfe"], ids=repr)
+def test_a_corrupt_checkpoint_is_reported_by_name_and_loses_no_record(tmp_path: Path, name: str, content: bytes) -> None:
+    filled(tmp_path).close()
+    path = tmp_path / f"{name}-offset-checkpoint"
+    path.write_bytes(content)
+    again = opened(tmp_path)
+    assert [f.file for f in again.findings] == [path]
+    assert ends(again) == {("topic", 0): 1, ("topic", 1): 2, ("topic", 2): 3}
+    again.close()
+    assert opened_findings(tmp_path) == []
+
+
+def opened_findings(path: Path) -> list[object]:
+    log_dir = opened(path)
+    log_dir.close()
+    return list(log_dir.findings)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"version: 0\n", b"version: 0\ntopic_id: short", b"version: 7\ntopic_id: x"], ids=repr)
+def test_a_partition_without_its_metadata_is_served_without_a_topic_id(tmp_path: Path, content: bytes | None) -> None:
+    filled(tmp_path).close()
+    path = tmp_path / "topic-1" / "partition.metadata"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    again = opened(tmp_path)
+    assert [f.file for f in again.findings] == [path]
+    assert again.logs["topic", 1].topic_id == NO_TOPIC_ID
+    assert again.logs["topic", 1].log_end_offset == 2
+    again.close()
+
+
+def test_one_partition_that_the_disk_refuses_leaves_the_others_served(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    filled(tmp_path, files=files).close()
+
+    def fail(operation: str, path: Path) -> None:
+        if path.parent.name == "topic-1" and path.suffix == ".log":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    again = opened(tmp_path, files=files)
+    assert set(again.logs) == {("topic", 0), ("topic", 2)}
+    assert set(again.failed) == {("topic", 1)}
+    files.heal()
+    again.close()
+    assert not files.exists(tmp_path / ".kafka_cleanshutdown")
+
+
+def test_a_stop_that_cannot_sync_is_not_clean(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    log_dir = filled(tmp_path, files=files)
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "fsync" and path.parent.name == "topic-1":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    log_dir.close()
+    assert not files.exists(tmp_path / ".kafka_cleanshutdown")
+    assert opened(tmp_path, files=files).was_clean is False
+
+
+def test_a_directory_on_a_full_disk_is_refused_by_name(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    files.room = 0
+    with pytest.raises(LogDirRefused, match=r"meta\.properties\.tmp.*No space"):
+        opened(tmp_path, files=files)
+
+
+# --- partitions ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_partition_is_set_aside_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
+    settings = BrokerSettings(log_segment_delete_delay_ms=500)
+    log_dir = filled(tmp_path)
+    log_dir.settings = settings
+    log = log_dir.logs["topic", 1]
+    log_dir.delete_log("topic", 1)
+    (aside,) = tmp_path.glob("topic-1.*-delete")
+    assert not (tmp_path / "topic-1").exists()
+    with pytest.raises(Rejected) as caught:
+        append(log)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    log_dir.remove_doomed(NOW_MS)
+    log_dir.remove_doomed(NOW_MS + 499)
+    assert aside.exists()
+    log_dir.remove_doomed(NOW_MS + 500)
+    assert not aside.exists()
+    log_dir.create_log("topic", 1, TOPIC_ID, LogConfig())
+    log_dir.close()
+
+
+def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.delete_log("topic", 1)
+    log_dir.close(clean=False)
+    again = opened(tmp_path, BrokerSettings(log_segment_delete_delay_ms=0))
+    assert ("topic", 1) not in again.logs
+    again.remove_doomed(NOW_MS)
+    assert list(tmp_path.glob("*-delete")) == []
+    again.close()
+
+
+def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.mark_stray("topic", 2)
+    log_dir.remove_doomed(NOW_MS + 10**9)
+    log_dir.close()
+    assert len(list(tmp_path.glob("topic-2.*-stray"))) == 1
+    again = opened(tmp_path)
+    assert ("topic", 2) not in again.logs
+    again.close()
+
+
+def test_other_directories_are_left_alone(tmp_path: Path) -> None:
+    for name in ("lost+found", "topic", "-0", "topic-x", "topic-00", "bad topic-0", "topic-0.abc-future"):
+        (tmp_path / name).mkdir()
+    log_dir = opened(tmp_path)
+    assert log_dir.logs == {}
+    assert log_dir.findings == []
+    log_dir.close()
+
+
+def test_a_partition_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    log_dir = opened(tmp_path, files=files)
+    files.make_read_only()
+    with pytest.raises(Rejected) as caught:
+        log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    append(log_dir.create_log("topic", 0, TOPIC_ID, LogConfig()))
+    log_dir.close()
+
+
+def test_more_segments_than_descriptors_can_be_used_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.storage.log_dir.OPEN_SEGMENTS_MAX", 3)
+    log_dir = opened(tmp_path)
+    logs = [log_dir.create_log("topic", index, TOPIC_ID, LogConfig()) for index in range(10)]
+    for _ in range(3):
+        for log in logs:
+            append(log)
+    assert [len(log.read(1, 1000, isolation=Isolation.LOG_END).records) for log in logs] == [2 * len(batch())] * 10
+    log_dir.close()
+    again = opened(tmp_path)
+    assert set(ends(again).values()) == {3}
+    again.close()
