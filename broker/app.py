@@ -77,12 +77,23 @@ class Broker:
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         self._server = Server(listeners_of(settings), settings.socket_listen_backlog_size)
         self._dispatcher: Dispatcher
+        self._shared: Shared
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the first listener."""
         first = self._server.listeners[0]
         return first.host or "0.0.0.0", first.port
+
+    @property
+    def connection_count(self) -> int:
+        """Connections at present."""
+        return len(self._shared.connections)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What all connections hold: partly read requests and unsent responses."""
+        return self._shared.budget.used
 
     async def start(self) -> None:
         """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
@@ -169,7 +180,7 @@ class Broker:
         settings = self.settings
         self._dispatcher = Dispatcher(self.services, self._faults)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
+        self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
         shared.max_connections = settings.max_connections
         shared.max_connections_per_ip = settings.max_connections_per_ip
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions)

@@ -9,6 +9,7 @@ One node has no followers: a request with a replica id is refused like that of a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,8 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
     read = _read_all(ctx, request, fetch)
     if request.max_wait_ms <= 0 or _is_enough(read, request):
         return _respond(ctx, fetch, read)
-    return _wait(ctx, request, fetch, read)
+    deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
+    return _wait(ctx, request, fetch, deadline, _park(ctx, request, read, deadline))
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[Target]:
@@ -82,21 +84,24 @@ def _is_enough(read: _Read, request: FetchRequest) -> bool:
     return read.must_answer or read.bytes >= min(request.min_bytes, request.max_bytes) or not read.results
 
 
-async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read) -> FetchResponse:
-    """Park until there is enough or the time is up; the connection's end takes the wait back."""
-    services = ctx.services
-    deadline = services.clock.mono_ms() + request.max_wait_ms
-    on_closed = ctx.connection.on_closed
+def _park(ctx: Context, request: FetchRequest, read: _Read, deadline: int) -> asyncio.Future[bool]:
+    """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
+    waiting = ctx.services.fetch_waits.wait(read.watched, request.min_bytes - read.bytes, deadline)
+    ctx.connection.on_closed[waiting] = waiting.cancel
+    return waiting
+
+
+async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, deadline: int, waiting: asyncio.Future[bool]) -> FetchResponse:
+    """Read again when there may be enough, or the time is up; the connection's end takes the wait back."""
     while True:
-        waiting = services.fetch_waits.wait(read.watched, request.min_bytes - read.bytes, deadline)
-        on_closed[waiting] = waiting.cancel
         try:
             woken = await waiting
         finally:
-            on_closed.pop(waiting, None)
+            ctx.connection.on_closed.pop(waiting, None)
         read = _read_all(ctx, request, fetch)
         if not woken or _is_enough(read, request):
             return _respond(ctx, fetch, read)
+        waiting = _park(ctx, request, read, deadline)
 
 
 def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read:

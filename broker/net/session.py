@@ -136,6 +136,8 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._place(reply)
+        if self._held:
+            self._account()
 
     def take_output(self) -> list[Buffer]:
         """What is to be written now, in order."""

@@ -255,3 +255,14 @@ def test_a_replica_that_does_not_exist_reads_nothing(client: Client, epoch: int,
 def test_a_zstd_topic_needs_version_10(client: Client, version: int, error: ErrorCode) -> None:
     create(client, "t", configs={"compression.type": "zstd"})
     assert fetch(client, request(part()), version).responses[0].partitions[0].error_code == error
+
+
+def test_an_append_in_the_same_turn_as_the_long_poll_is_not_missed(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    asked = request(part(), max_wait_ms=60_000)
+    for value in range(200):
+        asked.topics[0].partitions[0].fetch_offset = value
+        with broker.client() as reader:
+            reader.send(asked, 12)
+            produce(client, "t", b"%d" % value)
+            assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"%d" % value]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from broker.core import limits
 from broker.core.timers import Timers
 from broker.runtime.housekeeping import Housekeeping

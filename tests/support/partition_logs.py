@@ -1,0 +1,36 @@
+"""Real partition logs and partitions over a temporary directory, for tests of what stands above them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.core.clock import Clock
+from broker.core.log_config import LogConfig
+from broker.core.settings import BrokerSettings
+from broker.runtime.flusher import Flusher
+from broker.runtime.partitions import Partitions
+from broker.storage.files import FILES, Files
+from broker.storage.log_dir import LogDir
+from protocol.records.record import SimpleRecord, build_batch
+
+TOPIC_ID = b"\x05" * 16
+
+
+def one_batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytes:
+    return build_batch([SimpleRecord(None, value, timestamp) for value in values or (b"x",)])
+
+
+class PartitionScene:
+    """A data directory with the partitions of topic `t`, served by a registry."""
+
+    def __init__(self, path: Path, clock: Clock, config: LogConfig | None = None, *, partitions: int = 1, files: Files = FILES) -> None:
+        self.failures: list[BaseException] = []
+        self.flusher = Flusher(self.failures.append)
+        self.partitions = Partitions(self.flusher, clock)
+        self.log_dir = LogDir.open(path, BrokerSettings(), clock.now_ms(), files=files)
+        for index in range(partitions):
+            self.partitions.add(self.log_dir.create_log("t", index, TOPIC_ID, config or LogConfig()))
+
+    def close(self) -> None:
+        self.flusher.close()
+        self.log_dir.close(clean=False)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.settings import BrokerSettings
+from broker.core.timers import Timers
+from broker.runtime.background import start_background_work
+from broker.runtime.housekeeping import Housekeeping
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, one_batch
+
+
+class Scene:
+    def __init__(self, path: Path, config: LogConfig) -> None:
+        self.path = path
+        self.clock, self.timers = ManualClock(), Timers()
+        self.clock.advance(1)
+        self.logs = PartitionScene(path, self.clock, config, partitions=2)
+        housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
+        start_background_work(housekeeping, BrokerSettings(), self.clock, self.logs.log_dir, self.logs.partitions)
+
+    def append(self, partition: int = 0, *, age_ms: int = 0) -> None:
+        self.logs.partitions.get("t", partition).append(one_batch(timestamp=self.clock.now_ms() - age_ms))
+
+    def advance(self, ms: int, step: int = 500) -> None:
+        for _ in range(ms // step):
+            self.clock.advance(step)
+            self.timers.run_due(self.clock.mono_ms())
+
+    async def synced(self, offset: int) -> None:
+        async with asyncio.timeout(5):
+            while self.logs.partitions.get("t", 0).log.recovery_point < offset:  # noqa: ASYNC110 # moved by a callback of a thread's work
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    opened = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=3_600_000, file_delete_delay_ms=60_000, flush_ms=2_000))
+    yield opened
+    opened.logs.close()
+
+
+async def test_retention_looks_first_after_30_seconds_and_deleted_files_go_after_their_delay(scene: Scene) -> None:
+    for _ in range(5):
+        scene.append(age_ms=7_200_000)
+    log = scene.logs.partitions.get("t", 0).log
+    scene.advance(29_000)
+    assert log.log_start_offset == 0
+    scene.advance(2_000)
+    assert log.log_start_offset == 5
+    assert list(log.directory.glob("*.deleted"))
+    scene.advance(62_000)
+    assert not list(log.directory.glob("*.deleted"))
+
+
+async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:
+    scene.append()
+    scene.advance(5_500)
+    assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
+
+
+async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene: Scene) -> None:
+    scene.append(1)
+    scene.advance(60_500)
+    await scene.synced(0)
+    async with asyncio.timeout(5):
+        while scene.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+    scene.advance(60_500)
+    assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+
+
+async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> None:
+    scene.append()
+    scene.advance(1_500)
+    assert scene.logs.flusher.syncs == 0
+    scene.advance(1_000)
+    await scene.synced(1)
+
+
+async def test_an_offline_partition_does_not_keep_the_others_from_their_work(scene: Scene) -> None:
+    for partition in (0, 1):
+        for _ in range(3):
+            scene.append(partition, age_ms=7_200_000)
+    scene.logs.partitions.get("t", 0).log.failure = OSError("gone")
+    scene.advance(31_000)
+    assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.storage.files import Files
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, one_batch
+
+
+class CountingDisk(Files):
+    def __init__(self) -> None:
+        self.threads: set[str] = set()
+        self.fail = False
+
+    def fsync(self, fd: int) -> None:
+        self.threads.add(threading.current_thread().name)
+        if self.fail:
+            raise OSError(5, "Input/output error")
+        super().fsync(fd)
+
+
+@pytest.fixture
+def disk() -> CountingDisk:
+    return CountingDisk()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, disk: CountingDisk) -> Iterator[PartitionScene]:
+    opened = PartitionScene(tmp_path / "data", ManualClock(), files=disk)
+    yield opened
+    disk.fail = False
+    opened.close()
+
+
+async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_far(scene: PartitionScene, disk: CountingDisk) -> None:
+    partition = scene.partitions.get("t", 0)
+    partition.append(one_batch(b"a", b"b"))
+    disk.threads.clear()
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    scene.flusher.flush(partition.log, done.set_result)
+    assert await asyncio.wait_for(done, 5) == 2
+    assert partition.log.recovery_point == 2
+    assert disk.threads
+    assert all(name.startswith("flush") for name in disk.threads)
+
+
+async def test_two_failed_flushes_are_reported_once_and_are_never_done(scene: PartitionScene, disk: CountingDisk) -> None:
+    partition = scene.partitions.get("t", 0)
+    partition.append(one_batch())
+    disk.fail = True
+    done: list[int] = []
+    for _ in range(2):
+        scene.flusher.flush(partition.log, done.append)
+    async with asyncio.timeout(5):
+        while not scene.failures:  # noqa: ASYNC110 # reported by a callback
+            await asyncio.sleep(0)
+    scene.flusher.close()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (done, len(scene.failures), partition.log.recovery_point) == ([], 1, 0)
+
+
+async def test_other_blocking_work_runs_on_the_same_threads_and_its_errors_come_back(scene: PartitionScene) -> None:
+    assert (await scene.flusher.run(lambda: threading.current_thread().name)).startswith("flush")
+    with pytest.raises(ZeroDivisionError):
+        await scene.flusher.run(lambda: 1 // 0)

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.files import Files
+from broker.storage.partition_log import Isolation, Origin
+from protocol.error_codes import ErrorCode
+from protocol.records.record import SimpleRecord, iter_records
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, one_batch
+
+Open = Callable[..., PartitionScene]
+
+
+class SlowDisk(Files):
+    """Every sync of data waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(1000)
+        self.armed = False
+        self.error: OSError | None = None
+
+    def arm(self) -> None:
+        self.armed, self.gate = True, threading.Semaphore(0)
+
+    def fsync(self, fd: int) -> None:
+        if self.armed:
+            assert self.gate.acquire(timeout=10)
+        if self.error is not None:
+            raise self.error
+        super().fsync(fd)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Open]:
+    opened: list[PartitionScene] = []
+
+    def build(config: LogConfig | None = None, files: Files | None = None, clock: ManualClock | None = None) -> PartitionScene:
+        opened.append(PartitionScene(tmp_path / "data", clock or ManualClock(), config, files=files or Files()))
+        return opened[-1]
+
+    yield build
+    for each in opened:
+        each.close()
+
+
+def test_without_flush_messages_an_append_is_readable_and_durable_at_once(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    info = partition.append(one_batch(b"a", b"b"))
+    assert (info.first_offset, partition.log.high_watermark) == (0, 2)
+    assert partition.when_durable(info) is None
+
+
+def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    with pytest.raises(Rejected):
+        partition.append(one_batch()[:-1] + b"\xff")
+    assert partition.log.log_end_offset == 0
+
+
+def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(scene: Open) -> None:
+    partition = scene(LogConfig(compression_type="zstd")).partitions.get("t", 0)
+    partition.append(one_batch(b"a" * 500))
+    assert partition.log.size_bytes < 500
+
+
+def test_records_of_a_coordinator_are_one_batch_with_the_present_time(scene: Open) -> None:
+    clock = ManualClock()
+    partition = scene(clock=clock).partitions.get("t", 0)
+    info = partition.append_records([SimpleRecord(b"k", b"v"), SimpleRecord(b"k", None, 5)])
+    assert (info.first_offset, info.last_offset) == (0, 1)
+    stored = partition.log.read(0, 1000, isolation=Isolation.LOG_END).records
+    assert [(r.key, r.value, r.timestamp) for r in iter_records(stored)] == [(b"k", b"v", clock.now_ms()), (b"k", None, 5)]
+
+
+async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is_synced(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    info = partition.append(one_batch())
+    durable = partition.when_durable(info)
+    assert durable is not None
+    await asyncio.sleep(0)
+    assert not durable.done()
+    assert partition.log.high_watermark == 0
+    disk.gate.release(100)
+    await asyncio.wait_for(durable, 5)
+    assert partition.log.high_watermark == 1
+
+
+async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    waits = [partition.when_durable(partition.append(one_batch())) for _ in range(20)]
+    disk.armed = False
+    disk.gate.release(100)
+    await asyncio.wait_for(asyncio.gather(*[wait for wait in waits if wait is not None]), 5)
+    assert partition.log.high_watermark == 20
+    assert opened.flusher.syncs == 2, "the one that was under way, and one for all that came meanwhile"
+
+
+async def test_below_the_threshold_of_flush_messages_nothing_waits(scene: Open) -> None:
+    opened = scene(LogConfig(flush_messages=3))
+    partition = opened.partitions.get("t", 0)
+    assert [partition.when_durable(partition.append(one_batch())) for _ in range(2)] == [None, None]
+    third = partition.when_durable(partition.append(one_batch()))
+    assert third is not None
+    await asyncio.wait_for(third, 5)
+
+
+async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.error = OSError(5, "Input/output error")
+    durable = partition.when_durable(partition.append(one_batch()))
+    assert durable is not None
+    async with asyncio.timeout(5):
+        while not opened.failures:  # noqa: ASYNC110 # the report comes from a callback
+            await asyncio.sleep(0)
+    assert not durable.done()
+    assert partition.log.high_watermark == 0
+    disk.error = None
+
+
+async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:
+    clock = ManualClock()
+    clock.advance(1)
+    opened = scene(LogConfig(flush_ms=100), clock=clock)
+    partition = opened.partitions.get("t", 0)
+    partition.append(one_batch())
+    clock.advance(99)
+    partition.flush_if_due()
+    assert partition.log.recovery_point == 0
+    clock.advance(1)
+    partition.flush_if_due()
+    async with asyncio.timeout(5):
+        while partition.log.recovery_point != 1:  # noqa: ASYNC110 # moved by a callback of another thread's work
+            await asyncio.sleep(0)
+
+
+async def test_a_roll_starts_a_sync_of_the_closed_segment(scene: Open) -> None:
+    opened = scene(LogConfig(segment_bytes=200))
+    partition = opened.partitions.get("t", 0)
+    for _ in range(4):
+        partition.append(one_batch())
+    async with asyncio.timeout(5):
+        while not opened.flusher.syncs:  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+    assert partition.log.recovery_point > 0
+
+
+def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    heard: list[int] = []
+    partition.watchers["me"] = heard.append
+    batch = one_batch()
+    partition.append(batch)
+    assert heard == [len(batch)]
+
+
+async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    durable = partition.when_durable(partition.append(one_batch()))
+    heard: list[int] = []
+    partition.watchers["me"] = heard.append
+    opened.partitions.remove_topic("t")
+    assert durable is not None
+    with pytest.raises(Rejected):
+        await durable
+    assert heard == [0]
+    disk.gate.release(100)
+
+
+@pytest.mark.parametrize(
+    ("requested", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, None), (-1, None)]
+)
+def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, error: ErrorCode | None) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.log.become_leader(5)
+    if error is None:
+        partition.check_epoch(requested)
+        return
+    with pytest.raises(Rejected) as caught:
+        partition.check_epoch(requested)
+    assert caught.value.code is error
+
+
+def test_a_coordinators_batch_skips_the_rules_for_clients(scene: Open) -> None:
+    partition = scene(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
+    assert partition.append(one_batch(), Origin.COORDINATOR).first_offset == 0

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import TOPIC_ID, PartitionScene
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    opened = PartitionScene(tmp_path / "data", ManualClock(), partitions=3)
+    yield opened
+    opened.close()
+
+
+def test_a_partition_is_found_by_name_and_by_topic_id_as_the_same_object(scene: PartitionScene) -> None:
+    by_id = scene.partitions.by_topic_id(TOPIC_ID)
+    assert by_id is not None
+    assert by_id is scene.partitions.by_name("t")
+    assert by_id.get(2) is scene.partitions.get("t", 2)
+    assert len(scene.partitions) == len(list(scene.partitions)) == 3
+
+
+@pytest.mark.parametrize(("topic", "index"), [("t", 3), ("t", -1), ("other", 0)])
+def test_what_is_not_here_is_unknown(scene: PartitionScene, topic: str, index: int) -> None:
+    with pytest.raises(Rejected) as caught:
+        scene.partitions.get(topic, index)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_removed_topic_is_found_neither_by_name_nor_by_id(scene: PartitionScene) -> None:
+    removed = scene.partitions.remove_topic("t")
+    assert [partition.index for partition in removed] == [0, 1, 2]
+    assert all(partition.removed for partition in removed)
+    assert scene.partitions.by_name("t") is scene.partitions.by_topic_id(TOPIC_ID) is None
+    assert scene.partitions.remove_topic("t") == []
