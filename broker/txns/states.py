@@ -1,0 +1,48 @@
+"""The states of a transactional id and the moves between them (Kafka's `TransactionState`).
+
+PrepareEpochFence exists on the wire only: it stands between two writes that this coordinator makes as one, so no transaction is ever
+stored in it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class TxnState(IntEnum):
+    """State of a transactional id; the number is the one in `__transaction_state`."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def wire_name(self) -> str:
+        """The name that DescribeTransactions and ListTransactions show, `CompleteCommit` for instance."""
+        return self.name.title().replace("_", "")
+
+
+MOVES: dict[TxnState, frozenset[TxnState]] = {
+    TxnState.EMPTY: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.ONGOING: frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT, TxnState.PREPARE_EPOCH_FENCE}),
+    TxnState.PREPARE_COMMIT: frozenset({TxnState.COMPLETE_COMMIT}),
+    TxnState.PREPARE_ABORT: frozenset({TxnState.COMPLETE_ABORT}),
+    TxnState.COMPLETE_COMMIT: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.COMPLETE_ABORT: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.DEAD: frozenset(),
+    TxnState.PREPARE_EPOCH_FENCE: frozenset({TxnState.PREPARE_ABORT}),
+}
+"""From each state, the states that may follow. Settled -> PrepareAbort is the abort without partitions of transaction version 2."""
+
+assert set(MOVES) == set(TxnState), "every state has a row"
+
+PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+"""Decided, markers still to be written: everybody else is told CONCURRENT_TRANSACTIONS."""
+
+SETTLED = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
+"""No transaction is open: the id may begin one, be re-initialised, or expire."""

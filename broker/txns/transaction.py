@@ -1,0 +1,108 @@
+"""What the coordinator knows of one transactional id, and the values it can turn into (Kafka's `TransactionMetadata`).
+
+Rules that hold here:
+- a `Transaction` never changes; each method returns the next one, which becomes true once its record is appended;
+- producers are handed epochs up to 32766; 32767 is the coordinator's alone, so that it can always fence;
+- `last_producer_epoch` and `prev_producer_id` are for recognising a retry and are not persisted, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker.txns.states import MOVES, TxnState
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIMESTAMP = -1
+EPOCH_MAX = 32767
+TIMEOUT_NEVER = 2**31 - 1
+
+TopicPartition = tuple[str, int]
+
+
+def epoch_exhausted(epoch: int) -> bool:
+    """True when no further epoch of the same producer id may be handed to a producer."""
+    return epoch >= EPOCH_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id. Times are wall milliseconds; `version` is the transaction version (0, 1, 2) of its last client."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    timeout_ms: int = 0
+    state: TxnState = TxnState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP
+    last_update_ms: int = NO_TIMESTAMP
+    version: int = 0
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    prev_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+
+    @property
+    def bumps_epochs(self) -> bool:
+        """True for transaction version 2: every EndTxn gives the producer a new epoch (KIP-890)."""
+        return self.version >= 2
+
+    def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
+        assert state in MOVES[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
+        # Kafka remembers the producer id of before every move, which is what recognises a retry across a rotation.
+        return replace(self, state=state, last_update_ms=now_ms, prev_producer_id=self.producer_id, **changes)  # type: ignore[arg-type]  # the callers below name real fields
+
+    def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
+        """Answered to InitProducerId: same producer id, no transaction open."""
+        return self._moved(
+            TxnState.EMPTY,
+            now_ms,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_TIMESTAMP,
+        )
+
+    def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
+        """The epochs of the old producer id ran out: a new id, epoch 0."""
+        assert self.producer_id != producer_id, "a producer id is never given twice"
+        return replace(self.initialised(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
+
+    def with_partitions(self, added: frozenset[TopicPartition], version: int, now_ms: int) -> Transaction:
+        """Ongoing, over `added` too; the transaction's time starts with its first partition."""
+        start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
+        return self._moved(TxnState.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms, version=version)
+
+    def prepared(self, state: TxnState, version: int, next_producer_id: int, now_ms: int) -> Transaction:
+        """The outcome is decided. Version 2 moves to the next epoch here, so that every marker outranks the data it ends."""
+        start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
+        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        if version >= 2:
+            # At 32767 only a fence can have brought it there; the abort goes through without a further bump, as in Kafka.
+            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+        return self._moved(
+            state,
+            now_ms,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            start_ms=start_ms,
+            version=version,
+            next_producer_id=next_producer_id,
+        )
+
+    def fenced(self) -> Transaction:
+        """One epoch on: the producer that holds the old one is a zombie. Only the first half of a server-side abort."""
+        assert self.state is TxnState.ONGOING, "only an open transaction is fenced"
+        return replace(self, producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
+
+    def completed(self, now_ms: int) -> Transaction:
+        """All markers are written. A rotation that was prepared takes effect."""
+        state = TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
+        producer_id, epoch = self.producer_id, self.producer_epoch
+        if self.bumps_epochs and self.next_producer_id != NO_PRODUCER_ID:
+            producer_id, epoch = self.next_producer_id, 0
+        return self._moved(
+            state, now_ms, producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_PRODUCER_ID, partitions=frozenset()
+        )
