@@ -73,9 +73,9 @@ class RunningBroker:
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
 
-    def client(self, client_id: str | None = "test") -> Client:
+    def client(self, client_id: str | None = "test", *, port: int | None = None) -> Client:
         """A connection of the project's own blocking client."""
-        return Client(HOST, self._port, client_id=client_id)
+        return Client(HOST, port or self._port, client_id=client_id)
 
     def call(self, work: Callable[[Broker], T]) -> T:
         """Run `work` on the broker's loop and give back what it returns."""

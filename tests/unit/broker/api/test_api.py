@@ -1,0 +1,29 @@
+"""What a handler is given, and the table of routes."""
+
+from __future__ import annotations
+
+from broker.api.context import Connection, Listener
+from broker.api.routes import ROUTES, load_all
+from protocol.codec import request_class
+
+
+def test_who_waits_for_a_connection_is_told_once_that_it_closed() -> None:
+    connection = Connection("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "", 9092))
+    told: list[str] = []
+    connection.on_closed["a"] = lambda: told.append("a")
+    connection.on_closed["b"] = lambda: told.append("b")
+    del connection.on_closed["a"]
+    connection.closed()
+    connection.closed()
+    assert told == ["b"]
+
+
+def test_every_handler_can_be_imported_and_its_module_is_named_after_its_key() -> None:
+    load_all()
+    for key, route in ROUTES.items():
+        assert route.module.startswith(f"k{int(key):02d}_")
+        assert key == request_class(key).API_KEY
+
+
+def test_the_routes_are_in_the_order_of_their_keys() -> None:
+    assert list(ROUTES) == sorted(ROUTES)

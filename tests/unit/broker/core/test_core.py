@@ -1,0 +1,48 @@
+"""The tables of core: limits, topic keys, settings without effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core import limits
+from broker.core.config_keys import InvalidConfig
+from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from broker.core.settings import BROKER_KEYS, TOPIC_KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("cleanup.policy", "compact,delete", "compact,compact"),
+        ("compression.type", "zstd", "brotli"),
+        ("compression.gzip.level", "-1", "0"),
+        ("segment.bytes", "1048576", "1048575"),
+        ("min.cleanable.dirty.ratio", "1", "1.01"),
+        ("message.timestamp.type", "LogAppendTime", "logappendtime"),
+        ("retention.ms", "-1", "-2"),
+        ("remote.storage.enable", "false", "true"),
+        ("leader.replication.throttled.replicas", "0:1,1:1", "0"),
+    ],
+)
+def test_a_topic_key_takes_what_kafka_takes(name: str, good: str, bad: str) -> None:
+    TOPIC_KEYS[name].parse(good)
+    with pytest.raises(InvalidConfig):
+        TOPIC_KEYS[name].parse(bad)
+
+
+@pytest.mark.parametrize("name", ["num.io.threads", "ssl.keystore.location", "controller.quorum.voters", "listener.name.x.sasl.mechanism"])
+def test_kafkas_settings_without_effect_are_known(name: str) -> None:
+    assert is_ignored(name)
+
+
+@pytest.mark.parametrize("name", ["num.io.thread", "nonsense", "log.segment.byte"])
+def test_a_misspelt_setting_is_not_taken_for_one_without_effect(name: str) -> None:
+    assert not is_ignored(name)
+
+
+def test_no_setting_that_we_honour_hides_among_those_without_effect() -> None:
+    assert not IGNORED_NAMES & set(BROKER_KEYS)
+
+
+def test_the_limits_of_one_connection_fit_into_that_of_all() -> None:
+    assert limits.WRITE_LOW_BYTES < limits.WRITE_HIGH_BYTES < limits.TOTAL_BUFFERED_BYTES

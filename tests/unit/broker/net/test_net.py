@@ -1,0 +1,76 @@
+"""Connections and listeners, over sockets: order, limits, and that one connection's trouble is its own."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from protocol.client import Client
+from protocol.codec import decode_response
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.k03_metadata import MetadataRequest
+from tests.support.running_broker import HOST, RunningBroker
+from tests.support.topic_calls import create, produce
+
+
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        create(client, "t")
+        wait = FetchRequest(max_wait_ms=50, min_bytes=1, topics=[FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=1000)])])
+        sent = [client.send(wait, 12), client.send(MetadataRequest([]), 9), client.send(MetadataRequest(None), 9)]
+        assert [struct.unpack_from(">i", client.read_frame())[0] for _ in sent] == sent
+
+
+def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as good:
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x08\x03\xe8\x00\x00\x00\x00\x00\x01"):
+            with socket.create_connection((HOST, running.port)) as bad:
+                bad.settimeout(10)
+                bad.sendall(garbage)
+                assert bad.recv(1) == b""
+        assert good.call(MetadataRequest([])).brokers
+
+
+def test_connections_beyond_the_limit_of_an_address_are_closed(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", {"max.connections.per.ip": "2"}) as running:
+        with running.client() as first, running.client() as second:
+            assert first.call(MetadataRequest([])).brokers
+            assert second.call(MetadataRequest([])).brokers
+            with pytest.raises(ConnectionError), Client(HOST, running.port) as third:
+                third.call(MetadataRequest([]))
+        running.call_until(lambda broker: broker.connection_count == 0)
+        with running.client() as again:
+            assert again.call(MetadataRequest([])).brokers
+
+
+def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> None:
+    with (
+        RunningBroker(tmp_path / "data", {"connections.max.idle.ms": "300"}) as running,
+        running.client() as idle,
+        running.client() as waiting,
+    ):
+        create(waiting, "t")
+        topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=1000)])]
+        waiting.send(FetchRequest(max_wait_ms=1_500, min_bytes=1, topics=topics), 12)
+        with pytest.raises(ConnectionError):
+            idle.read_frame()
+        assert decode_response(1, 12, waiting.read_frame())[1].error_code == 0
+
+
+def test_a_client_that_does_not_read_its_responses_holds_little_memory(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as client, running.client() as lazy:
+        create(client, "t")
+        for _ in range(4):
+            produce(client, "t", b"x" * 900_000)
+        topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=4_000_000)])]
+        for _ in range(60):
+            lazy.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 12)
+        assert client.call(MetadataRequest([])).brokers
+        held = running.call(lambda broker: broker.buffered_bytes)
+        assert 0 < held < 16_000_000, "of 216 million bytes that were asked"
+        for _ in range(60):
+            assert len(lazy.read_frame()) > 3_600_000
+        assert running.call(lambda broker: broker.buffered_bytes) == 0
