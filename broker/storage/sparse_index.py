@@ -13,9 +13,12 @@ import struct
 from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from broker.storage.files import Files
+
+REWRITE: Final = -1
+"""In place of the number of bytes saved: the file holds something else."""
 
 
 class SparseIndex:
@@ -50,7 +53,7 @@ class SparseIndex:
         self._data = bytearray(raw[: -(-used // size) * size])
         if len(self._data) % size:  # a torn last entry
             del self._data[-(len(self._data) % size) :]
-        self._saved = len(self._data) if len(self._data) == len(raw) else 0
+        self._saved = len(self._data) if len(self._data) == len(raw) else REWRITE
 
     def _floor(self, target: int) -> int:
         """Number of the last entry whose key (its first field, made absolute) is at most `target`; -1 when there is none."""
@@ -70,14 +73,14 @@ class SparseIndex:
 
     def clear(self) -> None:
         self._data = bytearray()
-        self._saved = 0
+        self._saved = REWRITE
 
     def _keep(self, count: int) -> None:
         data = self._entries()
         size = count * self.ENTRY.size
         if size < len(data):
             del data[size:]
-            self._saved = 0
+            self._saved = REWRITE
 
     @property
     def dirty(self) -> bool:
@@ -91,7 +94,8 @@ class SparseIndex:
         fd = self._files.open(self.path)
         try:
             with memoryview(data) as view:
-                self._files.pwrite(fd, [view[self._saved :]], self._saved)
+                start = max(self._saved, 0)
+                self._files.pwrite(fd, [view[start:]], start)
             if self._files.size(fd) != len(data):
                 self._files.truncate(fd, len(data))
         finally:

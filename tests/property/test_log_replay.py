@@ -1,0 +1,164 @@
+"""Whatever happens to a log, in any order: what a new start reads back equals what was in memory, and equals a plain model.
+
+The model is a list: no segments, no indexes, no files. Hypothesis prints the steps that break it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.log_values import Isolation
+from broker.storage.producer_state import BATCHES_REMEMBERED, Origin
+from protocol.records.batch import split_batches
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
+
+PRODUCERS = st.integers(1, 3)
+Entry = tuple[int, int, int, int]
+"""(base offset, last offset, producer id, base sequence) of a batch."""
+
+
+class LogMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self._tmp = TemporaryDirectory()
+        config = LogConfig(segment_bytes=700, index_interval_bytes=150)
+        self.box = LogBox(Path(self._tmp.name) / "topic-0", config)
+        self.model: list[Entry] = []
+        self.sequences: dict[int, int] = {}
+        self.flushed = 0
+
+    def teardown(self) -> None:
+        self.box.log.release()
+        self._tmp.cleanup()
+
+    @property
+    def end(self) -> int:
+        return self.model[-1][1] + 1 if self.model else 0
+
+    # --- what can happen -------------------------------------------------------------------------------------------------------
+
+    @rule(count=st.integers(1, 4), size=st.integers(0, 60))
+    def append_plain(self, count: int, size: int) -> None:
+        self.box.append(batch(count=count, size=size))
+        self.model.append((self.end, self.end + count - 1, -1, -1))
+
+    @rule(pid=PRODUCERS, count=st.integers(1, 4), transactional=st.booleans())
+    def append_next_of_producer(self, pid: int, count: int, transactional: bool) -> None:
+        sequence = self.sequences.get(pid, 0)
+        entry = next((e for e in self.box.log.producers() if e.producer_id == pid), None)
+        is_open = entry is not None and entry.current_txn_first_offset >= 0
+        info = self.box.append(batch(pid, 0, sequence, count=count, transactional=transactional or is_open))
+        assert not info.duplicate
+        self.model.append((self.end, self.end + count - 1, pid, sequence))
+        self.sequences[pid] = sequence + count
+
+    @rule(pid=PRODUCERS, committed=st.booleans())
+    def end_transaction(self, pid: int, committed: bool) -> None:
+        self.box.append(marker(pid, 0, committed=committed), origin=Origin.COORDINATOR)
+        self.model.append((self.end, self.end, pid, -1))
+        self.sequences.setdefault(pid, 0)
+
+    @rule(pid=PRODUCERS, back=st.integers(1, BATCHES_REMEMBERED + 2))
+    def retry_an_old_batch(self, pid: int, back: int) -> None:
+        own = [e for e in self.model if e[2] == pid and e[3] >= 0]
+        if back > len(own):
+            return
+        base, last, _, sequence = own[-back]
+        remembered = (sequence, sequence + last - base) in windows(self.box.log)[pid]
+        entry = next(e for e in self.box.log.producers() if e.producer_id == pid)
+        again = batch(pid, 0, sequence, count=last - base + 1, transactional=entry.current_txn_first_offset >= 0)
+        try:
+            info = self.box.append(again)
+        except Rejected:
+            assert not remembered
+        else:
+            assert remembered
+            assert (info.first_offset, info.last_offset, info.duplicate) == (base, last, True)
+
+    @rule()
+    def roll(self) -> None:
+        if self.box.log.segments.active.size:
+            self.box.log.roll(NOW_MS)
+
+    @rule()
+    def flush(self) -> None:
+        self.box.log.flush()
+        self.flushed = self.end
+
+    @rule()
+    def crash(self) -> None:
+        before = (producers(self.box.log), self.box.log.last_stable_offset, self.aborted())
+        self.box.crash()
+        assert self.box.findings == []
+        assert (producers(self.box.log), self.box.log.last_stable_offset, self.aborted()) == before
+
+    @rule()
+    def stop_and_start(self) -> None:
+        before = (producers(self.box.log), self.box.log.last_stable_offset, self.aborted())
+        self.box.restart()
+        assert self.box.findings == []
+        assert (producers(self.box.log), self.box.log.last_stable_offset, self.aborted()) == before
+        self.flushed = self.end
+
+    @rule(lost=st.integers(1, 500))
+    def crash_with_a_torn_tail(self, lost: int) -> None:
+        """The active segment loses bytes that were not flushed."""
+        active = self.box.log.segments.active
+        unflushed = [e for e in self.model if e[0] >= max(self.flushed, active.base_offset)]
+        if not unflushed:
+            return
+        found = active.find(unflushed[0][0])
+        assert found is not None
+        size = max(active.size - lost, found[0])
+        with active.path.open("r+b") as file:
+            file.truncate(size)
+        self.box.crash()
+        self.cut_model(self.box.log.log_end_offset)
+        assert len(self.box.findings) <= 1
+
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(self.flushed, self.end))
+        self.box.log.truncate_to(offset, NOW_MS)
+        self.cut_model(self.box.log.log_end_offset)
+        assert offset - 4 < self.end <= offset
+
+    def cut_model(self, end: int) -> None:
+        self.model = [e for e in self.model if e[1] < end]
+        assert self.end == end, "the log was not cut between two batches"
+        self.flushed = min(self.flushed, end)
+        known = producers(self.box.log)
+        self.sequences = {pid: known[pid][1] + 1 for pid in self.sequences if pid in known}
+
+    def aborted(self) -> list[object]:
+        return [tuple(txn) for segment in self.box.log.segments for txn in segment.txn_index.entries()]
+
+    # --- what must hold --------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_log_is_the_model(self) -> None:
+        assert [(h.base_offset, h.last_offset, h.producer_id, h.base_sequence) for h in self.box.headers()] == self.model
+
+    @invariant()
+    def every_offset_is_found(self) -> None:
+        for base, last, _, _ in self.model[-3:]:
+            for offset in (base, last):
+                records = self.box.log.read(offset, 1, isolation=Isolation.LOG_END, min_one_batch=True).records
+                assert [h.base_offset for _, h in split_batches(records)] == [base]
+
+    @invariant()
+    def offsets_are_in_order(self) -> None:
+        log = self.box.log
+        assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark == log.log_end_offset == self.end
+        assert log.recovery_point <= log.log_end_offset
+
+
+LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLogReplay = LogMachine.TestCase
