@@ -48,6 +48,11 @@ class ByteBudget:
         """True while no connection may start another frame."""
         return self.used >= self.limit
 
+    @property
+    def overdrawn(self) -> bool:
+        """True when the frames that were begun before the limit was reached took as much again: those that grow further are given up."""
+        return self.used >= 2 * self.limit
+
 
 class _Slot:
     """The place of one response in the order; `reply` is set when it is there."""
@@ -119,6 +124,9 @@ class Session:
         self.run()
         if self._unframed or self._held or self._backlog:
             self._account()
+            if self._unframed and self._budget.overdrawn:
+                logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
+                self.lost()
 
     def run(self) -> None:
         """Handle requests of the backlog until it is empty or a limit is reached."""

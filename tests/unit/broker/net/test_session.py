@@ -196,3 +196,15 @@ async def test_a_graceful_stop_answers_what_was_started_and_nothing_else(scene: 
     assert scene.output() == b"W"
     assert scene.session.finished
     assert scene.handled == [b"w"]
+
+
+def test_frames_that_were_begun_may_not_grow_beyond_twice_the_budget() -> None:
+    budget = ByteBudget(limit=50)
+    scenes = [Scene(budget) for _ in range(3)]
+    for scene in scenes:
+        scene.session.receive(frame(b"x" * 1000)[:30])
+    scenes[0].session.receive(b"x" * 60)
+    assert scenes[0].session.finished
+    assert budget.used == 60
+    scenes[1].session.receive(b"x" * 10)
+    assert not scenes[1].session.finished
