@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.api.context import CloseConnection, Connection, Context, Services
 from broker.api.routes import ROUTES, Route
+from broker.core import limits
 from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_request, encode_response, response_class
 from protocol.error_codes import ErrorCode
-from protocol.errors import UnsupportedVersion
+from protocol.errors import FrameTooLarge, UnsupportedVersion
 
 if TYPE_CHECKING:
     from broker.faults.rules import Faults
@@ -40,6 +41,8 @@ CLOSE: Final = Action.CLOSE
 Reply = list[Buffer] | None | Action
 """Buffers to send, None for a request without a response (acks=0), or CLOSE."""
 
+_PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
+
 logger = logging.getLogger(__name__)
 
 
@@ -54,6 +57,8 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Task[Reply]:
         """The reply to one frame, or the task that will have it. Raises ProtocolError for bytes that cannot be trusted."""
+        if len(frame) > limits.STRUCTURED_REQUEST_BYTES and bytes(frame[:2]) != _PRODUCE_KEY:
+            raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         try:
             request = decode_request(frame)
         except UnsupportedVersion as error:

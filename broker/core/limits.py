@@ -37,6 +37,10 @@ DECOMPRESSED_BATCH_BYTES = 64 * MIB
 """What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Checks run one after the other, so
 this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
 
+STRUCTURED_REQUEST_BYTES = 8 * MIB
+"""The largest request of any API but Produce. Decoded, the smallest elements take about thirty times their bytes: 240 MiB at the worst,
+where a request of socket.request.max.bytes (100 MiB) would take 3 GiB. A commit of 100,000 offsets is under 5 MiB."""
+
 RECORD_ERRORS_MAX = 1000
 """Bad records named in one Produce response; a batch can hold 2^31 of them."""
 

@@ -11,13 +11,14 @@ import pytest
 from broker.api.context import CloseConnection, Connection, Context, Listener, Services
 from broker.api.dispatch import CLOSE, Dispatcher, Reply
 from broker.api.routes import Route
+from broker.core import limits
 from broker.faults.rules import Faults, parse_rule
 from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_response, encode_request
 from protocol.error_codes import ErrorCode
-from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.messages.k00_produce import ProduceRequest
+from protocol.errors import FrameTooLarge, MalformedMessage, UnsupportedVersion
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
@@ -57,6 +58,14 @@ def test_a_handler_sees_version_client_and_message_and_its_response_has_the_corr
 
 def test_a_handler_without_response_gives_none() -> None:
     assert dispatcher(lambda ctx, request: None).handle(PEER, frame(ProduceRequest(), 9)) is None
+
+
+def test_a_large_request_that_is_no_produce_is_not_decoded() -> None:
+    padding = bytes(limits.STRUCTURED_REQUEST_BYTES)
+    with pytest.raises(FrameTooLarge):
+        dispatcher(lambda ctx, request: HeartbeatResponse()).handle(PEER, frame(HeartbeatRequest("g"), 4) + padding)
+    produce = frame(ProduceRequest(topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, padding)])]), 9)
+    assert dispatcher(lambda ctx, request: ProduceResponse()).handle(PEER, produce) is not None
 
 
 async def test_an_awaitable_becomes_a_task_with_the_reply() -> None:
