@@ -1,0 +1,32 @@
+"""The text of checkpoints, and what is not one."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
+
+
+def test_offsets_are_read_back() -> None:
+    offsets = {("a", 0): 0, ("a", 1): 2**62, ("b.c_d-e", 12): 5}
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"0\n", "1 lines"),
+        (b"1\n0\n", "version"),
+        (b"0\nx\n", "line 2"),
+        (b"0\n2\na 0 1\n", "2 entries announced, 1 there"),
+        (b"0\n1\na 0\n", "line 3: 2 words"),
+        (b"0\n1\na b 0 1\n", "line 3: 4 words"),
+        (b"0\n1\na x 1\n", "line 3: 'x'"),
+        (b"0\n1\na 0 1.5\n", "line 3: '1.5'"),
+        (b"\xff\xff", "not text"),
+        (bytes(40), "1 lines"),
+    ],
+)
+def test_damage_is_named_with_its_line(data: bytes, says: str) -> None:
+    with pytest.raises(CorruptCheckpoint, match=says):
+        decode_offsets(data)

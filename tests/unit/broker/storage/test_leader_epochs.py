@@ -1,0 +1,84 @@
+"""Which epoch began where (reference 6.8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.storage.checkpoint_file import CorruptCheckpoint
+from broker.storage.files import FILES
+from broker.storage.leader_epochs import EpochStart, LeaderEpochs, decode_epochs
+
+
+def epochs(directory: Path, *entries: tuple[int, int]) -> LeaderEpochs:
+    made = LeaderEpochs(FILES, directory)
+    for epoch, start in entries:
+        made.assign(epoch, start)
+    return made
+
+
+def stored(made: LeaderEpochs) -> list[tuple[int, int]]:
+    entries = decode_epochs(made.path.read_bytes())
+    assert entries == list(made.entries)
+    return [tuple(e) for e in entries]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start", "result"),
+    [
+        (7, 40, [(1, 0), (3, 10), (5, 20), (7, 40)]),
+        (5, 20, [(1, 0), (3, 10), (5, 20)]),
+        (5, 30, [(1, 0), (3, 10), (5, 20)]),
+        (5, 15, [(1, 0), (3, 10), (5, 15)]),
+        (7, 20, [(1, 0), (3, 10), (7, 20)]),
+        (4, 40, [(1, 0), (3, 10), (4, 40)]),
+        (2, 10, [(1, 0), (2, 10)]),
+        (-1, 50, [(1, 0), (3, 10), (5, 20)]),
+    ],
+)
+def test_assigning_keeps_epochs_and_offsets_growing(tmp_path: Path, epoch: int, start: int, result: list[tuple[int, int]]) -> None:
+    made = epochs(tmp_path, (1, 0), (3, 10), (5, 20))
+    made.assign(epoch, start)
+    assert stored(made) == result
+    assert made.latest == result[-1][0]
+
+
+def test_the_end_of_an_epoch_is_the_start_of_the_next_that_is_known(tmp_path: Path) -> None:
+    made = epochs(tmp_path, (1, 5), (3, 10), (5, 20))
+    found = {e: made.end_offset_for(e, 99) for e in (-1, 0, 1, 2, 3, 4, 5, 6)}
+    assert found == {-1: (-1, -1), 0: (0, 5), 1: (1, 10), 2: (1, 10), 3: (3, 20), 4: (3, 20), 5: (5, 99), 6: (-1, -1)}
+
+
+def test_the_epoch_of_an_offset_is_the_last_that_began_at_or_before_it(tmp_path: Path) -> None:
+    made = epochs(tmp_path, (1, 5), (3, 10))
+    assert {o: made.epoch_at(o) for o in (4, 5, 9, 10, 99)} == {4: -1, 5: 1, 9: 1, 10: 3, 99: 3}
+    assert (made.start_of(3), made.start_of(2)) == (10, None)
+
+
+@pytest.mark.parametrize(("end", "result"), [(21, [(1, 0), (5, 20)]), (20, [(1, 0)]), (0, [])])
+def test_cutting_the_end_forgets_epochs_that_begin_there(tmp_path: Path, end: int, result: list[tuple[int, int]]) -> None:
+    made = epochs(tmp_path, (1, 0), (5, 20))
+    made.truncate_from_end(end)
+    assert stored(made) == result
+
+
+@pytest.mark.parametrize(
+    ("start", "result"),
+    [(0, [(1, 0), (3, 10), (5, 20)]), (4, [(1, 4), (3, 10), (5, 20)]), (10, [(3, 10), (5, 20)]), (15, [(3, 15), (5, 20)]), (30, [(5, 30)])],
+)
+def test_cutting_the_start_keeps_the_epoch_it_falls_into(tmp_path: Path, start: int, result: list[tuple[int, int]]) -> None:
+    made = epochs(tmp_path, (1, 0), (3, 10), (5, 20))
+    made.truncate_from_start(start)
+    assert stored(made) == result
+
+
+@pytest.mark.parametrize("text", [b"0\n2\n3 0\n1 5\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1\n", b"0\n1\nx 1\n", b"2\n0\n"])
+def test_entries_that_do_not_grow_or_are_no_numbers_are_corrupt(text: bytes) -> None:
+    with pytest.raises(CorruptCheckpoint, match="line"):
+        decode_epochs(text)
+
+
+def test_the_empty_file_that_kafka_creates_first_is_no_damage() -> None:
+    assert decode_epochs(b"") == []
+    assert decode_epochs(b"0\n1\n4 7\n") == [EpochStart(4, 7)]

@@ -1,0 +1,61 @@
+"""Aborted transactions of a segment: what a fetch gets of them, and their file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.storage.files import FILES
+from broker.storage.txn_index import AbortedTxn, TxnIndex
+
+TXNS = [AbortedTxn(1, 100, 110, 105), AbortedTxn(2, 105, 120, 121), AbortedTxn(3, 130, 140, 141)]
+
+
+def filled(path: Path) -> TxnIndex:
+    index = TxnIndex(FILES, path, 100, fresh=True)
+    for txn in TXNS:
+        index.append(txn)
+    return index
+
+
+def test_a_fetch_gets_the_transactions_that_touch_its_offsets_and_learns_when_it_has_all(tmp_path: Path) -> None:
+    index = filled(tmp_path / "t")
+    assert index.collect(100, 106) == (TXNS[:2], True)
+    assert index.collect(111, 131) == ([TXNS[1], TXNS[2]], True)
+    assert index.collect(121, 125) == ([], True)
+    assert index.collect(100, 200) == (TXNS, False)
+
+
+def test_there_is_no_file_without_an_aborted_transaction(tmp_path: Path) -> None:
+    index = TxnIndex(FILES, tmp_path / "t", 0, fresh=True)
+    assert not index.save()
+    assert not (tmp_path / "t").exists()
+    assert TxnIndex(FILES, tmp_path / "t", 0, fresh=False).entries() == []
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(110, 0), (111, 1), (140, 2), (141, 3)])
+def test_cutting_keeps_transactions_whose_marker_stays(tmp_path: Path, offset: int, kept: int) -> None:
+    index = filled(tmp_path / "t")
+    index.save()
+    index.truncate_to(offset)
+    index.save()
+    assert TxnIndex(FILES, tmp_path / "t", 100, fresh=False).entries() == TXNS[:kept]
+    assert (tmp_path / "t").exists() == bool(kept)
+
+
+def test_saving_in_steps_writes_what_is_new(tmp_path: Path) -> None:
+    index = TxnIndex(FILES, tmp_path / "t", 100, fresh=True)
+    for txn in TXNS:
+        index.append(txn)
+        assert index.save()
+    index.release()
+    assert index.entries() == TXNS
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"\x00\x01" + b[2:], lambda b: bytes(34)])
+def test_a_damaged_file_is_noticed(tmp_path: Path, damage: object) -> None:
+    filled(tmp_path / "t").save()
+    (tmp_path / "t").write_bytes(damage((tmp_path / "t").read_bytes()))  # type: ignore[operator]  # a table of lambdas
+    with pytest.raises(ValueError, match=r"multiple|version"):
+        TxnIndex(FILES, tmp_path / "t", 100, fresh=False).entries()
