@@ -63,7 +63,7 @@ CASES: list[Case] = [
     *_pair("1 KB", 1_024, 1, 300_000, TARGET_1K),
     *_pair("1 KB", 1_024, 6, 300_000, TARGET_1K),
     Case("one-record batches, five in flight", "pipeline", 100, 1, 30_000, TARGET_SINGLE),
-    Case("the same through librdkafka", "produce", 100, 1, 20_000, 0.0, single=True),
+    Case("one-record batches through librdkafka", "produce", 100, 1, 20_000, 0.0, single=True),
 ]
 
 # Sent once to each broker before anything is measured: the first pages, threads and code paths are nobody's throughput.
