@@ -1,0 +1,85 @@
+"""The small modules: names, ids, findings, open files."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
+from broker.storage.errors import Finding
+from broker.storage.meta_properties import random_id
+from broker.storage.open_files import OpenFiles
+from broker.storage.partition_metadata import decode_uuid, encode_uuid
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("a-0", ("a", 0)),
+        ("with-dash-and.dot_-12", ("with-dash-and.dot_", 12)),
+        ("__cluster_metadata-0", ("__cluster_metadata", 0)),
+        ("a-01", None),
+        ("a--1", ("a-", 1)),
+        ("a", None),
+        ("-0", None),
+        ("..-0", None),
+        (".-0", None),
+        ("a-2147483648", None),
+        ("a b-0", None),
+        ("x" * 250 + "-0", None),
+        ("a-0.0123456789abcdef0123456789abcdef-delete", None),
+    ],
+)
+def test_a_directory_name_is_a_partition_or_nothing(name: str, parsed: tuple[str, int] | None) -> None:
+    assert parse_live(name) == parsed
+
+
+def test_a_name_set_aside_fits_into_255_characters_and_is_no_partition() -> None:
+    unique = uuid.UUID(int=0xABC).bytes
+    assert set_aside("a-b", 3, unique, DELETE_SUFFIX) == f"a-b-3.{'0' * 29}abc-delete"
+    long = set_aside("t" * 249, 3, unique, DELETE_SUFFIX)
+    assert len(long) == 255
+    assert long.endswith("abc-delete")
+    assert parse_live(long) is None
+
+
+def test_an_id_has_22_characters_and_is_read_back() -> None:
+    raw = bytes(range(240, 256))
+    assert len(encode_uuid(raw)) == 22
+    assert decode_uuid(encode_uuid(raw)) == raw
+    for text in ("", "short", "!" * 22, "A" * 24):
+        with pytest.raises(ValueError, match="not an id"):
+            decode_uuid(text)
+
+
+def test_a_drawn_id_is_a_version_4_uuid_that_kafka_would_draw() -> None:
+    draws = iter([bytes(16), b"\xfb" + b"\xff" * 15, bytes(range(16))])
+    drawn = random_id(lambda size: next(draws)[:size])
+    assert uuid.UUID(bytes=drawn).version == 4
+    # The second draw would be written with a leading dash.
+    assert not encode_uuid(drawn).startswith("-")
+
+
+def test_a_finding_says_file_position_reason_and_loss() -> None:
+    assert str(Finding(Path("/d/t-0/1.log"), "torn", 100, 7)) == "/d/t-0/1.log at byte 100: torn; 7 bytes dropped"
+    assert str(Finding(Path("/d/x"), "missing")) == "/d/x: missing"
+
+
+def test_opening_one_more_than_allowed_closes_the_one_opened_first() -> None:
+    open_files = OpenFiles(2)
+    closed = []
+
+    class Thing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def release(self) -> None:
+            closed.append(self.name)
+            open_files.closed(self)
+
+    for name in "abcd":
+        open_files.opened(Thing(name))
+    assert closed == ["a", "b"]
+    assert len(open_files) == 2
