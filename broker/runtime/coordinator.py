@@ -106,9 +106,11 @@ class Coordinator(Generic[RecordT]):
             self._last_write = None
         return self._last_write
 
-    def append_transactional(self, records: Sequence[RecordT], producer_id: int, producer_epoch: int, now_ms: int) -> Durable:
-        """Write the records as one batch of an open transaction. They take effect when its marker is written (`end_transaction`)."""
-        pairs = [self._encode(record) for record in records]
+    def run_transactional(
+        self, effects: Effects[RecordT, ResponseT], producer_id: int, producer_epoch: int, now_ms: int
+    ) -> ResponseT | asyncio.Future[ResponseT]:
+        """Write the records as one batch of an open transaction. They take effect when its marker is written (`append_marker`)."""
+        pairs = [self._encode(record) for record in effects.records]
         batch = build_batch(
             [SimpleRecord(key, value, now_ms) for key, value in pairs],
             producer_id=producer_id,
@@ -116,14 +118,17 @@ class Coordinator(Generic[RecordT]):
             transactional=True,
         )
         info = self.partition.append(batch, Origin.COORDINATOR)
-        for offset, record in enumerate(records, info.first_offset):
+        for offset, record in enumerate(effects.records, info.first_offset):
             self._machine.apply(record, offset, producer_id)
         self._last_write = self.partition.when_durable(info)
-        return self._last_write
+        return effects.response if self._last_write is None else _after(self._last_write, effects.response)
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's marker was appended to the partition."""
+    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Durable:
+        """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
+        info = self.partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
         self._machine.end_transaction(producer_id, commit=commit)
+        self._last_write = self.partition.when_durable(info)
+        return self._last_write
 
     async def load(self, chunk_bytes: int) -> None:
         """Read the whole log back; other work gets its turn after each chunk."""

@@ -187,6 +187,38 @@ class GroupService:
         shard = self._shard(commit.group_id)
         return self._run(shard, shard.machine.commit(commit, self._now()))
 
+    def offsets_partition(self, group_id: str) -> Partition:
+        """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet."""
+        return self._shard(group_id).partition
+
+    def commit_transactional(
+        self, commit: Commit, producer_id: int, producer_epoch: int
+    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """One error for each offset, in order; what was taken becomes visible when the transaction commits.
+
+        The caller has verified that the offsets' partition belongs to the transaction. Raises Rejected for the whole request.
+        """
+        shard = self._shard(commit.group_id)
+        effects = shard.machine.commit(commit, self._now())
+        if not effects.records:
+            return self._run(shard, effects)
+        try:
+            return shard.coordinator.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms())
+        except Rejected as error:
+            raise Rejected(append_error(error.code), error.message) from error
+
+    def write_marker(
+        self, index: int, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, transaction_version: int
+    ) -> Durable:
+        """End a producer's transaction in partition `index` of the offsets topic: its offsets become visible, or go.
+
+        Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not read back, UNKNOWN_TOPIC_OR_PARTITION when there is none.
+        """
+        shard = self._shard_at(index)
+        if not shard.loaded:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
+        return shard.coordinator.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
+
     def fetch(self, group_id: str, topics: Topics | None, *, require_stable: bool) -> Fetched | asyncio.Future[Fetched]:
         """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
         shard = self._shard(group_id)
@@ -218,12 +250,15 @@ class GroupService:
         topic = self._partitions.by_name(OFFSETS_TOPIC)
         if topic is None:
             raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = partition_of(group_id, len(topic.partitions))
+        shard = self._shard_at(partition_of(group_id, len(topic.partitions)))
+        if not shard.loaded:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def _shard_at(self, index: int) -> _Shard:
         shard = self._shards.get(index)
         if shard is None or shard.partition.removed:
             shard = self._open(index)
-        if not shard.loaded:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def _open(self, index: int) -> _Shard:

@@ -19,6 +19,7 @@ from broker.core.rejected import Rejected
 from broker.storage.batch_check import check_produce_batch
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from protocol.error_codes import ErrorCode
+from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
@@ -65,15 +66,18 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         log.advance_high_watermark(log.log_end_offset)
 
-    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT) -> AppendInfo:
-        """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging."""
+    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, transaction_version: int = 0) -> AppendInfo:
+        """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging.
+
+        `transaction_version` is what the producer of a transactional batch speaks.
+        """
         log = self.log
         now_ms = self._clock.now_ms()
         if origin is Origin.CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
             if not isinstance(checked.head, memoryview):
                 batch = b"".join((checked.head, checked.tail))
-        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms)
+        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:
@@ -94,6 +98,23 @@ class Partition:
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), origin)
+
+    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> AppendInfo:
+        """End the producer's transaction here, whether or not one is open. Raises Rejected for a fenced producer or coordinator.
+
+        All who wait look again: what the transaction held back has become readable, however little a marker weighs.
+        """
+        now_ms = self._clock.now_ms()
+        log = self.log
+        batch = end_txn_marker(
+            committed=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=now_ms
+        )
+        info = log.append(
+            batch, origin=Origin.COORDINATOR, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version
+        )
+        self._grew(len(batch))
+        self._wake(0)
+        return info
 
     def when_durable(self, info: AppendInfo) -> asyncio.Future[None] | None:
         """A future that is done when the append may be acknowledged, or None when that is now.

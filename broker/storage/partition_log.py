@@ -148,7 +148,7 @@ class PartitionLog:
         """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`, having written nothing.
 
         `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
-        which are written as they are. `transaction_version` is of the coordinator that sends a marker.
+        which are written as they are. `transaction_version` is of the coordinator that sends a marker, or of a transactional producer.
         """
         if self.failure is not None:
             self._check_online()
@@ -170,7 +170,7 @@ class PartitionLog:
                     known = self.producer_state.find_duplicate(header)
                     if known is not None:
                         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
-                self.producer_state.check_batch(header, origin)
+                self.producer_state.check_batch(header, origin, transaction_version)
         if leader_epoch > self.epochs.latest:
             self.become_leader(leader_epoch)
         self._write(stamp(batch, base_offset, leader_epoch), size, last_offset, header.max_timestamp)

@@ -118,10 +118,19 @@ class ProducerState:
                 return known
         return None
 
-    def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
-        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before."""
+    def check_batch(self, batch: BatchHeader, origin: Origin, transaction_version: int = 0) -> None:
+        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before.
+
+        From transaction version 2 on every transaction begins an epoch, hence with sequence 0: of an unknown producer any other sequence
+        says that batches before it were lost (KIP-890).
+        """
         entry = self._entries.get(batch.producer_id)
-        if origin is Origin.REPLICATION or entry is None:
+        if entry is None:
+            if transaction_version >= 2 and origin is Origin.CLIENT and batch.is_transactional and batch.base_sequence != 0:
+                message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
+                raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+            return
+        if origin is Origin.REPLICATION:
             return
         self._check_epoch(entry, batch.producer_epoch)
         if origin is Origin.CLIENT:
@@ -149,6 +158,11 @@ class ProducerState:
         if batch.base_sequence != expected:
             message = f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} where {expected} is next"
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer in this epoch is open here."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.producer_epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
     def check_marker(self, batch: BatchHeader, marker: Marker, transaction_version: int) -> None:
         """Raises `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).

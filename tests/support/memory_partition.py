@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker.core.rejected import Rejected
 from broker.storage.partition_log import Isolation, Origin
 from protocol.records.batch import read_header, stamp
+from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch
 
 Buffer = bytes | bytearray | memoryview
@@ -68,6 +69,12 @@ class MemoryPartition:
 
     def append_records(self, records: Sequence[SimpleRecord]) -> Appended:
         return self.append(build_batch(list(records)))
+
+    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Appended:
+        marker = end_txn_marker(
+            committed=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=1
+        )
+        return self.append(marker, Origin.COORDINATOR)
 
     def when_durable(self, info: Appended) -> asyncio.Future[None] | None:
         if not self.holds_back:

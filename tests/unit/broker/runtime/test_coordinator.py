@@ -13,7 +13,6 @@ from broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
 from broker.runtime.coordinator import Coordinator, append_error
 from protocol.error_codes import ErrorCode
-from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition
 
@@ -120,14 +119,40 @@ async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -
 async def test_transactional_records_and_markers_are_read_back_as_such() -> None:
     partition, machine = MemoryPartition(), Words()
     writes = coordinator(partition, machine)
-    writes.append_transactional(["t"], producer_id=7, producer_epoch=0, now_ms=1)
-    partition.append(end_txn_marker(committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1))
-    partition.append(end_txn_marker(committed=False, producer_id=8, producer_epoch=0, coordinator_epoch=0, timestamp=1))
+    writes.run_transactional(Effects(["t"], None), producer_id=7, producer_epoch=0, now_ms=1)
+    writes.append_marker(7, 0, True, 0, 0)
+    writes.append_marker(8, 0, False, 0, 0)
+    assert (machine.words, machine.ended) == ([("t", 0, 7)], [(7, True), (8, False)])
     partition.append(build_batch([SimpleRecord(b"k", b"idempotent")], producer_id=9, producer_epoch=0, base_sequence=0))
     restored = Words()
     await coordinator(partition, restored).load(1 << 20)
     assert restored.words == [("t", 0, 7), ("idempotent", 3, -1)]
     assert restored.ended == [(7, True), (8, False)]
+
+
+async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_is_its_end() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.holds_back = True
+    writes = coordinator(partition, machine)
+    response = writes.run_transactional(Effects(["t"], "answer"), producer_id=7, producer_epoch=0, now_ms=1)
+    assert isinstance(response, asyncio.Future)
+    ended = writes.append_marker(7, 0, True, 0, 0)
+    behind = writes.append([])
+    assert not response.done()
+    assert ended is not None
+    assert behind is ended
+    partition.make_durable()
+    assert await response == "answer"
+    assert ended.done()
+    assert writes.append([]) is None
+
+
+def test_a_refused_marker_ends_nothing() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.refusal = Rejected(ErrorCode.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(Rejected):
+        coordinator(partition, machine).append_marker(7, 0, True, 0, 0)
+    assert machine.ended == []
 
 
 async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there(caplog: pytest.LogCaptureFixture) -> None:

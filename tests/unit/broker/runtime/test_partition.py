@@ -12,7 +12,7 @@ from broker.core.rejected import Rejected
 from broker.storage.files import Files
 from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, iter_records
+from protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
@@ -202,3 +202,25 @@ def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, 
 def test_a_coordinators_batch_skips_the_rules_for_clients(scene: Open) -> None:
     partition = scene(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
     assert partition.append(one_batch(), Origin.COORDINATOR).first_offset == 0
+
+
+async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    records = [SimpleRecord(None, b"x", 1)]
+    partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    woken: list[int] = []
+    partition.watchers["me"] = woken.append
+    partition.append_marker(7, 0, True, 3, 0)
+    assert woken[-1] == 0, "looks again, however many bytes it lacks"
+    (entry,) = partition.log.producers()
+    assert (entry.coordinator_epoch, entry.current_txn_first_offset, partition.log.last_stable_offset) == (3, -1, 2)
+
+
+def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.append_marker(7, 5, True, 0, 0)
+    woken: list[int] = []
+    partition.watchers["me"] = woken.append
+    with pytest.raises(Rejected) as caught:
+        partition.append_marker(7, 4, True, 0, 0)
+    assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
