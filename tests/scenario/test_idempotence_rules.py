@@ -13,7 +13,7 @@ import pytest
 
 from broker.core.rejected import Rejected
 from broker.storage.log_values import AppendInfo
-from broker.storage.producer_state import BATCHES_REMEMBERED, Origin
+from broker.storage.producer_state import Origin
 from protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
 
@@ -84,7 +84,7 @@ def test_a_retry_is_answered_with_the_timestamp_of_the_original(box: LogBox, bet
 
 @replayed
 def test_each_of_the_last_five_batches_is_recognized_in_any_order(box: LogBox, between: Between) -> None:
-    originals = [box.append(batch(PID, 0, i * 2, count=2)) for i in range(BATCHES_REMEMBERED)]
+    originals = [box.append(batch(PID, 0, i * 2, count=2)) for i in range(5)]
     between(box)
     for i in (3, 0, 4, 1, 2, 0):
         assert is_duplicate_of(box, batch(PID, 0, i * 2, count=2), originals[i])
@@ -92,7 +92,7 @@ def test_each_of_the_last_five_batches_is_recognized_in_any_order(box: LogBox, b
 
 @every_way
 def test_the_sixth_newest_batch_is_forgotten_and_its_retry_is_out_of_order(box: LogBox, between: Between) -> None:
-    for i in range(BATCHES_REMEMBERED + 1):
+    for i in range(6):
         box.append(batch(PID, 0, i))
     between(box)
     assert refused(box, batch(PID, 0, 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -290,7 +290,7 @@ def test_a_crash_without_a_snapshot_rebuilds_the_window_of_five_from_the_log(box
     before = windows(box.log)
     box.crash()
     assert windows(box.log) == before
-    assert len(before[PID]) == BATCHES_REMEMBERED
+    assert len(before[PID]) == 5
 
 
 def test_a_roll_takes_a_snapshot_from_which_a_crash_recovers(box: LogBox) -> None:
@@ -411,3 +411,10 @@ def test_a_marker_frees_the_last_stable_offset_only_below_the_high_watermark(box
     assert (box.log.high_watermark, box.log.last_stable_offset) == (1, 0)
     box.log.advance_high_watermark(2)
     assert box.log.last_stable_offset == 2
+
+
+def test_a_high_watermark_at_the_marker_does_not_have_the_marker_yet(box: LogBox) -> None:
+    for data, origin in ((batch(PID, 0, 0, transactional=True), Origin.CLIENT), (marker(PID, 0, committed=True), Origin.COORDINATOR)):
+        box.log.append(data, origin=origin, leader_epoch=0, now_ms=NOW_MS)
+    box.log.advance_high_watermark(1)
+    assert box.log.last_stable_offset == 0
