@@ -11,9 +11,8 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-import google_crc32c
-
 from protocol.records.compression import Codec, compress
+from protocol.records.crc32c import crc32c
 from protocol.records.record import SimpleRecord, build_batch
 
 HEADER_BYTES = 61
@@ -61,7 +60,7 @@ def damaged_batch(rng: random.Random) -> bytes:
 
 
 def with_crc(batch: bytearray) -> None:
-    struct.pack_into(">I", batch, CRC_AT, google_crc32c.value(bytes(batch[CRC_FROM:])))
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
 
 
 @cache

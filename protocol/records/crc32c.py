@@ -1,9 +1,8 @@
 """CRC-32C (Castagnoli) over buffers, without copying them.
 
 The `crc32c` package is chosen over `google-crc32c` by measurement: both use the processor's instruction (about 30 GB/s), but only the
-first takes a
-view into a larger buffer; the other needs a copy into `bytes`, which doubles its cost for every batch that is a part of a request or of
-a file.
+first takes a view into a larger buffer; the other needs a copy into `bytes`, which doubles its cost for every batch that is a part of a
+request or of a file.
 """
 
 from __future__ import annotations
