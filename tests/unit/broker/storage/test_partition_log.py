@@ -219,6 +219,14 @@ def test_a_reader_at_the_end_sees_each_new_batch_without_searching(box: LogBox, 
         assert read(box, i) == [i]
 
 
+def test_a_read_that_was_cut_short_does_not_mislead_the_next_one(box: LogBox) -> None:
+    for _ in range(3):
+        box.append(batch())
+    assert read(box, 0, 2 * BATCH) == [0, 1]
+    box.append(batch())
+    assert read(box, 3) == [3]
+
+
 def test_a_read_says_where_the_log_stands(box: LogBox) -> None:
     box.append(batch(count=3))
     box.append(batch(5, 0, 0, transactional=True))
