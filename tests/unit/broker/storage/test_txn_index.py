@@ -22,6 +22,7 @@ def filled(path: Path) -> TxnIndex:
 def test_a_fetch_gets_the_transactions_that_touch_its_offsets_and_learns_when_it_has_all(tmp_path: Path) -> None:
     index = filled(tmp_path / "t")
     assert index.collect(100, 106) == (TXNS[:2], True)
+    assert index.collect(100, 105) == (TXNS[:1], True)
     assert index.collect(111, 131) == ([TXNS[1], TXNS[2]], True)
     assert index.collect(121, 125) == ([], True)
     assert index.collect(100, 200) == (TXNS, False)
