@@ -117,6 +117,16 @@ def test_any_flipped_bit_in_an_unflushed_batch_cuts_the_log_before_it(tmp_path: 
         assert producers(box.log)[7][1] == 0 or at < 8
 
 
+def test_a_batch_whose_offset_goes_back_ends_the_log(tmp_path: Path) -> None:
+    box = filled(tmp_path, 2, LogConfig())
+    path = box.file(".log")
+    data = path.read_bytes()
+    path.write_bytes(data + data[: len(data) // 2])
+    box.crash()
+    assert box.log.log_end_offset == 2
+    assert [f.reason for f in box.findings] == ["offset 0 follows 1; the log ends before it now"]
+
+
 def test_zeros_after_the_last_batch_are_cut(tmp_path: Path) -> None:
     box = filled(tmp_path, 2)
     path = box.file(".log")
