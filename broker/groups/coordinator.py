@@ -16,7 +16,6 @@ it: offsets may still be committed and fetched under it, as very old consumers d
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
@@ -38,8 +37,6 @@ from protocol.error_codes import ErrorCode
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_GENERATION = -1
-PARTITIONS_REMEMBERED = 4_096
-"""Groups whose partition need not be computed at each heartbeat: at 100 bytes each half a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,16 +317,3 @@ def _effects(group: ClassicGroup, outcome: Outcome) -> Effects[GroupRecord, Repl
 
 def _no_offset(group_id: str, topic: str, partition: int) -> GroupRecord:
     return GroupRecord(OffsetCommitKey(group_id, topic, partition), None)
-
-
-@lru_cache(maxsize=PARTITIONS_REMEMBERED)
-def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that holds a group: Java's String.hashCode over UTF-16 code units, made positive as KAFKA
-    Utils.abs does."""
-    code = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(units), 2):
-        code = (31 * code + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    if code == 0x80000000:
-        return 0
-    return (code if code < 0x80000000 else 0x100000000 - code) % partition_count

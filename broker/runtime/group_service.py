@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from broker.core.effects import Effects
+from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
 from broker.groups.classic_join import Joining
-from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics, partition_of
+from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
 from broker.groups.group_records import GroupRecord, decode_record, encode_record
 from broker.groups.states import Now
 from broker.runtime.coordinator import Coordinator, Durable, append_error

@@ -2,7 +2,8 @@
 
 Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: an answer, and the value to append, if any.
 Errors are the newest ones (PRODUCER_FENCED); handlers translate them for older versions. Nothing is pending between a decision and its
-append here, so CONCURRENT_TRANSACTIONS means only that markers are still to be written.
+append here, so CONCURRENT_TRANSACTIONS means only that markers are still to be written. It comes before the checks of id and epoch: after
+a rotation the producer goes on with an id that is not in force before the transaction is complete (KAFKA-18660).
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ def init_producer_id(
     if not 0 < timeout_ms <= timeout_ms_max:
         return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     txn = stored or Transaction(transactional_id, new_producer_id(), timeout_ms=timeout_ms)
-    if expected is not None and not _may_hold(txn, expected):
-        return _refused(ErrorCode.PRODUCER_FENCED)
     if txn.state in PREPARED:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _may_hold(txn, expected):
+        return _refused(ErrorCode.PRODUCER_FENCED)
     if txn.state is TxnState.ONGOING:
         # The answer is "retry" even when all goes well: the retry finds the abort complete and gets an epoch of its own.
-        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, write=fence_and_abort(txn, server_version, now_ms))
+        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, write=fence_and_abort(txn, server_version, new_producer_id, now_ms))
     return _next_epoch(txn, expected, timeout_ms, new_producer_id, now_ms)
 
 
@@ -97,20 +98,20 @@ def _next_epoch(txn: Transaction, expected: Expected | None, timeout_ms: int, ne
     return Decision(write=after, producer_id=after.producer_id, producer_epoch=after.producer_epoch)
 
 
-def fence_and_abort(txn: Transaction, server_version: int, now_ms: int) -> Transaction:
-    """The coordinator itself ends an open transaction: its timeout passed, or another producer took the id."""
-    return txn.fenced().prepared(TxnState.PREPARE_ABORT, server_version, NO_PRODUCER_ID, now_ms)
+def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+    """The coordinator itself ends an open transaction: its timeout passed, or another producer took the id.
+
+    In version 2 the bump of every abort is the fence; a second one would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
+    """
+    if server_version >= 2:
+        return _prepared_with_bump(txn, False, new_producer_id, now_ms)
+    return txn.fenced().prepared(commit=False, now_ms=now_ms)
 
 
-def _holder_error(txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int) -> ErrorCode:
-    """The checks that every request of a producer passes first (4.2)."""
-    if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    if txn is None or txn.producer_id != producer_id:
+def _holder_error(txn: Transaction, producer_id: int, epoch: int) -> ErrorCode:
+    if txn.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if txn.producer_epoch != epoch:
-        return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.CONCURRENT_TRANSACTIONS if txn.state in PREPARED else ErrorCode.NONE
+    return ErrorCode.NONE if txn.producer_epoch == epoch else ErrorCode.PRODUCER_FENCED
 
 
 def add_partitions(
@@ -124,8 +125,14 @@ def add_partitions(
     now_ms: int,
 ) -> Decision:
     """Open the transaction or widen it (AddPartitionsToTxn, AddOffsetsToTxn, and what Produce and TxnOffsetCommit add in version 2)."""
-    error = _holder_error(txn, transactional_id, producer_id, epoch)
-    if error is not ErrorCode.NONE or txn is None:
+    if not transactional_id:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if txn is None:
+        return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if txn.state in PREPARED:
+        return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    error = _holder_error(txn, producer_id, epoch)
+    if error is not ErrorCode.NONE:
         return _refused(error)
     if txn.state is TxnState.ONGOING and partitions <= txn.partitions:
         return Decision(producer_id=producer_id, producer_epoch=epoch)
@@ -136,10 +143,21 @@ def verify_partitions(
     txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Is each partition part of the open transaction (KIP-890 part 1)? A missing one is TRANSACTION_ABORTABLE."""
-    error = _holder_error(txn, transactional_id, producer_id, epoch)
-    if error is not ErrorCode.NONE or txn is None:
+    error = _verify_error(txn, transactional_id, producer_id, epoch)
+    if txn is None or error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)
     return {p: ErrorCode.NONE if p in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
+
+
+def _verify_error(txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int) -> ErrorCode:
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if txn is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    error = _holder_error(txn, producer_id, epoch)
+    if error is ErrorCode.NONE and txn.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return error
 
 
 def end_txn(
@@ -153,25 +171,14 @@ def end_txn(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Commit or abort for the producer (4.6 for version 0 and 1, 4.7 for version 2)."""
+    """Commit or abort for the producer. The request's version decides which rules hold, not the transaction's."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    retry_after_rotation = txn.bumps_epochs and txn.prev_producer_id == producer_id and epoch == EPOCH_MAX - 1 and txn.producer_epoch == 0
-    retry = retry_after_rotation or (txn.bumps_epochs and txn.producer_epoch == epoch + 1)
-    if txn.producer_id != producer_id and not retry_after_rotation:
-        return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not _end_epoch_valid(txn, epoch, retry):
-        return _refused(ErrorCode.PRODUCER_FENCED)
-    if txn.state is TxnState.ONGOING or _is_empty_abort(txn, commit, client_version, retry):
-        return _prepare(txn, commit, client_version, new_producer_id, now_ms)
-    error = _END_AGAIN[txn.state][0 if commit else 1]
-    if error is not ErrorCode.NONE:
-        return _refused(error)
-    if txn.bumps_epochs and not retry:
-        return _refused(ErrorCode.INVALID_TXN_STATE)  # a commit of a next transaction that was never begun
-    return Decision(producer_id=txn.producer_id, producer_epoch=txn.producer_epoch)
+    if client_version >= 2:
+        return _end_with_bump(txn, (producer_id, epoch), commit, new_producer_id, now_ms)
+    return _end(txn, producer_id, epoch, commit, now_ms)
 
 
 _END_AGAIN: dict[TxnState, tuple[ErrorCode, ErrorCode]] = {
@@ -184,27 +191,49 @@ _END_AGAIN: dict[TxnState, tuple[ErrorCode, ErrorCode]] = {
 """EndTxn where no transaction is open: what (commit, abort) are told. NONE is the answer to a retry."""
 
 
-def _end_epoch_valid(txn: Transaction, epoch: int, retry: bool) -> bool:
-    if not txn.bumps_epochs:
-        return epoch == txn.producer_epoch
-    if txn.state in PREPARED:
+def _end_again(txn: Transaction, commit: bool) -> Decision:
+    error = _END_AGAIN[txn.state][0 if commit else 1]
+    if error is not ErrorCode.NONE:
+        return _refused(error)
+    return Decision(producer_id=txn.producer_id, producer_epoch=txn.producer_epoch)
+
+
+def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
+    """Transaction versions 0 and 1 (4.6): the epoch stays, so a late EndTxn cannot be told from the next transaction's own."""
+    error = _holder_error(txn, producer_id, epoch)
+    if error is not ErrorCode.NONE:
+        return _refused(error)
+    if txn.state is not TxnState.ONGOING:
+        return _end_again(txn, commit)
+    return Decision(write=txn.prepared(commit=commit, now_ms=now_ms), producer_id=producer_id, producer_epoch=epoch)
+
+
+def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_producer_id: NewProducerId, now_ms: int) -> Decision:
+    """Transaction version 2 (4.7): the epoch before the stored one is a retry, the stored one the next transaction."""
+    producer_id, epoch = holder
+    if txn.state in PREPARED and holder == txn.holder:
+        return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    after_rotation = txn.prev_producer_id == producer_id and epoch == EPOCH_MAX - 1 and txn.producer_epoch == 0
+    retry = after_rotation or txn.producer_epoch == epoch + 1
+    if txn.producer_id != producer_id and not after_rotation:
+        return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not _may_end(txn.state, current=epoch == txn.producer_epoch, retry=retry):
+        return _refused(ErrorCode.PRODUCER_FENCED)
+    if txn.state is TxnState.ONGOING or (not commit and not retry):
+        # A producer may abort what it never began, to be given a new epoch.
+        after = _prepared_with_bump(txn, commit, new_producer_id, now_ms)
+        return Decision(ErrorCode.NONE, after, *after.holder)
+    return _end_again(txn, commit) if retry else _refused(ErrorCode.INVALID_TXN_STATE)
+
+
+def _may_end(state: TxnState, *, current: bool, retry: bool) -> bool:
+    if state in PREPARED:
         return retry
-    if txn.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
-        return retry or epoch == txn.producer_epoch
-    return epoch == txn.producer_epoch
+    if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
+        return retry or current
+    return current
 
 
-def _is_empty_abort(txn: Transaction, commit: bool, client_version: int, retry: bool) -> bool:
-    """Version 2 lets a producer abort before any partition was added, to get a new epoch."""
-    if commit or client_version < 2 or retry:
-        return False
-    return txn.state in (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
-
-
-def _prepare(txn: Transaction, commit: bool, client_version: int, new_producer_id: NewProducerId, now_ms: int) -> Decision:
-    state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
-    rotate = client_version >= 2 and epoch_exhausted(txn.producer_epoch)
-    prepared = txn.prepared(state, client_version, new_producer_id() if rotate else NO_PRODUCER_ID, now_ms)
-    if rotate:
-        return Decision(write=prepared, producer_id=prepared.next_producer_id, producer_epoch=0)
-    return Decision(write=prepared, producer_id=prepared.producer_id, producer_epoch=prepared.producer_epoch)
+def _prepared_with_bump(txn: Transaction, commit: bool, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+    next_id = new_producer_id() if epoch_exhausted(txn.producer_epoch) else NO_PRODUCER_ID
+    return txn.prepared_with_bump(next_id, commit=commit, now_ms=now_ms)

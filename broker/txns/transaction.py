@@ -3,20 +3,19 @@
 Rules that hold here:
 - a `Transaction` never changes; each method returns the next one, which becomes true once its record is appended;
 - producers are handed epochs up to 32766; 32767 is the coordinator's alone, so that it can always fence;
-- `last_producer_epoch` and `prev_producer_id` are for recognising a retry and are not persisted, as in Kafka.
+- `last_producer_epoch` is for recognising a retry and is not persisted, as in Kafka.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.txns.states import MOVES, TxnState
+from broker.txns.states import MOVES, PREPARED, TxnState
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 EPOCH_MAX = 32767
-TIMEOUT_NEVER = 2**31 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -48,10 +47,22 @@ class Transaction:
         """True for transaction version 2: every EndTxn gives the producer a new epoch (KIP-890)."""
         return self.version >= 2
 
+    @property
+    def commits(self) -> bool:
+        """What was decided, of a prepared transaction."""
+        assert self.state in PREPARED, f"{self.transactional_id} is {self.state.name}: nothing is decided"
+        return self.state is TxnState.PREPARE_COMMIT
+
+    @property
+    def holder(self) -> tuple[int, int]:
+        """The (producer id, epoch) that the producer goes on with: of a prepared rotation already the new ones."""
+        if self.state in PREPARED and self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
+
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
         assert state in MOVES[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
-        # Kafka remembers the producer id of before every move, which is what recognises a retry across a rotation.
-        return replace(self, state=state, last_update_ms=now_ms, prev_producer_id=self.producer_id, **changes)  # type: ignore[arg-type]  # the callers below name real fields
+        return replace(self, state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Answered to InitProducerId: same producer id, no transaction open."""
@@ -60,6 +71,7 @@ class Transaction:
             now_ms,
             producer_epoch=epoch,
             last_producer_epoch=last_epoch,
+            prev_producer_id=self.producer_id,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
@@ -75,34 +87,40 @@ class Transaction:
         start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
         return self._moved(TxnState.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms, version=version)
 
-    def prepared(self, state: TxnState, version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """The outcome is decided. Version 2 moves to the next epoch here, so that every marker outranks the data it ends."""
-        start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
-        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
-        if version >= 2:
-            # At 32767 only a fence can have brought it there; the abort goes through without a further bump, as in Kafka.
-            epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+    def prepared(self, *, commit: bool, now_ms: int) -> Transaction:
+        """The outcome is decided, in versions 0 and 1: the producer keeps its epoch."""
+        state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
+        return self._moved(state, now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
+
+    def prepared_with_bump(self, next_producer_id: int, *, commit: bool, now_ms: int) -> Transaction:
+        """The outcome is decided, in version 2: the next epoch begins here, so that every marker outranks the data it ends.
+
+        `next_producer_id` is given where the epochs have run out.
+        """
         return self._moved(
-            state,
+            TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
             now_ms,
-            producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
-            start_ms=start_ms,
-            version=version,
+            producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX),
+            last_producer_epoch=self.producer_epoch,
+            start_ms=self.start_ms if self.state is TxnState.ONGOING else now_ms,
+            version=2,
             next_producer_id=next_producer_id,
         )
 
     def fenced(self) -> Transaction:
-        """One epoch on: the producer that holds the old one is a zombie. Only the first half of a server-side abort."""
+        """One epoch on: the producer that holds the old one is a zombie. The first half of an abort by the coordinator in versions 0, 1."""
         assert self.state is TxnState.ONGOING, "only an open transaction is fenced"
         return replace(self, producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
         """All markers are written. A rotation that was prepared takes effect."""
-        state = TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
-        producer_id, epoch = self.producer_id, self.producer_epoch
-        if self.bumps_epochs and self.next_producer_id != NO_PRODUCER_ID:
-            producer_id, epoch = self.next_producer_id, 0
+        producer_id, epoch = self.holder
         return self._moved(
-            state, now_ms, producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_PRODUCER_ID, partitions=frozenset()
+            TxnState.COMPLETE_COMMIT if self.commits else TxnState.COMPLETE_ABORT,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            prev_producer_id=self.producer_id if self.bumps_epochs else self.prev_producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
         )

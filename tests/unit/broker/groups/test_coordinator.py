@@ -12,7 +12,7 @@ from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer
 from broker.groups.classic import Leaving, Syncing
 from broker.groups.classic_join import Joining
-from broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit, partition_of
+from broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
 from broker.groups.group_records import GroupMetadataKey, GroupRecord, OffsetCommitKey
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState, Now
@@ -352,12 +352,3 @@ def test_tombstones_for_what_was_never_seen_are_no_obstacle() -> None:
     restored.apply(GroupRecord(GroupMetadataKey("g"), None), 0)
     restored.apply(GroupRecord(OffsetCommitKey("g", "t", 0), None), 1)
     assert restored.groups == {}
-
-
-@pytest.mark.parametrize(
-    ("group_id", "partition"),
-    [("", 0), ("g", 3), ("my-group", 12), ("äöü", 36), ("😀", 49), ("polygenelubricants", 0), ("console-consumer-12345", 6), ("gr中", 30)],
-)
-def test_a_group_lives_in_the_partition_that_javas_hash_gives(group_id: str, partition: int) -> None:
-    """The figures are those of Java; "polygenelubricants" hashes to the one number that has no positive twin."""
-    assert partition_of(group_id, 50) == partition
