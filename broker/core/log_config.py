@@ -1,7 +1,7 @@
 """The typed values that one log needs of its topic's configuration.
 
-`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` only ever sees this. It is immutable:
-a change of configuration puts a new object in the log's place, so that every decision reads one consistent set of values.
+`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` only ever sees this. It is
+immutable: a change of configuration puts a new object in the log's place, so that every decision reads one consistent set of values.
 """
 
 from __future__ import annotations
