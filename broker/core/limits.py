@@ -60,6 +60,20 @@ COMPACTION_SLICE_BYTES = 256 * 1024
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
 
+# --- transactions -----------------------------------------------------------------------------------------------------------
+ADD_PARTITIONS_TRIES = 6
+ADD_PARTITIONS_RETRY_MS = 20
+"""How often, and after which pause, an addition waits for the end of the transaction before: 100 ms in all, as Kafka's
+add.partitions.to.txn.retry.backoff.max.ms."""
+
+# --- the log of the process -------------------------------------------------------------------------------------------------
+PEER_TEXT_CHARS = 100
+"""What a line shows of a text that a peer sent: a client id may have 32 KiB."""
+
+PEER_LINES = 10
+PEER_LINES_WINDOW_S = 10
+"""Lines of one kind that peers can cause in a window: about ten kinds of at most 1 KiB are 10 KiB/s, 900 MB a day under constant attack."""
+
 # --- stop -------------------------------------------------------------------------------------------------------------------
 STOP_DRAIN_MS = 5_000
 """How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""

@@ -1,0 +1,163 @@
+"""Nothing of a transaction is written to a partition that its transaction does not have (KIP-890).
+
+Before the first batch of a transaction goes to a partition, the transaction's coordinator is asked: to add the partition (producers of
+transaction version 2 add them so) or to say that it was added. Without this a batch that was delayed past its transaction's end would open
+another one there that nobody ever closes.
+
+Rules that hold here:
+
+* Kafka's verification guard is the turn of the loop: what `verify` allows is appended before anything else can happen. Whoever had to wait
+  (the addition must be durable before the data, or a crash would leave data without a transaction) asks again in the turn of its append.
+* While one request of a producer waits, the producer's later ones for partitions without its transaction wait behind it: no sequence
+  overtakes another. Kafka refuses them instead, as out of order, by its "lowest sequence" of a verification.
+* An addition that meets the end of the transaction before (CONCURRENT_TRANSACTIONS) is tried again a few times: markers are on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core import limits
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.runtime.partition import Partition
+
+TopicPartition = tuple[str, int]
+Refused = dict[TopicPartition, ErrorCode]
+"""What may not be written, and why; all else may."""
+
+ADDING_VERSION = 2
+"""From this transaction version on, writing to a partition adds it to the transaction."""
+
+
+class Coordinator(Protocol):
+    """The part of the transaction service that is asked here."""
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Open the transaction or widen it."""
+        ...
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition belongs to the open transaction; changes nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes. `adds` is true for requests of transaction version 2, which need not have added the partition before."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    adds: bool
+
+
+class TxnVerification:
+    """`enabled` is transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2."""
+
+    def __init__(self, coordinator: Coordinator, *, enabled: bool) -> None:
+        self._coordinator = coordinator
+        self._enabled = enabled
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    def verify(self, writer: Writer, partitions: Collection[Partition]) -> Refused | Awaitable[Refused]:
+        """Append in the turn that this returns in, or that its awaitable ends in; another turn has to ask again.
+
+        Errors are the coordinator's, but for INVALID_PRODUCER_EPOCH, which is what the word PRODUCER_FENCED is where data is written.
+        """
+        new = _without_transaction(writer, partitions)
+        if not new or not (writer.adds or self._enabled):
+            return {}
+        if writer.producer_id in self._waiting:
+            return self._line_up(writer, partitions, None)
+        answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
+        return answer if isinstance(answer, dict) else self._line_up(writer, partitions, answer)
+
+    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Refused:
+        found = self._coordinator.verify_partitions(writer.transactional_id, writer.producer_id, writer.epoch, partitions)
+        return {place: _as_writer_sees(error) for place, error in found.items() if error is not ErrorCode.NONE}
+
+    def _add(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Refused | asyncio.Future[ErrorCode]:
+        """Raises no error but those it returns; a future where the addition, or the end of the transaction before, is not done yet."""
+        added = self._coordinator.add_partitions(writer.transactional_id, writer.producer_id, writer.epoch, partitions, ADDING_VERSION)
+        if isinstance(added, asyncio.Future):
+            return added
+        if added is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return _result(added)
+        return {} if added is ErrorCode.NONE else dict.fromkeys(partitions, _as_writer_sees(added))
+
+    def _line_up(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode] | None) -> Awaitable[Refused]:
+        """Take the place at once: a coroutine runs only later."""
+        ahead = self._waiting.get(writer.producer_id)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[writer.producer_id] = done
+        return self._verify_behind(ahead, done, writer, partitions, added)
+
+    async def _verify_behind(
+        self,
+        ahead: asyncio.Future[None] | None,
+        done: asyncio.Future[None],
+        writer: Writer,
+        partitions: Collection[Partition],
+        added: asyncio.Future[ErrorCode] | None,
+    ) -> Refused:
+        try:
+            if ahead is not None:
+                await asyncio.wait([ahead])
+            return await self._retry(writer, partitions, added)
+        finally:
+            done.set_result(None)
+            if self._waiting[writer.producer_id] is done:
+                del self._waiting[writer.producer_id]
+
+    async def _retry(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode] | None) -> Refused:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+        for _ in range(limits.ADD_PARTITIONS_TRIES):
+            new = _without_transaction(writer, partitions)
+            if added is None:
+                answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
+                if isinstance(answer, dict):
+                    return answer
+                added = answer
+            error = await _outcome(added)
+            added = None
+            if error is ErrorCode.NONE:
+                return self._ask(writer, _without_transaction(writer, partitions))
+            if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                break
+            await asyncio.sleep(limits.ADD_PARTITIONS_RETRY_MS / 1000)
+        return dict.fromkeys(_without_transaction(writer, partitions), _as_writer_sees(error))
+
+
+def _without_transaction(writer: Writer, partitions: Collection[Partition]) -> frozenset[TopicPartition]:
+    return frozenset(
+        (each.topic, each.index)
+        for each in partitions
+        if not each.log.producer_state.has_open_transaction(writer.producer_id, writer.epoch)
+    )
+
+
+def _as_writer_sees(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+
+
+def _result(error: ErrorCode) -> asyncio.Future[ErrorCode]:
+    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    future.set_result(error)
+    return future
+
+
+async def _outcome(added: asyncio.Future[ErrorCode]) -> ErrorCode:
+    try:
+        return await added
+    except Rejected as rejected:  # what was to be written is lost with its partition
+        return rejected.code
