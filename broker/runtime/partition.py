@@ -75,9 +75,16 @@ class Partition:
         now_ms = self._clock.now_ms()
         if origin is Origin.CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
-            if not isinstance(checked.head, memoryview):
-                batch = b"".join((checked.head, checked.tail))
-        info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version)
+            info = log.append_parsed(
+                checked.header,
+                checked.unstamped,
+                origin=origin,
+                leader_epoch=log.leader_epoch,
+                now_ms=now_ms,
+                transaction_version=transaction_version,
+            )
+        else:
+            info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:

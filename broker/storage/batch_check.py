@@ -23,18 +23,20 @@ from protocol.error_codes import ErrorCode
 from protocol.records import walk
 from protocol.records.batch import (
     CODEC_MASK,
+    CONTROL,
+    CRC_START,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC_V2,
     NO_TIMESTAMP,
+    STAMPED_BYTES,
     BatchHeader,
-    crc_ok,
     pack_header,
     read_header,
-    stamp_head,
 )
 from protocol.records.compression import Codec, compress, decompress
-from protocol.records.crc32c import Buffer
+from protocol.records.crc32c import Buffer, crc32c
 from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
 from protocol.records.record import encode_record, iter_section
 
@@ -47,21 +49,15 @@ _RECORD_ERRORS_SHOWN: Final = 3
 class Checked(NamedTuple):
     """A batch as it will be written, but for its base offset and leader epoch.
 
-    `head` are 61 bytes, `tail` the records; `header` is `head` decoded, with the client's base offset 0. `offset_of_max_timestamp`
-    counts from the base
-    offset. `log_append_time_ms` is what the Produce response says: -1 where the topic keeps the client's timestamps.
+    `header` has the client's base offset 0; `unstamped` are the bytes from the magic on, one after the other. `offset_of_max_timestamp`
+    counts from the base offset. `log_append_time_ms` is what the Produce response says: -1 where the topic keeps the client's timestamps.
     """
 
     header: BatchHeader
-    head: Buffer
-    tail: Buffer
+    unstamped: tuple[Buffer, ...]
     max_timestamp: int
     offset_of_max_timestamp: int
     log_append_time_ms: int
-
-    def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, Buffer]:
-        """The batch's bytes at their place in the log: (61-byte head, tail). No checksum is computed: both fields lie outside it."""
-        return stamp_head(self.head, base_offset, leader_epoch), self.tail
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int) -> Checked:
@@ -69,19 +65,20 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int) -> Chec
 
     The result holds views of `data`: it must not change before the result is written.
     """
-    header = _check_envelope(data, config)
+    view = memoryview(data)
+    header = _check_envelope(view, config)
     _check_header(header)
-    tail = memoryview(data)[HEADER_BYTES:]
-    codec = _codec(header)
-    records = tail if codec is Codec.NONE else _decompress(codec, tail, config)
+    records: Buffer = view[HEADER_BYTES:]
+    if header.attributes & CODEC_MASK:
+        records = _decompress(_codec(header), records, config)
     scan = walk.scan(records, header.record_count, header.base_timestamp)
     if scan.first_bad_index >= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record {scan.first_bad_index} of the batch: {scan.reason}")
     _check_records(records, header, scan, config, now_ms)
-    return _rewrite(data, header, records, scan, config=config, now_ms=now_ms)
+    return _rewrite(view, header, records, scan, config=config, now_ms=now_ms)
 
 
-def _check_envelope(data: Buffer, config: LogConfig) -> BatchHeader:
+def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     """Magic, base offset, size and checksum (analyzeAndValidateRecords)."""
     try:
         header = read_header(data)
@@ -91,10 +88,11 @@ def _check_envelope(data: Buffer, config: LogConfig) -> BatchHeader:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic} are not accepted, only magic {MAGIC_V2}")
     if header.base_offset != 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")
-    _check_size(header.size_bytes, config)
-    if header.size_bytes != len(data):
-        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size_bytes} bytes in {len(data)}")
-    if not crc_ok(data, header):
+    size = header.batch_length + LOG_OVERHEAD
+    _check_size(size, config)
+    if size != len(data):
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes in {len(data)}")
+    if crc32c(data[CRC_START:]) != header.crc:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC does not match its bytes")
     return header
 
@@ -111,7 +109,7 @@ def _check_header(header: BatchHeader) -> None:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the record count is {count}")
     if count != header.last_offset_delta + 1:
         raise Rejected(ErrorCode.INVALID_RECORD, f"{count} records in a batch whose last offset delta is {header.last_offset_delta}")
-    if header.is_control:
+    if header.attributes & CONTROL:
         raise Rejected(ErrorCode.INVALID_RECORD, "clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent base sequence {header.base_sequence}")
@@ -125,7 +123,7 @@ def _codec(header: BatchHeader) -> Codec:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
 
 
-def _decompress(codec: Codec, tail: memoryview, config: LogConfig) -> Buffer:
+def _decompress(codec: Codec, tail: Buffer, config: LogConfig) -> Buffer:
     try:
         return decompress(codec, tail, max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes))
     except BatchTooLarge as e:
@@ -175,7 +173,7 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
     raise Rejected(code, f"{len(errors)} bad records in the batch: {shown}", errors)
 
 
-def _rewrite(data: Buffer, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:
+def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:
     """Decide between the batch as it came, with another header, and built anew (LogValidator.validateMessagesAndAssignOffsets…)."""
     attributes, max_timestamp, newest_delta, append_ms = header.attributes, scan.max_timestamp, scan.offset_of_max_timestamp, -1
     if config.log_append_time:
@@ -186,10 +184,10 @@ def _rewrite(data: Buffer, header: BatchHeader, records: Buffer, scan: walk.Scan
         max_timestamp = header.max_timestamp
     source = attributes & CODEC_MASK
     target = source if config.compression_type == _AS_PRODUCED else _TARGETS[config.compression_type]
-    view = memoryview(data)
-    head: Buffer = view[:HEADER_BYTES]
-    tail: Buffer = view[HEADER_BYTES:]
     rebuild = source != target or not scan.sequential
+    if not rebuild and attributes == header.attributes and max_timestamp == header.max_timestamp:
+        return Checked(header, (data[STAMPED_BYTES:],), max_timestamp, newest_delta, append_ms)
+    tail: Buffer = data[HEADER_BYTES:]
     if rebuild:
         if source == target == Codec.NONE:
             raise Rejected(ErrorCode.INVALID_RECORD, "the offset deltas of the batch's records are not 0, 1, 2, …")
@@ -198,10 +196,8 @@ def _rewrite(data: Buffer, header: BatchHeader, records: Buffer, scan: walk.Scan
         attributes = attributes & ~CODEC_MASK | target
         if append_ms < 0:
             newest_delta = scan.index_of_max_timestamp
-    if rebuild or attributes != header.attributes or max_timestamp != header.max_timestamp:
-        head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
-        header = read_header(head)
-    return Checked(header, head, tail, max_timestamp, newest_delta, append_ms)
+    head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
+    return Checked(read_header(head), (memoryview(head)[STAMPED_BYTES:], tail), max_timestamp, newest_delta, append_ms)
 
 
 def _recompress(records: Buffer, codec: Codec, config: LogConfig) -> bytes:

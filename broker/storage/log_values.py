@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -15,8 +14,7 @@ class Isolation(Enum):
     LOG_END = 2
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did. A duplicate wrote nothing: its offsets and time are those of the batch that it repeats.
 
     `log_append_time_ms` is -1 where the batch keeps its producer's time. An append of no batch has `first_offset` and `last_offset` -1.
@@ -29,8 +27,7 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(NamedTuple):
     """Stored batches as they are, the last one possibly cut; offsets as they were at the read.
 
     `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise.

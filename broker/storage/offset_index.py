@@ -49,7 +49,7 @@ class OffsetIndex(SparseIndex):
         return self.entry(low)[0] if low < count else None
 
     def is_full(self, max_bytes: int) -> bool:
-        return len(self) >= max_bytes // 8
+        return len(self._data or self._entries()) // 8 >= max_bytes // 8
 
     def truncate_to(self, offset: int) -> None:
         """Keeps the entries below `offset`."""

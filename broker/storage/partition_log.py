@@ -37,7 +37,18 @@ from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from broker.storage.txn_index import AbortedTxn
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import BatchHeader, crc_ok, read_header, split_batches, stamp
+from protocol.records.batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_LEADER_EPOCH,
+    STAMPED_BYTES,
+    BatchHeader,
+    crc_ok,
+    read_header,
+    split_batches,
+    stamped_head,
+)
 from protocol.records.control import Marker, parse_marker
 from protocol.records.errors import RecordsError
 
@@ -150,22 +161,38 @@ class PartitionLog:
         `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
         which are written as they are. `transaction_version` is of the coordinator that sends a marker, or of a transactional producer.
         """
-        if self.failure is not None:
-            self._check_online()
         if origin is Origin.REPLICATION:
             return self._append_replicated(batch, now_ms)
         header = read_header(batch)
-        size = len(batch)
+        if header.size_bytes != len(batch) or header.last_offset_delta < 0:
+            raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch")
+        rest = (memoryview(batch)[STAMPED_BYTES:],)
+        return self.append_parsed(
+            header, rest, origin=origin, leader_epoch=leader_epoch, now_ms=now_ms, transaction_version=transaction_version
+        )
+
+    def append_parsed(
+        self,
+        header: BatchHeader,
+        unstamped: tuple[Buffer, ...],
+        *,
+        origin: Origin,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """As `append`, one batch whose header is known; `unstamped` are its bytes from the magic on, in as many pieces as there are."""
+        if self.failure is not None:
+            self._check_online()
+        size = header.batch_length + LOG_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        if header.size_bytes != size or header.last_offset_delta < 0:
-            raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are not one batch")
         self._make_room(size, header.max_timestamp, last_offset, now_ms)
         marker = None
         if header.producer_id >= 0:
-            if header.is_control:
-                marker = self._checked_marker(batch, header, transaction_version)
-            else:
+            if header.attributes & CONTROL:
+                marker = self._checked_marker(header, unstamped, transaction_version)
+            elif not self.producer_state.is_next(header):
                 if origin is Origin.CLIENT:
                     known = self.producer_state.find_duplicate(header)
                     if known is not None:
@@ -173,9 +200,11 @@ class PartitionLog:
                 self.producer_state.check_batch(header, origin, transaction_version)
         if leader_epoch > self.epochs.latest:
             self.become_leader(leader_epoch)
-        self._write(stamp(batch, base_offset, leader_epoch), size, last_offset, header.max_timestamp)
+        head = stamped_head(base_offset, header.batch_length, leader_epoch)
+        self._write((head, *unstamped), size, last_offset, header.max_timestamp)
         self._written(header, base_offset, size, marker)
-        return AppendInfo(base_offset, last_offset, header.max_timestamp if header.is_log_append_time else -1, self.log_start_offset)
+        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+        return AppendInfo(base_offset, last_offset, append_time_ms, self.log_start_offset)
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         config = self.config
@@ -184,9 +213,9 @@ class PartitionLog:
         if self.segments.active.should_roll(config, size, max_timestamp, last_offset, now_ms):
             self.roll(now_ms)
 
-    def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> Marker | None:
+    def _checked_marker(self, header: BatchHeader, unstamped: tuple[Buffer, ...], transaction_version: int) -> Marker | None:
         try:
-            marker = parse_marker(batch)
+            marker = parse_marker(b"".join((stamped_head(header.base_offset, header.batch_length, NO_LEADER_EPOCH), *unstamped)))
         except RecordsError as e:
             raise Rejected(ErrorCode.INVALID_RECORD, str(e)) from e
         if not marker.ends_transaction:
@@ -208,15 +237,14 @@ class PartitionLog:
     def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
         """What a batch in the file means for memory."""
         last_offset = base_offset + header.last_offset_delta
-        self.log_end_offset = last_offset + 1
+        self.log_end_offset = self.producer_state.end_offset = last_offset + 1
         if header.producer_id >= 0:
             if marker is not None:
                 completed = self.producer_state.apply_marker(header, marker, last_offset)
                 if completed is not None and completed.aborted:
                     self._note_aborted(completed)
-            elif not header.is_control:
+            elif not header.attributes & CONTROL:
                 self.producer_state.apply_batch(header, base_offset)
-        self.producer_state.end_offset = last_offset + 1
         self._unsaved_producer_bytes += size
 
     def _note_aborted(self, txn: CompletedTxn) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import BatchHeader
+from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.control import ControlType, Marker
 from protocol.records.sequence import decrement_sequence, increment_sequence
 
@@ -107,6 +107,18 @@ class ProducerState:
 
     # --- checks (reference 2.2) ------------------------------------------------------------------------------------------------
 
+    def is_next(self, batch: BatchHeader) -> bool:
+        """Whether a data batch outside of any transaction follows its producer's last one: then no rule can refuse it, and it repeats none.
+
+        Nearly every batch is so, and this tells it at a third of the cost of both questions below. (A batch that repeats one of the five
+        remembered begins where one of them does; those cover far less than the 2^31 sequences after which numbers come again.)
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches or batch.attributes & TRANSACTIONAL:
+            return False
+        last = entry.batches[-1].last_sequence
+        return 0 <= last == batch.base_sequence - 1 and entry.current_txn_first_offset == NO_OFFSET
+
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
         """The batch already written that this one repeats: same epoch, same first and same last sequence."""
         entry = self._entries.get(batch.producer_id)
@@ -194,7 +206,7 @@ class ProducerState:
         delta = batch.last_offset_delta
         entry.batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, batch.max_timestamp))
         entry.last_timestamp = batch.max_timestamp
-        if entry.current_txn_first_offset == NO_OFFSET and batch.is_transactional:
+        if batch.attributes & TRANSACTIONAL and entry.current_txn_first_offset == NO_OFFSET:
             entry.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
 

@@ -132,15 +132,13 @@ class Segment:
             return False
         if size > config.segment_bytes - incoming_bytes or last_offset - self.base_offset > INT32_MAX:
             return True
-        if self._waited_ms(max_timestamp, now_ms) > config.segment_ms - self.jitter_ms:
-            return True
-        return self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
-
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         first = self._rolling_timestamp
         if first is None:
             first = self._rolling_timestamp = self.header_at(0).max_timestamp
-        return max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - self.created_ms
+        waited_ms = max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - self.created_ms
+        if waited_ms > config.segment_ms - self.jitter_ms:
+            return True
+        return self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
 
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
         """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""

@@ -69,7 +69,7 @@ class SparseIndex:
 
     def is_full(self, max_bytes: int) -> bool:
         """Kafka keeps one slot free for the entry that closing a segment forces (TimeIndex.isFull)."""
-        return len(self) >= max_bytes // self.ENTRY.size - 1
+        return len(self._data or self._entries()) // self.ENTRY.size >= max_bytes // self.ENTRY.size - 1
 
     def clear(self) -> None:
         self._data = bytearray()

@@ -18,6 +18,8 @@ from protocol.records.sequence import increment_sequence
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
 """Base offset and batch length: the part that batch_length does not count."""
+STAMPED_BYTES: Final = 16
+"""Base offset, batch length and leader epoch: what a broker writes anew in front of a batch whose other bytes stay."""
 CRC_START: Final = 21
 """Where the bytes that the CRC covers begin: the attributes."""
 MAGIC_END: Final = 17
@@ -38,11 +40,13 @@ NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_OFFSET = struct.Struct(">q")
+_STAMPED = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
 _LEGACY = struct.Struct(">q4xI")
 _BEFORE_CRC = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
+_new_tuple = tuple.__new__
+"""What `_make` calls after counting the fields, which a struct need not have counted."""
 
 
 class BatchHeader(NamedTuple):
@@ -118,7 +122,7 @@ class BatchHeader(NamedTuple):
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header of the batch that starts at `pos`. Raises `CorruptBatch` when fewer than 61 bytes are there. Looks at no rule."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buf, pos))
+        return _new_tuple(BatchHeader, _HEADER.unpack_from(buf, pos))
     except struct.error as e:
         raise CorruptBatch(f"a batch header needs {HEADER_BYTES} bytes, {len(buf) - pos} are there") from e
 
@@ -162,16 +166,13 @@ def crc_ok(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 
 def stamp(buf: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """The one batch in `buf` with a new base offset and leader epoch: (new 61-byte head, untouched tail). The CRC stays valid."""
-    return stamp_head(buf, base_offset, leader_epoch), memoryview(buf)[HEADER_BYTES:]
+    """The one batch in `buf` with a new base offset and leader epoch: (new 16 bytes, untouched rest). The CRC stays valid."""
+    return stamped_head(base_offset, _LENGTH.unpack_from(buf, 8)[0], leader_epoch), memoryview(buf)[STAMPED_BYTES:]
 
 
-def stamp_head(buf: Buffer, base_offset: int, leader_epoch: int) -> bytes:
-    """The head that `stamp` gives."""
-    head = bytearray(buf[:HEADER_BYTES])
-    _OFFSET.pack_into(head, 0, base_offset)
-    _LENGTH.pack_into(head, LOG_OVERHEAD, leader_epoch)
-    return bytes(head)
+def stamped_head(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
+    """The 16 bytes before a batch's magic."""
+    return _STAMPED.pack(base_offset, batch_length, leader_epoch)
 
 
 def pack_header(header: BatchHeader, tail: Buffer) -> bytes:

@@ -12,7 +12,7 @@ from broker.core.log_config import INT64_MAX, LOG_APPEND_TIME, LogConfig
 from broker.core.rejected import Rejected
 from broker.storage.batch_check import Checked, check_produce_batch
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import HEADER_BYTES, BatchHeader, crc_ok, pack_header, read_header
+from protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
 from protocol.records.compression import Codec, compress, decompress
 from protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
 
@@ -48,8 +48,7 @@ def with_section(section: bytes, count: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def written(checked: Checked, base_offset: int = 500, leader_epoch: int = 9) -> bytes:
-    head, tail = checked.stamped(base_offset, leader_epoch)
-    return head + bytes(tail)
+    return b"".join((stamped_head(base_offset, checked.header.batch_length, leader_epoch), *checked.unstamped))
 
 
 def read(batch: bytes) -> list[Record]:
@@ -197,13 +196,13 @@ def test_in_the_common_case_no_byte_of_the_body_is_copied() -> None:
     batch = build_batch([SimpleRecord(None, bytes(900_000), NOW)])
     tracemalloc.start()
     try:
-        head, tail = check(batch).stamped(5, 5)
+        (tail,) = check(batch).unstamped
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert isinstance(tail, memoryview)
     assert tail.obj is batch
-    assert len(head) == HEADER_BYTES
+    assert len(tail) == len(batch) - STAMPED_BYTES
     assert peak < 64 << 10
 
 
@@ -256,7 +255,8 @@ def test_another_codec_than_the_topics_is_written_anew_with_ids_kept(source: Cod
 
 def test_the_topics_compression_level_is_used() -> None:
     records = [SimpleRecord(None, b"".join(b"record %d of many; " % (i * 7919 % 1000) for i in range(9000)), NOW)]
-    sizes = [len(check(build_batch(records), LogConfig(compression_type="gzip", compression_gzip_level=level)).tail) for level in (1, 9)]
+    configs = [LogConfig(compression_type="gzip", compression_gzip_level=level) for level in (1, 9)]
+    sizes = [len(check(build_batch(records), config).unstamped[-1]) for config in configs]
     assert sizes[1] < sizes[0]
 
 

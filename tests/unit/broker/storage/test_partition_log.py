@@ -56,6 +56,16 @@ def test_a_batch_is_stored_verbatim_but_for_base_offset_and_leader_epoch(box: Lo
     assert crc_ok(stored, header)
 
 
+def test_a_batch_in_pieces_is_stored_as_in_one(box: LogBox) -> None:
+    data = batch(5, 1, 0, count=3)
+    for pieces in ((data[16:],), (data[16:61], memoryview(data)[61:]), (data[16:20], data[20:70], data[70:])):
+        info = box.log.append_parsed(read_header(data), pieces, origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW_MS)
+        stored = box.log.segments.active.pread(1000, box.log.size_bytes - len(data))
+        assert read_header(stored).base_offset == info.first_offset
+        assert stored[16:] == data[16:]
+    assert box.log.log_end_offset == 9
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_can_be_appended(box: LogBox, kind: type) -> None:
     assert box.append(kind(batch())).first_offset == 0

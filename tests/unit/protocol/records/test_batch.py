@@ -10,6 +10,7 @@ import pytest
 from protocol.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    STAMPED_BYTES,
     crc_ok,
     pack_header,
     read_header,
@@ -161,7 +162,7 @@ def test_stamping_and_checking_copy_no_body() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(head) == len(new_head) == HEADER_BYTES
+    assert (len(head), len(new_head)) == (STAMPED_BYTES, HEADER_BYTES)
     assert tail.obj is large
     assert new_tail.obj is large
     assert peak < 64 << 10
