@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": "broker.cli.serve:serve",
     "topics": "broker.cli.topics:app",
     "groups": "broker.cli.groups:app",
+    "transactions": "broker.cli.transactions:app",
     "produce": "broker.cli.produce:produce",
     "consume": "broker.cli.consume:consume",
     "dump-log": "broker.cli.dump_log:dump_log",

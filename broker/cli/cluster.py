@@ -1,6 +1,6 @@
 """A Kafka cluster as its administrator sees it: any cluster, found from a bootstrap address, asked over Kafka's own protocol.
 
-Rules: a request goes to the broker that can answer it (controller, group coordinator, partition leader, or any), on one connection a
+Rules: a request goes to the broker that can answer it (controller, coordinator, partition leader, or any), on one connection a
 broker, opened when first needed; an error code becomes a `CliError` that says what was asked; nothing is retried but the search for a
 coordinator, which a broker makes at first use.
 """
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from protocol.client import Client
-
 from broker.cli.common import CliError, host_port
+from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -24,6 +23,7 @@ from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.schema import Message
 
 CLIENT_ID = "ottla-cli"
+GROUP, TRANSACTION = 0, 1
 LATEST, EARLIEST = -1, -2
 COORDINATOR_TRIES = 40
 COORDINATOR_PAUSE_S = 0.25
@@ -80,22 +80,24 @@ class Cluster:
 
     def controller(self, request: Message) -> Any:
         metadata = self.metadata()
-        return self._node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
+        return self.node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
 
-    def every_broker(self, request: Message) -> list[Any]:
-        return [self._node(broker.node_id, request) for broker in self.metadata().brokers]
+    def every_broker(self, request: Message, min_version: int = 0) -> list[Any]:
+        """One answer of each broker; refused where one does not know `min_version`, which the request needs to say what it means."""
+        return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
-    def coordinator(self, group: str, request: Message) -> Any:
-        """Ask the broker that coordinates `group`, waiting while a cluster elects one."""
+    def coordinator(self, key: str, request: Message, kind: int = GROUP) -> Any:
+        """Ask the broker that coordinates the group (or transactional id) `key`, waiting while a cluster elects one."""
+        what = "group" if kind == GROUP else "transactional id"
         for _ in range(COORDINATOR_TRIES):
-            found = self.any(FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group]))
+            found = self.any(FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
             place = found.coordinators[0] if found.coordinators else found
             if place.error_code == ErrorCode.NONE:
                 return self._reach(place.host, place.port, request)
             if place.error_code not in _COORDINATOR_COMING:
                 break
             time.sleep(COORDINATOR_PAUSE_S)
-        check(place.error_code, f"the coordinator of group {group!r}", place.error_message)
+        check(place.error_code, f"the coordinator of {what} {key!r}", place.error_message)
         raise AssertionError("check raises for every code but NONE")
 
     def metadata(self) -> MetadataResponse:
@@ -112,8 +114,8 @@ class Cluster:
             check(topic.error_code, f"topic {topic.name!r}")
         return sorted(answer.topics, key=lambda topic: topic.name or "")
 
-    def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """By partition: its offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 when there is no such record."""
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions under the node id of the broker that leads them."""
         wanted = list(partitions)
         leaders = {
             TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
@@ -122,34 +124,42 @@ class Cluster:
         }
         if unknown := [partition for partition in wanted if partition not in leaders]:
             raise CliError(f"topic {unknown[0].topic!r} has no partition {unknown[0].partition}")
+        led: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            led.setdefault(leaders[partition], []).append(partition)
+        return dict(sorted(led.items()))
+
+    def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """By partition: its offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 when there is no such record."""
         found: dict[TopicPartition, int] = {}
-        for leader in sorted(set(leaders.values())):
-            asked = [_list_offsets(partition, timestamp) for partition in wanted if leaders[partition] == leader]
-            if not asked:
-                continue
-            for topic in self._node(leader, ListOffsetsRequest(replica_id=-1, topics=asked)).topics:
+        for leader, led in self.by_leader(partitions).items():
+            asked = [_list_offsets(partition, timestamp) for partition in led]
+            for topic in self.node(leader, ListOffsetsRequest(replica_id=-1, topics=asked)).topics:
                 for answer in topic.partitions:
                     check(answer.error_code, f"offsets of {topic.name}-{answer.partition_index}")
                     found[TopicPartition(topic.name, answer.partition_index)] = answer.offset
         return found
 
-    def _node(self, node_id: int, request: Message) -> Any:
+    def node(self, node_id: int, request: Message, min_version: int = 0) -> Any:
+        """Ask one broker by its id."""
         for broker in self.metadata().brokers:
             if broker.node_id == node_id:
-                return self._reach(broker.host, broker.port, request)
+                return self._reach(broker.host, broker.port, request, min_version)
         raise CliError(f"broker {node_id}, which has to answer this, is not in the cluster's list now: it may be down")
 
-    def _reach(self, host: str, port: int, request: Message) -> Any:
+    def _reach(self, host: str, port: int, request: Message, min_version: int = 0) -> Any:
         try:
-            return self._call(host, port, request)
+            return self._call(host, port, request, min_version)
         except OSError as error:
             raise CliError(f"the broker at {host}:{port}, named by the cluster, cannot be reached: {error.strerror or error}") from None
 
-    def _call(self, host: str, port: int, request: Message) -> Any:
+    def _call(self, host: str, port: int, request: Message, min_version: int = 0) -> Any:
         client = self._clients.get((host, port))
         if client is None:
             client = self._clients[host, port] = Client(host, port, client_id=CLIENT_ID)
         try:
+            if min_version and client.highest_version(type(request)) < min_version:
+                raise CliError(f"the broker at {host}:{port} is too old for this: it does not know version {min_version} of the request")
             return client.call(request)
         except ProtocolError as error:
             raise CliError(f"{host}:{port} does not speak Kafka's protocol as expected: {error}") from None
