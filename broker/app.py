@@ -1,7 +1,7 @@
 """The composition root: builds each object once, starts and stops in a written order.
 
 Start: bind the listeners (a taken port is noticed before anything is touched) -> open the data directory: lock, recover -> read the
-metadata log back and open the topics -> read the groups back -> background work -> accept connections.
+metadata log back and open the topics -> read the groups and the transactions back -> background work -> accept connections.
 
 Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer what is in flight, for a
 bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last of all, the clean-shutdown marker. A
@@ -40,6 +40,7 @@ from broker.runtime.housekeeping import Housekeeping
 from broker.runtime.partitions import Partitions
 from broker.runtime.timer_driver import TimerDriver
 from broker.runtime.topic_recovery import open_topics
+from broker.runtime.txn_service import TxnService
 from broker.storage.errors import LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
 from broker.topics.producer_ids import ProducerIds
@@ -119,6 +120,7 @@ class Broker:
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
+        self.services.txns.stop()
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS / 1000)
         if late:
             logger.warning("%d requests were not answered in time", late)
@@ -157,6 +159,18 @@ class Broker:
         groups = GroupService(settings, clock, timers, partitions, topic_service.ensure)
         topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
+        producer_ids = ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now)
+        txns = TxnService(
+            settings,
+            clock,
+            timers,
+            partitions,
+            groups,
+            new_producer_id=producer_ids.next,
+            create_topic=topic_service.ensure,
+            exists=topic_service.has_partition,
+        )
+        await txns.load()
         return Services(
             settings=settings,
             clock=clock,
@@ -168,7 +182,8 @@ class Broker:
             topics=topic_service.catalog,
             topic_service=topic_service,
             groups=groups,
-            producer_ids=ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now),
+            txns=txns,
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
             fetch_waits=FetchWaits(timers),
             flusher=self._flusher,

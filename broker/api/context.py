@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
     from broker.runtime.topic_service import TopicService
+    from broker.runtime.txn_service import TxnService
     from broker.storage.log_dir import LogDir
     from broker.topics.catalog import Catalog
 
@@ -91,6 +92,7 @@ class Services:
     topics: Catalog
     topic_service: TopicService
     groups: GroupService
+    txns: TxnService
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits

@@ -74,6 +74,13 @@ PEER_LINES = 10
 PEER_LINES_WINDOW_S = 10
 """Lines of one kind that peers can cause in a window: about ten kinds of at most 1 KiB are 10 KiB/s, 900 MB a day under constant attack."""
 
+# --- transactions -----------------------------------------------------------------------------------------------------------
+MARKER_RETRY_MS = 200
+"""How long a partition that refused a transaction's marker is left alone; the transaction's producer is told to ask again meanwhile."""
+
+TIMED_OUT_TRANSACTIONS_PER_TURN = 100
+"""Transactions aborted in one turn of the loop: two records and a few markers each, so about 20 ms."""
+
 # --- stop -------------------------------------------------------------------------------------------------------------------
 STOP_DRAIN_MS = 5_000
 """How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""

@@ -141,6 +141,18 @@ class BrokerSettings:
     transaction_state_log_min_isr: int = _key(_INT, 1, "In-sync replicas of __transaction_state (Kafka: 2).", _POSITIVE)
     transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
     transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "An unused transactional id is forgotten after so long.", _POSITIVE)
+    transaction_version: int = _key(
+        _INT, 2, "The finalized level of the feature transaction.version; from 2 on every transaction has its own epoch.", between(0, 2)
+    )
+    transaction_partition_verification_enable: bool = _key(
+        _BOOLEAN, True, "Whether partitions are checked to belong to the transaction of versions 0 and 1 that writes there."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
+        _INT, 10_000, "How often open transactions are looked at for their timeout.", _POSITIVE
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _key(
+        _INT, 3_600_000, "How often transactional ids are looked at for their expiration.", _POSITIVE
+    )
 
     explicit: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of each setting that somebody gave, and where ("file", "environment", "command line"); the others are defaults."""

@@ -1,0 +1,139 @@
+"""Carries decided transactions through: a marker into every partition, and then word that it is done.
+
+Rules that hold here:
+
+* A marker is written once for each partition, unless the broker dies in between: then the coordinator starts over, and a second marker says
+  nothing new.
+* What refuses for now (a disk, an offsets partition that is still read back) is tried again by a timer. A deleted topic needs no marker,
+  and neither does a partition where a newer epoch of the producer, or a newer coordinator, has been: nothing of this transaction is open
+  there.
+* The transaction is complete when all its markers are durable, not before: else a power loss could leave one partition open for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.core import limits
+from broker.core.rejected import Rejected
+from broker.topics.topic_names import CONSUMER_OFFSETS
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.timers import TimerHandle, Timers
+    from broker.runtime.coordinator import Durable
+    from broker.runtime.group_service import GroupService
+    from broker.runtime.partitions import Partitions
+    from broker.txns.transaction import TopicPartition, Transaction
+
+logger = logging.getLogger(__name__)
+
+_OUTRANKED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+@dataclass(slots=True)
+class _Work:
+    """`left`: partitions that have no marker yet. `waiting`: markers that are not durable yet."""
+
+    txn: Transaction
+    coordinator_epoch: int
+    done: Callable[[], bool]
+    left: set[TopicPartition]
+    waiting: int = 0
+    timer: TimerHandle | None = field(default=None)
+
+
+class TxnMarkers:
+    """`exists(topic, partition)` tells a partition that is offline from one that was deleted."""
+
+    def __init__(
+        self, partitions: Partitions, groups: GroupService, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool]
+    ) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._timers = timers
+        self._clock = clock
+        self._exists = exists
+        self._work: dict[str, _Work] = {}
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    def stop(self) -> None:
+        """Write no more: the next start carries on from the log."""
+        for work in self._work.values():
+            if work.timer is not None:
+                work.timer.cancel()
+        self._work.clear()
+
+    def carry_through(self, txn: Transaction, coordinator_epoch: int, done: Callable[[], bool]) -> None:
+        """Write the markers of a prepared transaction. `done` is called when all are durable, again after a while if it says False."""
+        work = self._work[txn.transactional_id] = _Work(txn, coordinator_epoch, done, set(txn.partitions))
+        self._go_on(work)
+
+    def write(
+        self, place: TopicPartition, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, transaction_version: int
+    ) -> Durable:
+        """One marker, now. Raises Rejected; then nothing was written."""
+        topic, index = place
+        if topic == CONSUMER_OFFSETS:
+            return self._groups.write_marker(
+                index, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, transaction_version=transaction_version
+            )
+        partition = self._partitions.get(topic, index)
+        return partition.when_durable(partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version))
+
+    def _go_on(self, work: _Work) -> None:
+        txn = work.txn
+        work.timer = None
+        for place in sorted(work.left):
+            try:
+                durable = self.write(
+                    place,
+                    txn.producer_id,
+                    txn.producer_epoch,
+                    commit=txn.commits,
+                    coordinator_epoch=work.coordinator_epoch,
+                    transaction_version=txn.version,
+                )
+            except Rejected as refusal:
+                if self._needs_none(place, refusal, txn):
+                    work.left.discard(place)
+                continue
+            work.left.discard(place)
+            if durable is not None:
+                work.waiting += 1
+                durable.add_done_callback(partial(self._durable, work, place))
+        self._settle(work)
+
+    def _needs_none(self, place: TopicPartition, refusal: Rejected, txn: Transaction) -> bool:
+        if refusal.code in _OUTRANKED:
+            logger.warning("No marker of transaction %r in %s-%d: %s", txn.transactional_id, *place, refusal)
+            return True
+        if not self._exists(place):
+            return True
+        logger.info("The marker of transaction %r in %s-%d has to wait: %s", txn.transactional_id, *place, refusal)
+        return False
+
+    def _durable(self, work: _Work, place: TopicPartition, done: asyncio.Future[None]) -> None:
+        work.waiting -= 1
+        if done.cancelled() or done.exception() is not None:
+            work.left.add(place)
+        self._settle(work)
+
+    def _settle(self, work: _Work) -> None:
+        if work.waiting or self._work.get(work.txn.transactional_id) is not work:
+            return
+        if not work.left:
+            del self._work[work.txn.transactional_id]
+            if work.done():
+                return
+            self._work[work.txn.transactional_id] = work
+        deadline = self._clock.mono_ms() + limits.MARKER_RETRY_MS
+        work.timer = self._timers.schedule(deadline, partial(self._go_on, work))

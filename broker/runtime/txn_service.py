@@ -1,0 +1,373 @@
+"""The transactions of this broker: finds the machine of a transactional id, carries out what was decided, and ends what has to end.
+
+Rules that hold here:
+
+* An id lives in the partition of `__transaction_state` that it hashes to; the topic is created when a coordinator is first asked for.
+* Two phases: the Prepare record decides. When it is durable the client is answered, then markers go to every partition of the transaction
+  (`txn_markers`), then Complete is appended. What needs no waiting happens in the same turn of the loop.
+* After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
+  that it had.
+* Until its partition is read back, an id answers COORDINATOR_LOAD_IN_PROGRESS.
+* Markers carry the leader epoch of the id's partition as coordinator epoch.
+
+Source: KIP-98, KIP-360, KIP-890; KAFKA TransactionCoordinator, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.core import limits
+from broker.core.java_hash import partition_of
+from broker.core.rejected import Rejected
+from broker.runtime.coordinator import Coordinator, Durable, append_error
+from broker.runtime.txn_markers import TxnMarkers
+from broker.topics.topic_names import TRANSACTION_STATE
+from broker.txns import decide
+from broker.txns.coordinator import TxnCoordinator
+from broker.txns.states import PREPARED
+from broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
+from broker.txns.txn_records import TxnRecord, decode_record, encode_record
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.settings import BrokerSettings
+    from broker.core.timers import TimerHandle, Timers
+    from broker.runtime.group_service import GroupService
+    from broker.runtime.partition import Partition
+    from broker.runtime.partitions import Partitions
+
+LOAD_CHUNK_BYTES = 128 * 1024
+"""Read back in one turn of the loop: about 1,000 records, 10 ms."""
+
+LOAD_BEFORE_SERVING_S = 0.2
+"""How long a start waits for transactions: about 20,000 records, more than most logs hold once they are compacted."""
+
+EXPIRY_BATCH_BYTES = 16 * 1024
+"""Keys of expired ids in one batch, as in Kafka; a single key may be longer."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a producer is told: an error, or the producer id and epoch to go on with."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class _Shard:
+    """One partition of `__transaction_state`: its machine and its way to the log."""
+
+    def __init__(self, partition: Partition, transaction_version: int) -> None:
+        self.partition = partition
+        self.machine = TxnCoordinator()
+        encode = partial(encode_record, transaction_version=transaction_version)
+        self.coordinator: Coordinator[TxnRecord] = Coordinator(partition, self.machine, encode, decode_record)
+        self.loaded = partition.log.log_start_offset == partition.log.log_end_offset
+
+    def append(self, txn: Transaction) -> Durable:
+        """Raises Rejected with the error that a coordinator's client is told."""
+        try:
+            return self.coordinator.append([TxnRecord(txn.transactional_id, txn)])
+        except Rejected as error:
+            raise Rejected(append_error(error.code), error.message) from error
+
+
+class TxnService:
+    """All transactional ids. `create_topic` makes `__transaction_state` if it is not there; it raises Rejected when it cannot."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        timers: Timers,
+        partitions: Partitions,
+        groups: GroupService,
+        *,
+        new_producer_id: Callable[[], int],
+        create_topic: Callable[[str], Awaitable[object]],
+        exists: Callable[[TopicPartition], bool],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._partitions = partitions
+        self._new_producer_id = new_producer_id
+        self._create_topic = create_topic
+        self.markers = TxnMarkers(partitions, groups, timers, clock, exists)
+        self._shards: dict[int, _Shard] = {}
+        self._timeouts: TimerHandle | None = None
+        self._expiry: TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read all ids back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
+        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._schedule_expiry()
+        self._loading = asyncio.get_running_loop().create_task(self._load_all())
+        await asyncio.wait({self._loading}, timeout=LOAD_BEFORE_SERVING_S)
+        if self._loading.done():
+            self._loading.result()
+        else:
+            self._loading.add_done_callback(_report_bug)
+
+    def stop(self) -> None:
+        """Nothing is begun any more; what is undone, the next start does."""
+        if self._loading is not None:
+            self._loading.cancel()
+        for timer in (self._timeouts, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self.markers.stop()
+
+    # --- where an id is -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether transactional ids have a place to live in."""
+        return self._partitions.by_name(TRANSACTION_STATE) is not None
+
+    async def create_topic(self) -> None:
+        """Make `__transaction_state`. Raises Rejected."""
+        await self._create_topic(TRANSACTION_STATE)
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of an id. Raises Rejected while that cannot be said."""
+        return self._shard(transactional_id).machine.transactions.get(transactional_id)
+
+    def all_transactions(self) -> Iterator[Transaction]:
+        """Every id. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        shards = list(self._shards.values())
+        if not all(shard.loaded for shard in shards):
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for shard in shards:
+            yield from shard.machine.transactions.values()
+
+    # --- requests -------------------------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
+        """The next epoch of the id, and with it the end of everything that older epochs have open."""
+        return self._run(
+            transactional_id,
+            _answer,
+            lambda stored: decide.init_producer_id(
+                stored,
+                transactional_id,
+                expected,
+                timeout_ms=timeout_ms,
+                timeout_ms_max=self._settings.transaction_max_timeout_ms,
+                server_version=self._settings.transaction_version,
+                new_producer_id=self._new_producer_id,
+                now_ms=self._clock.now_ms(),
+            ),
+        )
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Open the transaction or widen it."""
+        now_ms = self._clock.now_ms()
+        return self._run(
+            transactional_id,
+            _error,
+            lambda stored: decide.add_partitions(
+                stored, transactional_id, producer_id, epoch, partitions, client_version=client_version, now_ms=now_ms
+            ),
+        )
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition belongs to the open transaction; changes nothing."""
+        try:
+            stored = self.get(transactional_id) if transactional_id else None
+        except Rejected as error:
+            return dict.fromkeys(partitions, error.code)
+        return decide.verify_partitions(stored, transactional_id, producer_id, epoch, partitions)
+
+    def end_txn(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
+    ) -> Answer | asyncio.Future[Answer]:
+        """Commit or abort; answered when the decision is durable, whatever becomes of the markers."""
+        return self._run(
+            transactional_id,
+            _answer,
+            lambda stored: decide.end_txn(
+                stored,
+                transactional_id,
+                producer_id,
+                epoch,
+                commit=commit,
+                client_version=client_version,
+                new_producer_id=self._new_producer_id,
+                now_ms=self._clock.now_ms(),
+            ),
+        )
+
+    def _run(
+        self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
+    ) -> T | asyncio.Future[T]:
+        """Decide, append, apply, and reply when durable; one that wrote nothing still waits for what was written before it."""
+        if not transactional_id:
+            return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
+        try:
+            shard = self._shard(transactional_id)
+            decision = decided(shard.machine.transactions.get(transactional_id))
+            durable = shard.coordinator.append(()) if decision.write is None else shard.append(decision.write)
+        except Rejected as error:
+            return reply(decide.Decision(error.code))
+        answer = _when_durable(durable, reply(decision), reply(decide.Decision(ErrorCode.NOT_COORDINATOR)))
+        if decision.write is not None:
+            self._carry_on(shard, decision.write, durable)
+        return answer
+
+    # --- two phases -----------------------------------------------------------------------------------------------------------
+
+    def _carry_on(self, shard: _Shard, txn: Transaction, durable: Durable) -> None:
+        """A decided transaction goes on as soon as its decision cannot be lost."""
+        if txn.state not in PREPARED:
+            return
+        if durable is None:
+            self._write_markers(shard, txn)
+            return
+
+        def go_on(done: asyncio.Future[None]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                self._write_markers(shard, txn)
+
+        durable.add_done_callback(go_on)
+
+    def _write_markers(self, shard: _Shard, txn: Transaction) -> None:
+        self.markers.carry_through(txn, shard.partition.log.leader_epoch, lambda: self._complete(shard, txn))
+
+    def _complete(self, shard: _Shard, txn: Transaction) -> bool:
+        if shard.partition.removed:
+            return True
+        try:
+            shard.append(txn.completed(self._clock.now_ms()))
+        except Rejected as error:
+            logger.warning("Transaction %r cannot be completed yet: %s", txn.transactional_id, error)
+            return False
+        return True
+
+    # --- what time brings -----------------------------------------------------------------------------------------------------
+
+    def _schedule_timeouts(self, after_ms: int) -> None:
+        self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
+
+    def _abort_timed_out(self) -> None:
+        """End what has lasted too long: a bounded number in one turn, the rest in the next."""
+        now_ms = self._clock.now_ms()
+        found = [(shard, txn) for shard in self._served() for txn in shard.machine.timed_out(now_ms)]
+        for shard, txn in found[: limits.TIMED_OUT_TRANSACTIONS_PER_TURN]:
+            logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
+            try:
+                aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
+                self._carry_on(shard, aborted, shard.append(aborted))
+            except Rejected as error:
+                logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
+        more = len(found) > limits.TIMED_OUT_TRANSACTIONS_PER_TURN
+        self._schedule_timeouts(1 if more else self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+
+    def _schedule_expiry(self) -> None:
+        interval = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._forget_expired)
+
+    def _forget_expired(self) -> None:
+        self._schedule_expiry()
+        now_ms = self._clock.now_ms()
+        for shard in self._served():
+            batch: list[TxnRecord] = []
+            size = 0
+            try:
+                for record in shard.machine.expired(now_ms, self._settings.transactional_id_expiration_ms):
+                    if batch and size + len(record.transactional_id) > EXPIRY_BATCH_BYTES:
+                        shard.coordinator.append(batch)
+                        batch, size = [], 0
+                    batch.append(record)
+                    size += len(record.transactional_id)
+                shard.coordinator.append(batch)
+            except Rejected as error:
+                logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _served(self) -> list[_Shard]:
+        return [shard for shard in self._shards.values() if shard.loaded and not shard.partition.removed]
+
+    def _shard(self, transactional_id: str) -> _Shard:
+        """The loaded shard of an id. Raises Rejected."""
+        topic = self._partitions.by_name(TRANSACTION_STATE)
+        if topic is None:
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
+        index = partition_of(transactional_id, len(topic.partitions))
+        shard = self._shards.get(index)
+        if shard is None or shard.partition.removed:
+            shard = self._open(index)
+        if not shard.loaded:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def _open(self, index: int) -> _Shard:
+        """Begin to serve a partition. One without records has nothing to load. Raises Rejected when it is offline."""
+        try:
+            partition = self._partitions.get(TRANSACTION_STATE, index)
+        except Rejected as error:
+            raise Rejected(ErrorCode.NOT_COORDINATOR, error.message) from error
+        shard = self._shards[index] = _Shard(partition, self._settings.transaction_version)
+        return shard
+
+    async def _load_all(self) -> None:
+        topic = self._partitions.by_name(TRANSACTION_STATE)
+        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
+            try:
+                if not shard.loaded:
+                    await shard.coordinator.load(LOAD_CHUNK_BYTES)
+            except Rejected as error:
+                logger.error("Could not read %s-%d back, its ids are not served: %s", TRANSACTION_STATE, shard.partition.index, error)
+                continue
+            shard.loaded = True
+            for txn in shard.machine.prepared():
+                self._write_markers(shard, txn)
+
+
+def _answer(decision: decide.Decision) -> Answer:
+    return Answer(decision.error, decision.producer_id, decision.producer_epoch)
+
+
+def _error(decision: decide.Decision) -> ErrorCode:
+    return decision.error
+
+
+def _when_durable(durable: Durable, answer: T, lost: T) -> T | asyncio.Future[T]:
+    """`answer` when what it tells cannot be lost any more; `lost` when it is."""
+    if durable is None:
+        return answer
+    result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def release(done: asyncio.Future[None]) -> None:
+        if not result.done():
+            failed = done.cancelled() or done.exception() is not None
+            result.set_result(lost if failed else answer)
+
+    durable.add_done_callback(release)
+    return result
+
+
+def _report_bug(loading: asyncio.Task[None]) -> None:
+    """Ids that are not read back answer COORDINATOR_LOAD_IN_PROGRESS for ever; somebody has to learn why."""
+    if not loading.cancelled() and loading.exception() is not None:
+        logger.error("Bug while reading transactions back", exc_info=loading.exception())
