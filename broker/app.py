@@ -41,6 +41,7 @@ from broker.runtime.partitions import Partitions
 from broker.runtime.timer_driver import TimerDriver
 from broker.runtime.topic_recovery import open_topics
 from broker.runtime.txn_service import TxnService
+from broker.runtime.txn_verification import TxnVerification
 from broker.storage.errors import LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
 from broker.topics.producer_ids import ProducerIds
@@ -183,6 +184,7 @@ class Broker:
             topic_service=topic_service,
             groups=groups,
             txns=txns,
+            txn_verification=TxnVerification(txns, enabled=settings.transaction_partition_verification_enable),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
             fetch_waits=FetchWaits(timers),

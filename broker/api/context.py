@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.runtime.partitions import Partitions
     from broker.runtime.topic_service import TopicService
     from broker.runtime.txn_service import TxnService
+    from broker.runtime.txn_verification import TxnVerification
     from broker.storage.log_dir import LogDir
     from broker.topics.catalog import Catalog
 
@@ -93,6 +94,7 @@ class Services:
     topic_service: TopicService
     groups: GroupService
     txns: TxnService
+    txn_verification: TxnVerification
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits

@@ -3,10 +3,10 @@
 Promises: each partition succeeds or fails for itself; with acks=1 and acks=all the answer comes when the batch may be relied on (one
 replica, so both mean the same: appended, and synced where flush.messages asks for it); acks=0 answers nothing, and closes the connection if
 anything failed, which is the only way to tell; a batch that an idempotent producer sends again is answered with its original offset.
+A batch of a transaction is written only where its coordinator says that the partition belongs to the transaction (`txn_verification`);
+from version 12 on writing adds the partition (KIP-890).
 
 Versions 0-2 are advertised and never served, as in Kafka: librdkafka before 2.11 looks for Produce 0 before it compresses (KAFKA-18659).
-
-Deviation: transactional batches are refused until there are transactions (`_refuse_transactional`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker.api.context import CloseConnection, Context
 from broker.core import limits
 from broker.core.rejected import Rejected
+from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -37,6 +38,7 @@ from protocol.records.batch import (
     MAGIC_V2,
     TRANSACTIONAL,
     BatchHeader,
+    read_header,
     split_batches,
 )
 from protocol.records.compression import Codec
@@ -56,14 +58,31 @@ ADMIN_CLIENT_ID = "__admin_client"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
 
+ABORTABLE_SINCE = 11
+"""Producers from this version on understand TRANSACTION_ABORTABLE."""
+
+ADDING_SINCE = 12
+"""Producers from this version on speak transaction version 2: writing adds the partition to the transaction."""
+
+_RETRIED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+_NOTHING: Refused = {}
+
 Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
 
 
-def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    """Append everything; answer at once unless something must be synced first."""
-    waits: list[Wait] = []
+def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append everything; answer at once unless something must be verified or synced first."""
     refusal = _refusal(request)
-    responses = [_append_topic(ctx, topic, refusal, waits) for topic in request.topic_data]
+    if refusal is None and _has_transactional(request):
+        return _verify_and_append(ctx, request)
+    return _append_all(ctx, request, refusal, _NOTHING)
+
+
+def _append_all(
+    ctx: Context, request: ProduceRequest, refusal: Rejected | None, unverified: Refused
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    waits: list[Wait] = []
+    responses = [_append_topic(ctx, topic, refusal, unverified, waits) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
         return None
@@ -71,7 +90,68 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable
     return _answer_when_durable(ctx, request, response, waits) if waits else response
 
 
-def _append_topic(ctx: Context, topic: TopicProduceData, refusal: Rejected | None, waits: list[Wait]) -> TopicProduceResponse:
+def _has_transactional(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records and len(records) >= HEADER_BYTES and records[CRC_START + 1] & TRANSACTIONAL:
+                return True
+    return False
+
+
+def _verify_and_append(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Ask for all partitions at once; what may be written is appended in the turn of the answer."""
+    if request.transactional_id is None:
+        return _append_all(ctx, request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"), _NOTHING)
+    partitions, producers = _transactional(ctx, request)
+    if len(producers) > 1:
+        refusal = Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer")
+        return _append_all(ctx, request, refusal, _NOTHING)
+    unverified: Refused | Awaitable[Refused] = _NOTHING
+    for producer_id, epoch in producers:
+        writer = Writer(request.transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
+        unverified = ctx.services.txn_verification.verify(writer, partitions)
+    if isinstance(unverified, dict):
+        return _append_all(ctx, request, None, unverified)
+    return _append_verified(ctx, request, unverified)
+
+
+async def _append_verified(ctx: Context, request: ProduceRequest, verified: Awaitable[Refused]) -> ProduceResponse | None:
+    answer = _append_all(ctx, request, None, await verified)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[Partition], set[tuple[int, int]]]:
+    """The partitions that transactional batches go to and could be written to, and the (producer id, epoch) of all of them."""
+    partitions: list[Partition] = []
+    producers: set[tuple[int, int]] = set()
+    for topic in request.topic_data:
+        found, _ = _find_topic(ctx, topic)
+        for data in topic.partition_data:
+            try:
+                header = read_header(_one_batch(data.records, ctx.version))
+                if not header.is_transactional or header.producer_id < 0:
+                    continue
+                producers.add((header.producer_id, header.producer_epoch))
+                if found is not None and found.name not in INTERNAL_TOPICS:
+                    partitions.append(found.get(data.index))
+            except Rejected:
+                continue  # the append says so again, and it is the one that answers
+    return partitions, producers
+
+
+def _unverified(version: int, code: ErrorCode) -> Rejected:
+    """The coordinator's word as a producer of this version understands it; what it would not retry becomes what it does."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_SINCE):
+        return Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {code.name}")
+    return Rejected(code, "the partition is not in the producer's open transaction")
+
+
+def _append_topic(
+    ctx: Context, topic: TopicProduceData, refusal: Rejected | None, unverified: Refused, waits: list[Wait]
+) -> TopicProduceResponse:
     found, missing = _find_topic(ctx, topic)
     answers = []
     for data in topic.partition_data:
@@ -80,7 +160,10 @@ def _append_topic(ctx: Context, topic: TopicProduceData, refusal: Rejected | Non
                 raise refusal
             if found is None:
                 raise missing
-            answers.append(_append(ctx, found.get(data.index), data, waits))
+            partition = found.get(data.index)
+            if unverified and (partition.topic, partition.index) in unverified:
+                raise _unverified(ctx.version, unverified[partition.topic, partition.index])
+            answers.append(_append(ctx, partition, data, waits))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
@@ -90,7 +173,7 @@ def _append(ctx: Context, partition: Partition, data: PartitionProduceData, wait
     batch = _one_batch(data.records, ctx.version)
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
-    info = partition.append(batch)
+    info = partition.append(batch, transaction_version=ADDING_VERSION if ctx.version >= ADDING_SINCE else 0)
     answer = PartitionProduceResponse(data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset)
     durable = partition.when_durable(info)
     if durable is not None:
@@ -144,8 +227,6 @@ def _first_of(records: Buffer, version: int) -> Buffer:
 def _check_batch(header: BatchHeader, version: int) -> None:
     if header.magic != MAGIC_V2:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic} are not accepted, only magic 2")
-    if header.is_transactional:
-        _refuse_transactional(version)
     if version < 7 and _codec(header) is Codec.ZSTD:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
 
@@ -155,12 +236,6 @@ def _codec(header: BatchHeader) -> Codec | None:
         return header.codec
     except UnknownCodec:
         return None
-
-
-def _refuse_transactional(version: int) -> None:
-    """There are no transactions yet, so no partition can have been added to one; Kafka's verification says so in these words (KIP-890)."""
-    code = ErrorCode.TRANSACTION_ABORTABLE if version >= 11 else ErrorCode.INVALID_TXN_STATE
-    raise Rejected(code, "this broker has no transactions yet")
 
 
 def _refusal(request: ProduceRequest) -> Rejected | None:

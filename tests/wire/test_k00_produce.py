@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
+from broker.api.k00_produce import _unverified
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.records.compression import Codec
 from protocol.records.record import SimpleRecord, build_batch
+from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
+from tests.support.transactions import Transactional, committed_values, latest, produce_as
 
 
 def batch(*values: bytes, **fields: Any) -> bytes:
@@ -136,13 +139,6 @@ def test_a_gap_in_the_sequence_is_refused(client: Client) -> None:
     assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-@pytest.mark.parametrize(("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
-def test_transactional_batches_are_refused(client: Client, version: int, error: ErrorCode) -> None:
-    create(client, "t")
-    records = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    assert produce(client, records, version=version).error_code == error
-
-
 def test_records_without_a_key_are_named_when_the_topic_is_compacted(client: Client) -> None:
     create(client, "t", configs={"cleanup.policy": "compact"})
     answer = produce(client, batch(b"a", b"b"))
@@ -172,3 +168,122 @@ def test_only_the_admin_client_writes_to_internal_topics(broker: RunningBroker, 
 def test_with_flush_messages_every_append_is_acknowledged_in_the_end(client: Client, flush_messages: str) -> None:
     create(client, "t", configs={"flush.messages": flush_messages})
     assert [produce(client, batch()).base_offset for _ in range(7)] == list(range(7))
+
+
+@pytest.mark.parametrize(("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
+def test_a_transactional_batch_for_a_partition_that_was_not_added_is_refused(
+    broker: RunningBroker, client: Client, version: int, error: ErrorCode
+) -> None:
+    create(client, "t", partitions=2)
+    producer = Transactional(broker, version=1).init()
+    assert producer.add(("t", 1)) is ErrorCode.NONE
+    assert producer.produce(client, 0, version=version).error_code == error
+    assert producer.produce(client, 0, index=1, version=version).error_code == ErrorCode.NONE
+    assert latest(client, committed=False) == 0
+
+
+def test_version_12_adds_the_partition_to_the_transaction(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    producer = Transactional(broker).init()
+    assert producer.produce(client, 0).error_code == ErrorCode.NONE
+    transaction = broker.call(lambda running: running.services.txns.get("tx"))
+    assert transaction is not None
+    assert transaction.partitions == {("t", 0)}
+
+
+@pytest.mark.broker_settings({"transaction.partition.verification.enable": "false"})
+def test_without_verification_an_old_producers_batch_is_written_wherever_it_goes(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    assert Transactional(broker, version=1).init().produce(client, 0).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [3, 11, 12])
+def test_a_fenced_producer_is_told_invalid_producer_epoch_in_every_version(broker: RunningBroker, client: Client, version: int) -> None:
+    create(client, "t")
+    zombie, successor = Transactional(broker).init(), Transactional(broker).init()
+    assert zombie.producer_id == successor.producer_id
+    assert zombie.produce(client, 0, version=version).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert latest(client, committed=False) == 0
+
+
+def test_a_batch_delayed_past_its_transactions_end_opens_no_other(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    producer = Transactional(broker, version=1).init()
+    producer.add(("t", 0))
+    producer.produce(client, 0)
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert producer.produce(client, 1).error_code == ErrorCode.TRANSACTION_ABORTABLE
+    assert latest(client, committed=True) == latest(client, committed=False)
+
+
+def test_a_transactional_producer_that_lost_its_first_batch_is_out_of_order_in_version_12(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    producer = Transactional(broker).init()
+    assert producer.produce(client, 1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.produce(client, 0).error_code == ErrorCode.NONE
+
+
+def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_request(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=2)
+    producer = Transactional(broker).init()
+    data = [PartitionProduceData(0, batch()), PartitionProduceData(1, producer.batch(0))]
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=data)])
+    answers = client.call(request, version=12).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert latest(client, committed=False) == 0
+
+
+def test_two_transactional_producers_in_one_request_fail_it_whole(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=2)
+    one, other = Transactional(broker, "one").init(), Transactional(broker, "other").init()
+    data = [PartitionProduceData(0, one.batch(0)), PartitionProduceData(1, other.batch(0))]
+    request = ProduceRequest(transactional_id="one", acks=-1, topic_data=[TopicProduceData("t", partition_data=data)])
+    answers = client.call(request, version=12).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
+def test_partitions_that_may_be_written_are_and_others_are_told_why(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=2)
+    producer = Transactional(broker, version=1).init()
+    producer.add(("t", 0))
+    data = [PartitionProduceData(index, producer.batch(0)) for index in (0, 1, 2)]
+    request = ProduceRequest(transactional_id="tx", acks=-1, topic_data=[TopicProduceData("t", partition_data=data)])
+    answers = client.call(request, version=11).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_another_producers_transactional_id_does_not_verify(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    owner, stranger = Transactional(broker, "owner").init(), Transactional(broker, "stranger").init()
+    records = stranger.batch(0)
+    assert produce_as(client, "owner", records).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert produce_as(client, "nobody", records).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert owner.produce(client, 0).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "seen"),
+    [
+        (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (12, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (10, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_what_a_producer_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
+    assert _unverified(version, told).code is seen
+
+
+@pytest.mark.broker_settings({"log.flush.interval.messages": "1"})
+def test_with_flush_messages_the_addition_is_on_disk_before_the_data(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    producer = Transactional(broker).init()
+    assert producer.produce(client, 0, b"a").error_code == ErrorCode.NONE
+    assert producer.produce(client, 1, b"b").error_code == ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    wait_until(lambda: committed_values(client) == [b"a", b"b"], "the commit is readable")
