@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.api.context import CloseConnection, Connection, Context, Services
 from broker.api.routes import ROUTES, Route
 from broker.core import limits
+from broker.core.peer_log import PEERS, shown
 from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_request, encode_response, response_class
@@ -44,6 +45,7 @@ Reply = list[Buffer] | None | Action
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
 logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 
 class Dispatcher:
@@ -125,7 +127,7 @@ class Dispatcher:
 
 
 def _closed(reason: CloseConnection, header: RequestHeader) -> Reply:
-    logger.info("Closing the connection of client %r: %s", header.client_id, reason)
+    peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), reason)
     return CLOSE
 
 

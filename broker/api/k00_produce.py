@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.api.context import CloseConnection, Context
 from broker.core import limits
+from broker.core.peer_log import shown
 from broker.core.rejected import Rejected
 from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
 from protocol.error_codes import ErrorCode
@@ -254,7 +255,7 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code != ErrorCode.NONE:
-                where = f"{topic.name or topic.topic_id.hex()}-{answer.index}"
+                where = f"topic {shown(topic.name or topic.topic_id.hex())} partition {answer.index}"
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 

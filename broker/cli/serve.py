@@ -47,9 +47,11 @@ def main(argv: Sequence[str]) -> int:
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
     from broker.app import StartError, run  # noqa: PLC0415 # --help and a wrong option need not load the broker
+    from broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
     from broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
     from broker.faults.rules import Faults, FaultSyntax, parse_rule  # noqa: PLC0415 # as above
 
+    logging.getLogger(PEERS).addFilter(PeerLines())
     try:
         loaded = load({**parse_assignments(options.assignments), **_shorthands(options)}, os.environ, options.config)
         faults = Faults(parse_rule(text) for text in options.fault)

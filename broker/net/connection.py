@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, cast
 from broker.api.context import Connection as Peer
 from broker.api.context import Listener
 from broker.core import limits
+from broker.core.peer_log import PEERS
 from broker.net.session import ByteBudget, Session
 
 if TYPE_CHECKING:
     from broker.api.dispatch import Dispatcher
 
-logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 
 class Shared:
@@ -89,7 +90,7 @@ class Connection(asyncio.Protocol):
         shared.connections.add(self)
         shared.per_ip[remote[0]] += 1
         if reason is not None:
-            logger.warning("Refused a connection from %s: %s", remote[0], reason)
+            peer_logger.warning("Refused a connection from %s: %s", remote[0], reason)
             self._session.stop_reading()
             self._transport.abort()
             return
@@ -107,17 +108,18 @@ class Connection(asyncio.Protocol):
         session, transport = self._session, self._transport
         while True:
             out = session.take_output()
-            if len(out) == 1:
-                transport.write(out[0])
-            elif out:
+            if out:
                 transport.writelines(out)
             if not session.runnable:
                 break
             session.run()
-        if session.finished:
+        if not session.paused:
+            if not self._reading:
+                self._switch_reading(True)
+        elif session.finished:
             transport.close()
-        elif session.paused is self._reading:
-            self._switch_reading(not self._reading)
+        elif self._reading:
+            self._switch_reading(False)
 
     def _switch_reading(self, on: bool) -> None:
         self._reading = on

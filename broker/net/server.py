@@ -10,10 +10,12 @@ from dataclasses import replace
 from functools import partial
 
 from broker.api.context import Listener
+from broker.core.peer_log import PEERS
 from broker.core.timers import Timers
 from broker.net.connection import Connection, Shared
 
 logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 _IDLE_SWEEPS = 10
 """Sweeps per idle time: a connection is closed at most a tenth later than connections.max.idle.ms says."""
@@ -60,7 +62,8 @@ class Server:
             now = shared.mono_ms()
             for connection in list(shared.connections):
                 if connection.idle and now - connection.last_active_ms >= max_idle_ms:
-                    logger.info("Closing a connection that was idle for %d ms (connections.max.idle.ms)", now - connection.last_active_ms)
+                    silent_ms = now - connection.last_active_ms
+                    peer_logger.info("Closing a connection that was idle for %d ms (connections.max.idle.ms)", silent_ms)
                     connection.abort()
             timers.schedule(now + every, sweep)
 

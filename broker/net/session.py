@@ -17,10 +17,11 @@ from typing import Protocol
 
 from broker.api.dispatch import CLOSE, Action, Buffer, Reply
 from broker.core import limits
+from broker.core.peer_log import PEERS
 from protocol.errors import FrameTooLarge, ProtocolError
 from protocol.frame import FrameReader
 
-logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 
 class PendingReply(Protocol):
@@ -111,35 +112,31 @@ class Session:
         if self._ending:
             return
         try:
-            frames = self._reader.feed(data)
+            self._backlog.extend(self._reader.feed(data))
         except FrameTooLarge as error:
             self._backlog.extend(error.frames)
             self.run()
             self._end(error)
             return
-        self._unframed += len(data)
-        for frame in frames:
-            self._unframed -= len(frame) + 4
-        self._backlog.extend(frames)
+        self._unframed = self._reader.held_bytes
         self.run()
         if self._unframed or self._held or self._backlog:
             self._account()
             if self._unframed and self._budget.overdrawn:
-                logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
+                peer_logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
                 self.lost()
 
     def run(self) -> None:
         """Handle requests of the backlog until it is empty or a limit is reached."""
         backlog = self._backlog
         while backlog and not self._ending and not self._full:
-            frame = backlog.popleft()
             try:
-                reply = self._handle(frame)
+                reply = self._handle(backlog.popleft())
             except ProtocolError as error:
                 self._end(error)
                 return
             if type(reply) is list and not self._slots:
-                self._out.extend(reply)
+                self._out += reply
                 for buffer in reply:
                     self._out_bytes += len(buffer)
             elif reply is not None:
@@ -200,7 +197,7 @@ class Session:
                 self._out_bytes += sum(map(len, reply))
 
     def _end(self, error: ProtocolError) -> None:
-        logger.warning("Closing a connection: %s", error)
+        peer_logger.warning("Closing a connection: %s", error)
         self._ending = True
         self._drop_backlog()
 

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import logging
+
+from broker.core import limits
+from broker.core.peer_log import PeerLines, shown
+
+END = limits.PEER_LINES_WINDOW_S
+
+
+def test_what_a_peer_sent_is_cut_at_the_limit_and_says_how_much_is_missing() -> None:
+    assert shown("a" * limits.PEER_TEXT_CHARS) == repr("a" * limits.PEER_TEXT_CHARS)
+    assert shown("a" * 30_000) == f"{'a' * limits.PEER_TEXT_CHARS!r} and {30_000 - limits.PEER_TEXT_CHARS} more characters"
+
+
+def test_what_a_peer_sent_cannot_forge_a_line_of_the_log() -> None:
+    assert "\n" not in shown("me\n12:00:00 INFO broker: Stopped")
+    assert "\x1b" not in shown("\x1b[2J")
+
+
+def test_the_first_lines_of_a_window_are_written_and_the_rest_counted() -> None:
+    lines = PeerLines()
+    written = [lines.admit("x", 5.0 + i / 1000) for i in range(limits.PEER_LINES + 25)]
+    assert written == [0] * limits.PEER_LINES + [None] * 25
+    assert lines.admit("x", 5.0 + END - 0.001) is None
+    assert lines.admit("x", 5.0 + END) == 26
+    assert lines.admit("x", 5.0 + END) == 0
+
+
+def test_a_window_in_which_nothing_was_left_out_leaves_no_count_behind() -> None:
+    lines = PeerLines()
+    assert [lines.admit("x", END * i) for i in range(5)] == [0] * 5
+
+
+def test_one_kind_of_line_does_not_hide_another() -> None:
+    lines = PeerLines()
+    for _ in range(limits.PEER_LINES + 1):
+        lines.admit("x", 0.0)
+    assert lines.admit("y", 0.0) == 0
+
+
+def test_a_clock_set_back_does_not_silence_a_kind() -> None:
+    lines = PeerLines()
+    for _ in range(limits.PEER_LINES + 1):
+        lines.admit("x", 1_000_000.0)
+    assert lines.admit("x", 10.0) == 1
+
+
+def test_the_lines_at_both_ends_of_a_gap_tell_of_it() -> None:
+    lines, written = PeerLines(), []
+    for number in range(limits.PEER_LINES + 8):
+        record = logging.LogRecord("peers", logging.WARNING, __file__, 1, "Closing %d", (number,), None)
+        record.created = 0.0 if number <= limits.PEER_LINES + 6 else END
+        if lines.filter(record):
+            written.append(record.getMessage())
+    assert written[:2] == ["Closing 0", "Closing 1"]
+    assert written[-2:] == [
+        f"Closing {limits.PEER_LINES - 1} (further such lines are counted, not written, for up to {END} s)",
+        f"Closing {limits.PEER_LINES + 7} (7 such lines before it were left out)",
+    ]
