@@ -60,6 +60,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DELETE_RECORDS: _route("k21_delete_records", 0, 2),
     ApiKey.INIT_PRODUCER_ID: _route("k22_init_producer_id", 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _route("k23_offset_for_leader_epoch", 2, 4),
+    ApiKey.TXN_OFFSET_COMMIT: _route("k28_txn_offset_commit", 0, 5),
     ApiKey.DESCRIBE_CONFIGS: _route("k32_describe_configs", 1, 4),
     ApiKey.ALTER_CONFIGS: _route("k33_alter_configs", 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _route("k35_describe_log_dirs", 1, 4),

@@ -1,0 +1,125 @@
+"""TxnOffsetCommit (key 28), versions 0-5: offsets that are committed with, and only with, a transaction (KIP-98, KIP-447).
+
+Promises: nothing is visible before the transaction commits, and nothing remains of it when it aborts; the offsets' partition belongs to the
+transaction (from version 5 it is added here, before that AddOffsetsToTxn did it, which is verified: KIP-890); from version 3 a member that
+was fenced by its group is refused by its generation, a fenced producer is INVALID_PRODUCER_EPOCH in every version. Partitions that do not
+exist are refused one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.core.rejected import Rejected
+from broker.groups.coordinator import Commit, OffsetToCommit
+from broker.runtime.txn_verification import Refused, Writer
+from protocol.error_codes import ErrorCode
+from protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+Errors = list[ErrorCode]
+
+
+def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    """Verify, write, and answer when it is durable."""
+    offsets = _existing(ctx, request)
+    try:
+        if not request.group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        if not offsets:
+            return _response(request, offsets, [])
+        partition = ctx.services.groups.offsets_partition(request.group_id)
+    except Rejected as rejected:
+        return _refusal(ctx, request, offsets, rejected.code)
+    writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch, adds=ctx.version >= 5)
+    refused = ctx.services.txn_verification.verify(writer, [partition])
+    if isinstance(refused, dict):
+        return _commit(ctx, request, offsets, refused)
+    return _commit_verified(ctx, request, offsets, refused)
+
+
+async def _commit_verified(
+    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verified: Awaitable[Refused]
+) -> TxnOffsetCommitResponse:
+    answer = _commit(ctx, request, offsets, await verified)
+    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+
+
+def _commit(
+    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], refused: Refused
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    for error in refused.values():
+        return _refusal(ctx, request, offsets, error)
+    commit = Commit(
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        transactional=True,
+        offsets=offsets,
+    )
+    try:
+        errors = ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch)
+    except Rejected as rejected:
+        return _refusal(ctx, request, offsets, rejected.code)
+    return when_ready(errors, lambda known: _response(request, offsets, known))
+
+
+def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
+    offsets = []
+    for topic in request.topics:
+        known = ctx.services.partitions.by_name(topic.name)
+        for asked in topic.partitions:
+            if known is None or asked.partition_index not in known.partitions:
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    topic.name,
+                    asked.partition_index,
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    asked.committed_metadata,
+                    known.topic_id,
+                )
+            )
+    return offsets
+
+
+def _refusal(ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode) -> TxnOffsetCommitResponse:
+    return _response(request, offsets, [_known_to(ctx.version, code)] * len(offsets))
+
+
+def _known_to(version: int, code: ErrorCode) -> ErrorCode:
+    """The error as clients of this version understand it; what they would not retry becomes what they do."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5:
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < 2:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+def _response(request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors) -> TxnOffsetCommitResponse:
+    """The errors in the order of the request; what was not handed to the group does not exist."""
+    known = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(
+                        asked.partition_index, known.get((topic.name, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.api.k28_txn_offset_commit import _known_to
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.support.group_calls import commit, fetch, find_coordinator, stable_member, wait_until
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+from tests.support.transactions import Transactional, on_service
+
+NOTHING = (-1, -1, "", 0)
+UNSTABLE = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def ready(broker: RunningBroker, client: Client, version: int = 2) -> Transactional:
+    """A transactional producer, a topic "t", and a coordinator of group "g"."""
+    create(client, "t")
+    find_coordinator(client)
+    return Transactional(broker, version=version).init()
+
+
+def offsets_place(broker: RunningBroker) -> tuple[str, int]:
+    return ("__consumer_offsets", broker.call(lambda running: running.services.groups.offsets_partition("g").index))
+
+
+def fetch_unstable(client: Client) -> int:
+    """The committed offset for a reader that does not ask for stable ones."""
+    asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", [0])])]
+    (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=False), version=9).groups
+    offset: int = group.topics[0].partitions[0].committed_offset
+    return offset
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_commits_with_the_transaction(broker: RunningBroker, client: Client, version: int) -> None:
+    producer = ready(broker, client, version=2 if version >= 5 else 1)
+    if version < 5:
+        producer.add(offsets_place(broker))
+    assert producer.commit_offset(client, 42, version=version) == ErrorCode.NONE
+    assert fetch(client) == UNSTABLE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert fetch(client) == (42, 2 if version >= 2 else -1, "note", 0)
+
+
+def test_an_aborted_transactions_offsets_are_gone(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    assert commit(client, 7) == ErrorCode.NONE
+    producer.commit_offset(client, 42)
+    assert (fetch(client), fetch_unstable(client)) == (UNSTABLE, 7)
+    producer.end(commit=False)
+    assert fetch(client)[0] == 7
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
+def test_pending_offsets_outlive_a_restart_and_commit_after_it(broker: RunningBroker, client: Client, kill: bool) -> None:
+    producer = ready(broker, client)
+    producer.commit_offset(client, 42)
+    client.close()
+    broker.restart(kill=kill)
+    with broker.client() as again:
+        assert fetch(again) == UNSTABLE
+        assert producer.end(commit=True) is ErrorCode.NONE
+        assert fetch(again)[0] == 42
+    broker.restart(kill=kill)
+    with broker.client() as again:
+        assert fetch(again)[0] == 42
+
+
+def test_a_plain_commit_after_the_transactions_wins_over_it(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    producer.commit_offset(client, 42)
+    assert commit(client, 50) == ErrorCode.NONE
+    producer.end(commit=True)
+    assert fetch(client)[0] == 50
+
+
+def test_of_two_transactions_the_later_record_wins_whichever_commits_last(broker: RunningBroker, client: Client) -> None:
+    first = ready(broker, client)
+    second = Transactional(broker, "other").init()
+    first.commit_offset(client, 1)
+    second.commit_offset(client, 2)
+    second.end(commit=True)
+    assert fetch(client) == UNSTABLE
+    first.end(commit=True)
+    assert fetch(client)[0] == 2
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
+def test_offsets_that_were_not_added_to_the_transaction_are_refused(
+    broker: RunningBroker, client: Client, version: int, error: ErrorCode
+) -> None:
+    producer = ready(broker, client, version=1)
+    assert producer.commit_offset(client, 42, version=version) == error
+    assert fetch(client) == NOTHING
+
+
+@pytest.mark.parametrize("version", [0, 4, 5])
+def test_a_fenced_producer_is_told_invalid_producer_epoch(broker: RunningBroker, client: Client, version: int) -> None:
+    zombie = ready(broker, client)
+    Transactional(broker).init()
+    assert zombie.commit_offset(client, 42, version=version) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_producer_fenced_amid_its_transaction_is_told_so_too(broker: RunningBroker, client: Client) -> None:
+    zombie = ready(broker, client)
+    assert zombie.commit_offset(client, 41) == ErrorCode.NONE
+    Transactional(broker).init()
+    assert zombie.commit_offset(client, 42) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert fetch(client) == NOTHING
+
+
+def test_a_stranger_to_the_transactional_id_is_refused(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert producer.commit_offset(client, 42, transactional_id="unknown") == error
+    assert producer.commit_offset(client, 42, producer_id=producer.producer_id + 1) == error
+
+
+def test_a_member_of_another_generation_is_refused(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    member_id, generation = stable_member(client)
+    assert producer.commit_offset(client, 1, generation_id=generation - 1, member_id=member_id) == ErrorCode.ILLEGAL_GENERATION
+    assert producer.commit_offset(client, 1, generation_id=generation, member_id="who") == ErrorCode.UNKNOWN_MEMBER_ID
+    error = producer.commit_offset(client, 1, generation_id=generation, member_id=member_id, group_instance_id="other")
+    assert error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch(client) == NOTHING
+    assert producer.commit_offset(client, 1, generation_id=generation, member_id=member_id) == ErrorCode.NONE
+
+
+def test_a_member_that_names_nothing_may_commit_for_a_group_with_members(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    stable_member(client)
+    assert producer.commit_offset(client, 5, version=2) == ErrorCode.INVALID_TXN_STATE
+    producer.add(offsets_place(broker))
+    assert producer.commit_offset(client, 5, version=2) == ErrorCode.NONE
+
+
+def test_a_generation_of_a_group_that_is_not_there_is_refused(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    assert producer.commit_offset(client, 1, generation_id=3, member_id="m") == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_an_empty_group_id_is_refused(broker: RunningBroker, client: Client) -> None:
+    assert ready(broker, client).commit_offset(client, 1, group_id="") == ErrorCode.INVALID_GROUP_ID
+
+
+def test_partitions_that_do_not_exist_and_metadata_that_is_too_long_are_refused_one_by_one(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    asked = [
+        TxnOffsetCommitRequestPartition(1, 5, 0, None),
+        TxnOffsetCommitRequestPartition(0, 6, 0, "m" * 4097),
+    ]
+    request = TxnOffsetCommitRequest("tx", "g", producer.producer_id, producer.epoch, topics=[TxnOffsetCommitRequestTopic("t", asked)])
+    answers = client.call(request, version=5).topics[0].partitions
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    nowhere = [TxnOffsetCommitRequestTopic("nowhere", [TxnOffsetCommitRequestPartition(0, 1, 0, None)])]
+    assert producer.commit_offset(client, 0, topics=nowhere) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(client) == NOTHING
+
+
+def test_a_group_with_pending_offsets_does_not_expire(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    producer.commit_offset(client, 42)
+    machine = broker.call(lambda running: running.services.groups._shard("g").machine)
+    far = broker.call(lambda running: running.services.groups._now())._replace(wall_ms=2**60)
+    assert list(broker.call(lambda _: machine.expire_offsets(far).records)) == []
+    producer.end(commit=False)
+    assert len(broker.call(lambda _: machine.expire_offsets(far).records)) == 1
+
+
+def test_deleting_a_group_takes_its_pending_offsets_with_it(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    producer.commit_offset(client, 42)
+    (result,) = client.call(DeleteGroupsRequest(["g"])).results
+    assert result.error_code == ErrorCode.NONE
+    producer.end(commit=True)
+    assert fetch(client) == NOTHING
+
+
+@pytest.mark.broker_settings({"log.flush.interval.messages": "1"})
+def test_with_flush_messages_it_is_answered_when_it_is_on_disk(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    assert producer.commit_offset(client, 42) == ErrorCode.NONE
+    log = broker.call(lambda running: running.services.groups.offsets_partition("g").log)
+    assert broker.call(lambda _: log.high_watermark) == 1
+    producer.end(commit=True)
+    wait_until(lambda: fetch(client)[0] == 42, "the commit is visible")
+
+
+def test_a_marker_for_an_offsets_partition_that_is_not_there_is_refused(broker: RunningBroker, client: Client) -> None:
+    find_coordinator(client)
+    with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        on_service(
+            broker,
+            lambda running: running.services.groups.write_marker(99, 1, 0, commit=True, coordinator_epoch=0, transaction_version=0),
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "seen"),
+    [
+        (1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (4, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (1, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (5, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_what_a_client_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
+    assert _known_to(version, told) is seen
