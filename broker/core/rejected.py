@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from protocol.error_codes import ErrorCode
 
+MESSAGE_CHARS_MAX = 1000
+"""A message may quote what the peer sent, 65,535 bytes of a topic's name for instance; the field that carries it holds 32,767."""
+
 
 class Rejected(Exception):
     """Raised where a rule refuses an operation; a handler turns it into the fields of its own response.
@@ -15,6 +18,8 @@ class Rejected(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        if len(message) > MESSAGE_CHARS_MAX:
+            message = f"{message[:MESSAGE_CHARS_MAX]}…"
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -77,6 +77,8 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         following = bisect_right(self._entries, epoch, key=lambda e: e.epoch)
+        if following == len(self._entries):  # a negative epoch, asked of a log that knows none
+            return UNDEFINED, UNDEFINED
         found = epoch if following == 0 else self._entries[following - 1].epoch
         return found, self._entries[following].start_offset
 

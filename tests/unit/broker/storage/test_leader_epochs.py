@@ -50,6 +50,11 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_that_is_known(tmp_path: Pa
     assert found == {-1: (-1, -1), 0: (0, 5), 1: (1, 10), 2: (1, 10), 3: (3, 20), 4: (3, 20), 5: (5, 99), 6: (-1, -1)}
 
 
+@pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 1])
+def test_a_log_without_epochs_knows_the_end_of_none(tmp_path: Path, epoch: int) -> None:
+    assert epochs(tmp_path).end_offset_for(epoch, 99) == (-1, -1)
+
+
 def test_the_epoch_of_an_offset_is_the_last_that_began_at_or_before_it(tmp_path: Path) -> None:
     made = epochs(tmp_path, (1, 5), (3, 10))
     assert {o: made.epoch_at(o) for o in (4, 5, 9, 10, 99)} == {4: -1, 5: 1, 9: 1, 10: 3, 99: 3}
