@@ -25,6 +25,11 @@ class FrameReader:
         self._partial = bytearray()
         self._wanted = _PREFIX
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of a frame that has not come whole."""
+        return len(self._partial)
+
     def feed(self, data: Buffer) -> list[memoryview]:
         """The frames that `data` completes, in order.
 
