@@ -1,0 +1,65 @@
+"""Apache Kafka's jars: fetched once by Maven into `.kafka/<version>/`, which git ignores.
+
+Rule: nothing here is fetched twice; a directory counts as complete only when it was renamed into place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+CACHE = Path(__file__).resolve().parents[2] / ".kafka"
+FETCH_TIMEOUT_S = 600.0
+VERSION_VARIABLE = "OTTLA_KAFKA_VERSION"
+_OUTPUT_CHARS = 600
+
+
+class KafkaMissing(RuntimeError):
+    """Apache Kafka cannot be had on this machine. The message says what to install, or what Maven said."""
+
+
+def default_version() -> str:
+    """The version that the pom names, or the one in `OTTLA_KAFKA_VERSION`."""
+    found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
+    assert found is not None, f"{POM} names no version"
+    return os.environ.get(VERSION_VARIABLE) or found[1]
+
+
+def java() -> str:
+    """The java program: `JAVA_HOME`'s, else the one on the path. Raises `KafkaMissing`."""
+    home = os.environ.get("JAVA_HOME")
+    candidate = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if candidate is None:
+        raise KafkaMissing("Apache Kafka needs Java 17 or later: install one (Debian, Ubuntu: openjdk-17-jre-headless) or set JAVA_HOME")
+    return candidate
+
+
+def jars(version: str | None = None) -> Path:
+    """The directory with the jars of `version`, fetched if it is not there. Raises `KafkaMissing`."""
+    version = version or default_version()
+    java()
+    directory = CACHE / version
+    if directory.is_dir():
+        return directory
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaMissing("Apache Kafka's jars are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
+    unfinished = CACHE / f"{version}.{os.getpid()}.part"
+    goal = [f"-Dkafka.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", "dependency:copy-dependencies"]
+    try:
+        done = subprocess.run(
+            [maven, "-q", "-B", "-f", str(POM), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+        )
+        if done.returncode != 0:
+            raise KafkaMissing(f"Maven could not fetch Apache Kafka {version}: {(done.stdout + done.stderr).strip()[:_OUTPUT_CHARS]}")
+        if not directory.is_dir():
+            unfinished.rename(directory)
+    except subprocess.TimeoutExpired as error:
+        raise KafkaMissing(f"Maven did not fetch Apache Kafka {version} within {FETCH_TIMEOUT_S:.0f} s") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return directory

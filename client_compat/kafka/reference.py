@@ -1,0 +1,122 @@
+"""Apache Kafka as one KRaft node in a directory of its own: formatted, started, stopped or killed by its process id.
+
+Rules: ports are chosen before the start, and stay the same over restarts; a directory that is already formatted is used as it is; the heap
+is small, because two cores and a test have to share the machine with it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.kafka.jars import default_version, jars, java
+from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
+from client_compat.support.ports import free_port
+
+NODE_ID = 1
+HEAP = "512m"
+FORMAT_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+NEW_CLUSTER_ID = "b3R0bGEtcmVmZXJlbmNlMA"
+"""22 characters of base64url: what a fresh reference node is formatted with."""
+
+SETTINGS: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+def java_command(version: str, main_class: str, *arguments: str, properties: Mapping[str, str] | None = None) -> list[str]:
+    """The command that runs one of Kafka's main classes. Raises `KafkaMissing`."""
+    set_ = [f"-D{name}={value}" for name, value in (properties or {}).items()]
+    tuned = [f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    return [java(), *tuned, *set_, "-cp", f"{jars(version)}/*", main_class, *arguments]
+
+
+@dataclass(slots=True)
+class ReferenceBroker:
+    """One Apache Kafka over `data_dir`. `settings` go over `SETTINGS`. `broker` is its process. Use as a context manager."""
+
+    data_dir: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    version: str = field(default_factory=default_version)
+    node_id: int = NODE_ID
+    broker: BrokerProcess = field(init=False)
+    _controller_port: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        port, self._controller_port = free_port(), free_port()
+        output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
+        quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "warn", "org.slf4j.simpleLogger.showDateTime": "true"}
+        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=quiet)
+        self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
+
+    @property
+    def port(self) -> int:
+        return self.broker.port
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.data_dir.with_name(f"{self.data_dir.name}.properties")
+
+    def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
+        """`kafka-storage format`; a directory that is formatted already is left alone. Raises `BrokerFailed` with what the tool said."""
+        self._write_properties()
+        arguments = ["format", "-t", cluster_id, "-c", str(self._properties_file), "--ignore-formatted", "--standalone", *options]
+        command = java_command(self.version, "kafka.tools.StorageTool", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise BrokerFailed(f"kafka-storage format ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    def start(self) -> ReferenceBroker:
+        """Format if that was never done, start, and wait until it listens. Raises `BrokerFailed`."""
+        if not (self.data_dir / "bootstrap.checkpoint").exists() and not (self.data_dir / "meta.properties").exists():
+            self.format()
+        self._write_properties()
+        self.broker.start(START_TIMEOUT_S)
+        return self
+
+    def stop(self) -> None:
+        """SIGTERM: a clean stop."""
+        self.broker.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.broker.kill()
+
+    def _write_properties(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        own = {
+            "node.id": str(self.node_id),
+            "log.dirs": str(self.data_dir),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self._controller_port}",
+        }
+        lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **self.settings}.items()]
+        self._properties_file.write_text("".join(lines))
+
+    def __enter__(self) -> ReferenceBroker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.broker.alive:
+            self.stop()
