@@ -49,7 +49,7 @@ def decode_request(frame: Buffer) -> Request:
 
     Raises UnsupportedVersion, with what the header said, for an API or version without a message class.
     """
-    buf = memoryview(frame)
+    buf = frame if type(frame) is memoryview else memoryview(frame)
     header, pos = read_request_header(buf)
     known = _request_decoders.get((header.api_key, header.api_version))
     decode, flexible = known or _request_decoder(header)
@@ -66,7 +66,11 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
     if flexible:
         head.append(0)
     parts: list[Buffer] = []
-    return _sized(head, parts, encode(msg, head, parts))
+    last = encode(msg, head, parts)
+    if parts:
+        return _sized(head, parts, last)
+    _SIZE.pack_into(head, 0, len(head) - _SIZE.size)
+    return [head]
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:

@@ -14,7 +14,8 @@ epochs, offsets.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from broker.core import limits
 from broker.core.log_config import LogConfig
@@ -46,7 +47,8 @@ _AS_PRODUCED: Final = "producer"
 _RECORD_ERRORS_SHOWN: Final = 3
 
 
-class Checked(NamedTuple):
+@dataclass(slots=True)
+class Checked:
     """A batch as it will be written, but for its base offset and leader epoch.
 
     `header` has the client's base offset 0; `unstamped` are the bytes from the magic on, one after the other. `offset_of_max_timestamp`
@@ -89,7 +91,8 @@ def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     if header.base_offset != 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")
     size = header.batch_length + LOG_OVERHEAD
-    _check_size(size, config)
+    if size > config.max_message_bytes:
+        raise _too_large(size, config)
     if size != len(data):
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes in {len(data)}")
     if crc32c(data[CRC_START:]) != header.crc:
@@ -97,9 +100,8 @@ def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
     return header
 
 
-def _check_size(size: int, config: LogConfig) -> None:
-    if size > config.max_message_bytes:
-        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
+def _too_large(size: int, config: LogConfig) -> Rejected:
+    return Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -192,7 +194,8 @@ def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.
         if source == target == Codec.NONE:
             raise Rejected(ErrorCode.INVALID_RECORD, "the offset deltas of the batch's records are not 0, 1, 2, …")
         tail = _recompress(records if scan.sequential else _renumber(records, header), Codec(target), config)
-        _check_size(HEADER_BYTES + len(tail), config)
+        if HEADER_BYTES + len(tail) > config.max_message_bytes:
+            raise _too_large(HEADER_BYTES + len(tail), config)
         attributes = attributes & ~CODEC_MASK | target
         if append_ms < 0:
             newest_delta = scan.index_of_max_timestamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ class Isolation(Enum):
     LOG_END = 2
 
 
-class AppendInfo(NamedTuple):
+@dataclass(slots=True)
+class AppendInfo:
     """What an append did. A duplicate wrote nothing: its offsets and time are those of the batch that it repeats.
 
     `log_append_time_ms` is -1 where the batch keeps its producer's time. An append of no batch has `first_offset` and `last_offset` -1.

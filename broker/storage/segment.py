@@ -59,6 +59,7 @@ class Segment:
         "_bytes_since_index",
         "_fd",
         "_files",
+        "_index_grew",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_open_files",
@@ -101,6 +102,7 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._rolling_timestamp: int | None = None
         self._bytes_since_index = 0
+        self._index_grew = True
 
     def create_files(self) -> None:
         """Makes the three files that Kafka expects of a segment. Raises `OSError`."""
@@ -138,12 +140,15 @@ class Segment:
         waited_ms = max_timestamp - first if first >= 0 and max_timestamp >= 0 else now_ms - self.created_ms
         if waited_ms > config.segment_ms - self.jitter_ms:
             return True
-        return self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
+        if self._index_grew:
+            limit = config.segment_index_bytes
+            self._index_grew = self.offset_index.is_full(limit) or self.time_index.is_full(limit)
+        return self._index_grew
 
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
         """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
         position = self.size
-        self._files.pwrite(self.fd, buffers, position)
+        self._files.pwrite(self._fd if self._fd >= 0 else self.fd, buffers, position)
         self.size = position + size
         self._note(position, size, last_offset, max_timestamp, index_interval)
 
@@ -151,10 +156,12 @@ class Segment:
         """What appending a batch at `position` means for the indexes."""
         if position == 0:
             self._rolling_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
+        newest = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if newest is None else newest):
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if self._bytes_since_index > index_interval:
+            self._index_grew = True
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self._bytes_since_index = 0

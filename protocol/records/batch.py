@@ -86,7 +86,8 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """The sequence of the last record, wrapped past 2^31-1; -1 where the batch carries none."""
-        return NO_SEQUENCE if self.base_sequence == NO_SEQUENCE else increment_sequence(self.base_sequence, self.last_offset_delta)
+        first = self.base_sequence
+        return NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, self.last_offset_delta)
 
     @property
     def codec(self) -> Codec:
