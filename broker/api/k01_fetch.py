@@ -1,7 +1,8 @@
 """Fetch (key 1), versions 4-18: record batches as they are stored, at once or when enough have come.
 
 Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one
-whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms. Which
+whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms, and
+does not begin where a read ends with its segment while the next one has more. Which
 batches belong to aborted transactions is said for READ_COMMITTED; nothing is filtered.
 
 One node has no followers: a request with a replica id is refused like that of an unknown replica.
@@ -115,7 +116,10 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read
             partition = _find(ctx, target.topic, asked.partition)
             read.watched.append(partition)
             _check(ctx, partition, asked, replica_id)
-            data = _diverging(partition, asked) or _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
+            data = _diverging(partition, asked)
+            if data is None:
+                data, on_older_segment = _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
+                read.must_answer = read.must_answer or on_older_segment
         except Rejected as rejected:
             data = _error(ctx, target, rejected)
         read.must_answer = read.must_answer or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
@@ -167,10 +171,13 @@ def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | N
     )
 
 
-def _read_one(partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool) -> PartitionData:
+def _read_one(
+    partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
+) -> tuple[PartitionData, bool]:
+    """What there is to send, and whether it ended only with its segment: no append adds to that, so nobody waits for it (DelayedFetch)."""
     most = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
     result = partition.log.read(asked.fetch_offset, max(0, most), isolation=isolation, min_one_batch=min_one_batch)
-    return PartitionData(
+    data = PartitionData(
         asked.partition,
         ErrorCode.NONE,
         result.high_watermark,
@@ -179,6 +186,7 @@ def _read_one(partition: Partition, asked: FetchPartition, left: int, isolation:
         aborted_transactions=_aborted(result.aborted, isolation),
         records=result.records,
     )
+    return data, result.on_older_segment
 
 
 def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[AbortedTransaction] | None:

@@ -23,11 +23,12 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Slice(NamedTuple):
-    """Bytes of `segment`, which end at `end_position`."""
+    """Bytes of `segment`, which end at `end_position`; `on_older_segment`: the reader's bound lies in a later segment."""
 
     records: bytes
     segment: Segment
     end_position: int
+    on_older_segment: bool
 
 
 class LogReader:
@@ -46,7 +47,9 @@ class LogReader:
         if found is None:
             return None
         segment, position = found
-        limit = self._limit(segment, bound, log_end_offset)
+        next_base = self.segments.next_base(segment)
+        on_older_segment = next_base is not None and next_base <= bound
+        limit = segment.size if on_older_segment else self._limit(segment, bound, log_end_offset)
         if position >= limit:
             return None
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
@@ -56,7 +59,7 @@ class LogReader:
         end = position + len(data)
         if end == limit == segment.size and segment is self.segments.active:
             self._remember(log_end_offset, segment, end)
-        return Slice(data, segment, end)
+        return Slice(data, segment, end, on_older_segment)
 
     @staticmethod
     def _first_batch(segment: Segment, position: int, limit: int) -> bytes:
@@ -77,11 +80,8 @@ class LogReader:
         return None
 
     def _limit(self, segment: Segment, bound: int, log_end_offset: int) -> int:
-        """Where bytes below `bound` end in `segment`."""
+        """Where bytes below `bound`, which lies in `segment`, end."""
         if bound >= log_end_offset:
-            return segment.size
-        next_base = self.segments.next_base(segment)
-        if next_base is not None and next_base <= bound:
             return segment.size
         found = self._locate(bound)
         return found[1] if found is not None and found[0] is segment else segment.size

@@ -32,7 +32,8 @@ class AppendInfo:
 class ReadResult(NamedTuple):
     """Stored batches as they are, the last one possibly cut; offsets as they were at the read.
 
-    `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise.
+    `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise. `on_older_segment`: there is more for this reader
+    in later segments, however few bytes this one had left.
     """
 
     records: bytes
@@ -40,6 +41,7 @@ class ReadResult(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     aborted: list[tuple[int, int]]
+    on_older_segment: bool = False
 
 
 class TimestampOffset(NamedTuple):

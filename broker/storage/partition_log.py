@@ -249,7 +249,10 @@ class PartitionLog:
 
     def _note_aborted(self, txn: CompletedTxn) -> None:
         stable = self.producer_state.stable_before(txn)
-        self.segments.active.txn_index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        index = self.segments.active.txn_index
+        if not index.entries():
+            self._names_synced = False  # its file comes into being now
+        index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
         """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
@@ -324,8 +327,8 @@ class PartitionLog:
                 raise _storage_error("cannot read the log", e) from e
             except RecordsError as e:
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
-        records = b"" if data is None else data.records
-        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted)
+        records, older = (b"", False) if data is None else (data.records, data.on_older_segment)
+        return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted, older)
 
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
         """ListOffsets: the first record not older than `timestamp` (ms), or for a negative one Kafka's special meanings (reference 9.4).

@@ -132,6 +132,20 @@ def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) 
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"a" * 50, b"b" * 50]
 
 
+@pytest.mark.parametrize("later", [[], [b"new"]])
+def test_a_read_that_ends_with_an_older_segment_waits_for_no_bytes(broker: RunningBroker, client: Client, later: list[bytes]) -> None:
+    create(client, "t")
+    produce(client, "t", b"old")
+    broker.call(lambda running: running.services.partitions.get("t", 0).log.roll(running.clock.now_ms()))
+    for value in later:
+        produce(client, "t", value)
+    with broker.client() as reader:
+        reader.send(request(part(), max_wait_ms=60_000, min_bytes=1 << 20), 12)
+        reader.send(request(part(offset=1 + len(later)), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"old"]
+
+
 def test_a_long_poll_ends_empty_when_its_time_is_up(client: Client) -> None:
     create(client, "t")
     began = time.monotonic()

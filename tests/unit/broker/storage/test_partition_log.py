@@ -220,6 +220,21 @@ def test_every_offset_is_found_through_any_index(tmp_path: Path, interval: int) 
         assert read(box, offset, 1) == [offset // 3 * 3]
 
 
+def test_a_read_tells_whether_later_segments_have_more_for_its_reader(box: LogBox) -> None:
+    for _ in range(2):
+        box.append(batch())
+        box.log.roll(NOW_MS)
+    box.append(batch(5, 0, 0, transactional=True))
+
+    def older(offset: int, isolation: Isolation, max_bytes: int = 1 << 20) -> bool:
+        return box.log.read(offset, max_bytes, isolation=isolation).on_older_segment
+
+    assert [older(offset, Isolation.READ_UNCOMMITTED) for offset in range(4)] == [True, True, False, False]
+    assert older(0, Isolation.READ_UNCOMMITTED, 0)
+    box.log.advance_high_watermark(3)
+    assert [older(offset, Isolation.READ_COMMITTED) for offset in range(3)] == [True, True, False]
+
+
 def test_a_reader_at_the_end_sees_each_new_batch_without_searching(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
     box.append(batch())
     assert read(box, 0) == [0]
@@ -257,6 +272,20 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_ones(
     assert box.log.read(0, 1000, isolation=Isolation.READ_UNCOMMITTED).aborted == []
     box.append(marker(6, 0, committed=True), origin=Origin.COORDINATOR)
     assert read(box, 0, isolation=Isolation.READ_COMMITTED) == [0, 1, 2]
+
+
+def test_what_a_flush_made_durable_still_knows_its_aborted_transactions_after_a_power_loss() -> None:
+    files = MemoryFiles()
+    box = LogBox(Path("/log/topic-0"), files=files)
+    box.append(batch(5, 0, 0, transactional=True))
+    box.log.flush()
+    box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
+    box.log.roll(NOW_MS)
+    box.log.flush()
+    assert box.log.recovery_point == box.log.log_end_offset
+    files.power_loss()
+    box.crash()
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(5, 0)]
 
 
 def test_aborted_transactions_are_found_in_later_segments(box: LogBox) -> None:
