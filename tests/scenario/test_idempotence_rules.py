@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.storage.log_values import AppendInfo
+from broker.storage.log_values import AppendInfo, Isolation
 from broker.storage.producer_state import Origin
 from protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
@@ -179,6 +179,19 @@ def test_an_unknown_producer_may_begin_with_any_sequence(box: LogBox, between: B
     between(box)
     assert refused(box, batch(PID, 7, 1236)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not box.append(batch(PID, 7, 1235)).duplicate
+
+
+@every_way
+def test_from_transaction_version_2_on_an_unknown_transactional_producer_begins_with_0(box: LogBox, between: Between) -> None:
+    between(box)
+    assert refused(box, batch(PID, 0, 3, transactional=True), version=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not box.append(batch(PID, 0, 0, transactional=True), version=2).duplicate
+    between(box)
+    assert not box.append(batch(PID, 0, 1, transactional=True), version=2).duplicate
+
+
+def test_the_version_is_of_no_matter_to_batches_outside_of_transactions(box: LogBox) -> None:
+    assert box.append(batch(PID, 0, 3), version=2).first_offset == 0
 
 
 def test_a_coordinators_sequences_are_not_looked_at(box: LogBox) -> None:
@@ -387,6 +400,31 @@ def test_a_plain_batch_is_refused_while_its_producer_has_an_open_transaction(box
     assert refused(box, batch(PID, 0, 1)) is ErrorCode.INVALID_TXN_STATE
     box.append(marker(PID, 0, committed=True), origin=Origin.COORDINATOR)
     assert not box.append(batch(PID, 0, 1)).duplicate
+
+
+@every_way
+def test_a_transactional_batch_may_follow_plain_ones_of_its_producer(box: LogBox, between: Between) -> None:
+    box.append(batch(PID, 0, 0))
+    between(box)
+    box.append(batch(PID, 0, 1, transactional=True))
+    assert box.log.last_stable_offset == 1
+
+
+@every_way
+def test_a_transactional_batch_of_an_older_epoch_opens_no_transaction(box: LogBox, between: Between) -> None:
+    box.append(marker(PID, 1, committed=True), origin=Origin.COORDINATOR)
+    between(box)
+    assert refused(box, batch(PID, 0, 0, transactional=True)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(box, batch(PID, 0, -1, transactional=True), origin=Origin.COORDINATOR) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert box.log.last_stable_offset == box.log.high_watermark
+
+
+@every_way
+def test_a_marker_that_ends_nothing_is_written_and_aborts_nothing(box: LogBox, between: Between) -> None:
+    box.append(batch())
+    box.append(marker(PID, 0, committed=False), origin=Origin.COORDINATOR)
+    between(box)
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == []
 
 
 @every_way

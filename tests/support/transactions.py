@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from broker.app import Broker
+from broker.core.clock import Clock
 from broker.runtime.txn_service import Answer
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
@@ -89,7 +90,7 @@ class Transactional:
     def batch(self, sequence: int, *values: bytes, epoch: int | None = None) -> bytes:
         """A transactional batch."""
         return build_batch(
-            [SimpleRecord(None, value, 1_000) for value in values or (b"x",)],
+            [SimpleRecord(None, value, Clock().now_ms()) for value in values or (b"x",)],
             producer_id=self.producer_id,
             producer_epoch=self.epoch if epoch is None else epoch,
             base_sequence=sequence,
