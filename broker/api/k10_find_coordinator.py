@@ -1,22 +1,26 @@
-"""FindCoordinator (key 10), versions 0-6: who looks after a group.
+"""FindCoordinator (key 10), versions 0-6: who looks after a group or a transactional id.
 
-Promises: the one broker is every group's coordinator, under the address that the client dialled or the one advertised to it. The offsets
-topic is created by
-the first question, and that question is answered too: nobody is sent away to ask again (Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile).
+Promises: the one broker is everybody's coordinator, under the address that the client dialled or the one advertised to it. The topic that
+the coordinator keeps its state in is created by the first question, and that question is answered too: nobody is sent away to ask again
+(Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile). An empty transactional id is INVALID_REQUEST.
 
-Deviations: a transactional id is refused until there are transactions, with the error of InitProducerId, on which clients give up at once.
-Share groups and unknown key types are INVALID_REQUEST.
+Deviation: share groups and unknown key types are INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
 from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from broker.runtime.group_service import GroupService
+    from broker.runtime.txn_service import TxnService
 
 NO_NODE = -1
 
@@ -30,36 +34,39 @@ class KeyType(IntEnum):
 
 
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Answer at once, but for the very first question about a group."""
-    if request.key_type != KeyType.GROUP:
-        return _refusal(ctx, request, *_reason(request.key_type))
-    if ctx.services.groups.has_topic:
-        return _found(ctx, request)
-    return _create_then_find(ctx, request)
+    """Answer at once, but for the very first question about a group, or about a transactional id."""
+    service: GroupService | TxnService
+    if request.key_type == KeyType.GROUP:
+        service = ctx.services.groups
+    elif request.key_type == KeyType.TRANSACTION:
+        service = ctx.services.txns
+    else:
+        return _refusal(ctx, request, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
+    return _found(ctx, request) if service.has_topic else _create_then_find(ctx, request, service)
 
 
-async def _create_then_find(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def _create_then_find(ctx: Context, request: FindCoordinatorRequest, service: GroupService | TxnService) -> FindCoordinatorResponse:
     try:
-        await ctx.services.groups.create_topic()
+        await service.create_topic()
     except Rejected as rejected:
         return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejected))
     return _found(ctx, request)
 
 
-def _reason(key_type: int) -> tuple[ErrorCode, str]:
-    if key_type == KeyType.TRANSACTION:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions yet"
-    return ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {key_type}"
-
-
 def _found(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    host, port = ctx.connection.broker_address
-    node_id = ctx.services.node_id
     if ctx.version >= 4:
-        return FindCoordinatorResponse(
-            coordinators=[Coordinator(key, node_id, host, port, error_message="NONE") for key in request.coordinator_keys]
-        )
-    return FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port)
+        return FindCoordinatorResponse(coordinators=[_coordinator(ctx, request.key_type, key) for key in request.coordinator_keys])
+    found = _coordinator(ctx, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
+    )
+
+
+def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
+    if key_type == KeyType.TRANSACTION and not key:
+        return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    host, port = ctx.connection.broker_address
+    return Coordinator(key, ctx.services.node_id, host, port, error_message="NONE")
 
 
 def _refusal(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode, message: str) -> FindCoordinatorResponse:

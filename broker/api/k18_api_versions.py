@@ -4,7 +4,9 @@ Promises: exactly the routes are listed (Produce with the minimum of 0 that old 
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
-Deviation: transaction.version is not finalized until there are transactions, so clients use at most Produce 11 for them.
+The setting transaction.version is the finalized level of the feature of that name (0: none, and nothing is said of it): clients speak
+transaction version 2 if it is 2. A supported feature from level 0 on is shown from version 4 on only: older clients choke on the 0
+(KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ METADATA_VERSION_MIN = 7
 METADATA_VERSION = 27
 """metadata.version 4.1-IV1, the levels that a Kafka 4.1 broker supports and finalizes."""
 
+TRANSACTION_VERSION_MAX = 2
+
 _FEATURES_EPOCH = 1
 
 
@@ -34,16 +38,22 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.client_software_name = request.client_software_name
         ctx.connection.client_software_version = request.client_software_version
-    return _response()
+    return _response(ctx.services.settings.transaction_version, ctx.version >= 4)
 
 
 @cache
-def _response() -> ApiVersionsResponse:
+def _response(transaction_version: int, shows_level_0: bool) -> ApiVersionsResponse:
+    supported = [SupportedFeatureKey("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION)]
+    finalized = [FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION)]
+    if shows_level_0:
+        supported.append(SupportedFeatureKey("transaction.version", 0, TRANSACTION_VERSION_MAX))
+    if transaction_version > 0:
+        finalized.append(FinalizedFeatureKey("transaction.version", transaction_version, transaction_version))
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())],
-        supported_features=[SupportedFeatureKey("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION)],
+        supported_features=supported,
         finalized_features_epoch=_FEATURES_EPOCH,
-        finalized_features=[FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION)],
+        finalized_features=finalized,
     )
 
 

@@ -1,33 +1,48 @@
-"""InitProducerId (key 22), versions 0-5: gives an idempotent producer its id.
+"""InitProducerId (key 22), versions 0-5: gives a producer its id and epoch.
 
 Promises: without a transactional id every call gets an id that this data directory never gave before, with epoch 0, whatever id the
-request carries (Kafka's TransactionCoordinator does the same).
-
-Deviation: a transactional id is refused until there are transactions, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all codes that
-clients know here it is the one on which every client gives up at once and says so; COORDINATOR_NOT_AVAILABLE they would retry for ever.
+request carries (Kafka's TransactionCoordinator does the same). With one, the caller gets the id's next epoch and every earlier holder is
+fenced; what it left open is aborted first, so that the first answer is CONCURRENT_TRANSACTIONS then. From version 3 on the caller may name
+the id and epoch it holds (KIP-360). A fenced caller is told PRODUCER_FENCED from version 4 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.api.txn_answers import fenced_for
 from broker.core.rejected import Rejected
+from broker.runtime.txn_service import Answer
+from broker.txns.decide import Expected
 from protocol.error_codes import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Answer at once; one call in a thousand waits for a new block of ids to be on disk."""
+def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    """Answer at once, unless the record of a transactional id has to become durable first."""
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return _idempotent(ctx)
+    expected = None if request.producer_id == -1 else Expected(request.producer_id, request.producer_epoch)
+    answer = ctx.services.txns.init_producer_id(request.transactional_id, request.transaction_timeout_ms, expected)
+
+    def respond(answer: Answer) -> InitProducerIdResponse:
+        error = fenced_for(ctx.version, answer.error, since=4)
+        return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+
+    return when_ready(answer, respond)
+
+
+def _idempotent(ctx: Context) -> InitProducerIdResponse:
+    """One call in a thousand waits for a new block of ids to be on disk."""
     try:
-        _check(request)
         return InitProducerIdResponse(producer_id=ctx.services.producer_ids.next(), producer_epoch=0)
     except Rejected as rejected:
-        return InitProducerIdResponse(error_code=rejected.code, producer_id=-1, producer_epoch=-1)
+        return _refused(rejected.code)
 
 
-def _check(request: InitProducerIdRequest) -> None:
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        raise Rejected(ErrorCode.INVALID_REQUEST, "producer id and epoch come together or not at all")
-    if request.transactional_id == "":
-        raise Rejected(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    if request.transactional_id is not None:
-        raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions yet")
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

@@ -60,6 +60,10 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DELETE_RECORDS: _route("k21_delete_records", 0, 2),
     ApiKey.INIT_PRODUCER_ID: _route("k22_init_producer_id", 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _route("k23_offset_for_leader_epoch", 2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _route("k24_add_partitions_to_txn", 0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: _route("k25_add_offsets_to_txn", 0, 4),
+    ApiKey.END_TXN: _route("k26_end_txn", 0, 5),
+    ApiKey.WRITE_TXN_MARKERS: _route("k27_write_txn_markers", 1, 1),
     ApiKey.TXN_OFFSET_COMMIT: _route("k28_txn_offset_commit", 0, 5),
     ApiKey.DESCRIBE_CONFIGS: _route("k32_describe_configs", 1, 4),
     ApiKey.ALTER_CONFIGS: _route("k33_alter_configs", 0, 2),
@@ -70,6 +74,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.OFFSET_DELETE: _route("k47_offset_delete", 0, 0),
     ApiKey.DESCRIBE_CLUSTER: _route("k60_describe_cluster", 0, 2),
     ApiKey.DESCRIBE_PRODUCERS: _route("k61_describe_producers", 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _route("k65_describe_transactions", 0, 0),
+    ApiKey.LIST_TRANSACTIONS: _route("k66_list_transactions", 0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _route("k75_describe_topic_partitions", 0, 0),
 }
 """One line for each API; a new handler adds its own, in the order of the keys."""

@@ -38,9 +38,20 @@ def test_what_this_broker_does_not_coordinate_is_refused(client: Client, key_typ
     assert (one.key, one.error_code, one.node_id, one.port) == ("x", error, -1, -1)
 
 
-def test_a_transactional_id_is_refused_with_an_error_on_which_clients_give_up(client: Client) -> None:
-    found = client.call(FindCoordinatorRequest("tx", 1), version=3)
-    assert (found.error_code, found.error_message) == (
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "this broker has no transactions yet",
-    )
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_transactional_id_is_coordinated_here(broker: RunningBroker, client: Client, version: int) -> None:
+    found = client.call(FindCoordinatorRequest("tx", 1), version=version)
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "127.0.0.1", broker.port)
+
+
+def test_the_first_question_about_a_transactional_id_creates_its_topic(client: Client) -> None:
+    found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"]), version=6).coordinators
+    assert [(one.key, one.error_code) for one in found] == [("a", 0), ("b", 0)]
+    (topic,) = client.call(MetadataRequest([MetadataRequestTopic(name="__transaction_state")], False)).topics
+    assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 4)
+
+
+def test_an_empty_transactional_id_is_nobodys(client: Client) -> None:
+    assert client.call(FindCoordinatorRequest("", 1), version=3).error_code == ErrorCode.INVALID_REQUEST
+    found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["a", ""]), version=6).coordinators
+    assert [one.error_code for one in found] == [0, ErrorCode.INVALID_REQUEST]

@@ -37,11 +37,29 @@ def test_every_route_serves_versions_that_its_messages_have_and_has_a_handler() 
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_features_are_those_that_exist(client: Client, version: int) -> None:
+def test_transactions_of_version_2_are_finalized(client: Client, version: int) -> None:
     response = ask(client, version)
-    assert [feature.name for feature in response.supported_features] == ["metadata.version"]
-    assert [(feature.name, feature.max_version_level) for feature in response.finalized_features] == [("metadata.version", 27)]
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert finalized == {"metadata.version": 27, "transaction.version": 2}
     assert response.finalized_features_epoch >= 0
+
+
+def test_a_feature_from_level_0_on_is_shown_to_those_who_can_read_the_0(client: Client) -> None:
+    assert [feature.name for feature in ask(client, 3).supported_features] == ["metadata.version"]
+    shown = {feature.name: (feature.min_version, feature.max_version) for feature in ask(client, 4).supported_features}
+    assert shown["transaction.version"] == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("level", "finalized"),
+    [
+        pytest.param(0, {}, marks=pytest.mark.broker_settings({"transaction.version": "0"})),
+        pytest.param(1, {"transaction.version": 1}, marks=pytest.mark.broker_settings({"transaction.version": "1"})),
+    ],
+)
+def test_a_setting_chooses_the_level_and_0_is_not_mentioned(client: Client, level: int, finalized: dict[str, int]) -> None:
+    features = {feature.name: feature.max_version_level for feature in ask(client, 4).finalized_features}
+    assert {name: found for name, found in features.items() if name != "metadata.version"} == finalized
 
 
 def test_tags_0_1_and_2_are_filled_and_tag_3_is_absent_for_old_librdkafka(client: Client) -> None:

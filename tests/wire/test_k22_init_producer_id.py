@@ -6,6 +6,7 @@ from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.support.running_broker import RunningBroker
+from tests.support.txn_calls import find_transaction_coordinator
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -40,7 +41,48 @@ def test_an_empty_transactional_id_is_refused(client: Client) -> None:
     assert client.call(InitProducerIdRequest("", 60_000)).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_transactional_id_is_refused_so_that_clients_give_up(client: Client) -> None:
-    answer = client.call(InitProducerIdRequest("my-transactions", 60_000))
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
-    assert not ErrorCode(answer.error_code).retriable
+@pytest.mark.parametrize("version", range(6))
+def test_a_transactional_id_keeps_its_producer_id_and_gets_the_next_epoch(client: Client, version: int) -> None:
+    find_transaction_coordinator(client)
+    first, second = (client.call(InitProducerIdRequest("tx", 60_000), version=version) for _ in range(2))
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert (second.error_code, second.producer_id, second.producer_epoch) == (0, first.producer_id, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED), (5, ErrorCode.PRODUCER_FENCED)]
+)
+def test_a_holder_that_was_fenced_is_told_so_in_the_words_of_its_version(client: Client, version: int, error: ErrorCode) -> None:
+    find_transaction_coordinator(client)
+    held = client.call(InitProducerIdRequest("tx", 60_000))
+    for _ in range(2):
+        client.call(InitProducerIdRequest("tx", 60_000))
+    answer = client.call(InitProducerIdRequest("tx", 60_000, held.producer_id, held.producer_epoch), version=version)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+
+
+def test_a_new_id_may_come_with_any_identity(client: Client) -> None:
+    """As @platformatic/kafka sends it: there is nothing yet that could be fenced."""
+    find_transaction_coordinator(client)
+    answer = client.call(InitProducerIdRequest("tx", 60_000, 0, 0))
+    assert (answer.error_code, answer.producer_epoch) == (0, 0)
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
+def test_a_timeout_beyond_the_brokers_is_refused(client: Client, timeout_ms: int) -> None:
+    find_transaction_coordinator(client)
+    assert client.call(InitProducerIdRequest("tx", timeout_ms)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_without_its_topic_there_is_no_coordinator_to_ask(client: Client) -> None:
+    assert client.call(InitProducerIdRequest("tx", 60_000)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_the_longest_id_that_the_protocol_allows_works_and_survives(broker: RunningBroker, client: Client) -> None:
+    find_transaction_coordinator(client)
+    longest = "x" * 32_767
+    held = client.call(InitProducerIdRequest(longest, 60_000))
+    broker.restart(kill=True)
+    with broker.client() as again:
+        answer = again.call(InitProducerIdRequest(longest, 60_000, held.producer_id, held.producer_epoch))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, held.producer_id, 1)

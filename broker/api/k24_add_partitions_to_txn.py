@@ -1,0 +1,103 @@
+"""AddPartitionsToTxn (key 24), versions 0-5: opens a transaction, or widens it, or asks what belongs to it.
+
+Promises: all partitions of a transaction are added or none. One that does not exist (UNKNOWN_TOPIC_OR_PARTITION) or that clients may not
+write to (an internal one, TOPIC_AUTHORIZATION_FAILED) gets its error, all others OPERATION_NOT_ATTEMPTED. Clients use versions 0 to 3.
+Brokers use 4 and 5, which carry several transactions and may only ask (KIP-890); whoever adds with them speaks transaction version 2.
+A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+
+from broker.api.context import Context
+from broker.api.txn_answers import fenced_for
+from broker.topics.topic_names import is_internal
+from broker.txns.transaction import TopicPartition
+from protocol.error_codes import ErrorCode
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    """Answer at once, unless an addition has to become durable first."""
+    transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
+    started = [_start(ctx, transaction) for transaction in transactions]
+    waiting = [answer for answer in started if isinstance(answer, asyncio.Future)]
+    if waiting:
+        return _when_all(ctx, transactions, started, waiting)
+    return _respond(ctx, transactions, started)
+
+
+async def _when_all(
+    ctx: Context,
+    transactions: list[AddPartitionsToTxnTransaction],
+    started: list[Errors | ErrorCode | asyncio.Future[ErrorCode]],
+    waiting: list[asyncio.Future[ErrorCode]],
+) -> AddPartitionsToTxnResponse:
+    await asyncio.wait(waiting)
+    return _respond(ctx, transactions, started)
+
+
+def _start(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Errors | ErrorCode | asyncio.Future[ErrorCode]:
+    """One error for all partitions, or one for each."""
+    places = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    wrong = {place: error for place in places if (error := _problem(ctx, place)) is not ErrorCode.NONE}
+    if wrong:
+        return dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
+    txns = ctx.services.txns
+    producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return txns.verify_partitions(*producer, places)
+    return txns.add_partitions(*producer, places, 2 if ctx.version >= 4 else 0)
+
+
+def _problem(ctx: Context, place: TopicPartition) -> ErrorCode:
+    if ctx.version < 4 and is_internal(place[0]):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if ctx.services.topic_service.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _respond(
+    ctx: Context,
+    transactions: list[AddPartitionsToTxnTransaction],
+    answers: Iterable[Errors | ErrorCode | asyncio.Future[ErrorCode]],
+) -> AddPartitionsToTxnResponse:
+    results = []
+    for transaction, answer in zip(transactions, answers, strict=True):
+        done = answer.result() if isinstance(answer, asyncio.Future) else answer
+        results.append(AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, done)))
+    if ctx.version >= 4:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _by_topic(ctx: Context, topics: list[AddPartitionsToTxnTopic], answer: Errors | ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    def error(place: TopicPartition) -> ErrorCode:
+        return fenced_for(ctx.version, answer if isinstance(answer, ErrorCode) else answer[place], since=2)
+
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name, [AddPartitionsToTxnPartitionResult(index, error((topic.name, index))) for index in topic.partitions]
+        )
+        for topic in topics
+    ]
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )

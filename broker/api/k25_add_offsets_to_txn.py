@@ -1,0 +1,29 @@
+"""AddOffsetsToTxn (key 25), versions 0-4: makes a group's offsets part of a transaction, before they are committed in it.
+
+Promises: what is added is the partition of `__consumer_offsets` where the group lives; without that topic COORDINATOR_NOT_AVAILABLE, as in
+Kafka. A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.api.txn_answers import fenced_for
+from broker.core.java_hash import partition_of
+from broker.topics.topic_names import CONSUMER_OFFSETS
+from protocol.error_codes import ErrorCode
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    """Answer at once, unless the addition has to become durable first."""
+    topic = ctx.services.topics.topic(CONSUMER_OFFSETS)
+    if topic is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    place = (CONSUMER_OFFSETS, partition_of(request.group_id, len(topic.partitions)))
+    answer = ctx.services.txns.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), client_version=0
+    )
+    return when_ready(answer, lambda error: AddOffsetsToTxnResponse(error_code=fenced_for(ctx.version, error, since=2)))

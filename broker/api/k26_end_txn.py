@@ -1,0 +1,34 @@
+"""EndTxn (key 26), versions 0-5: commits or aborts a transaction.
+
+Promises: answered when the decision cannot be lost; it then reaches every partition, whatever happens to the broker. From version 5 on
+(transaction version 2, KIP-890) the answer holds the producer id and epoch of the next transaction, so that a late EndTxn of this one can
+never end that one; a retry gets the same answer again. Before version 5 a late EndTxn does end the next transaction, as in Kafka.
+A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.api.txn_answers import fenced_for
+from broker.runtime.txn_service import Answer
+from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+
+
+def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    """Answer at once, unless the decision has to become durable first."""
+    answer = ctx.services.txns.end_txn(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        commit=request.committed,
+        client_version=2 if ctx.version >= 5 else 0,
+    )
+
+    def respond(answer: Answer) -> EndTxnResponse:
+        error = fenced_for(ctx.version, answer.error, since=2)
+        return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+
+    return when_ready(answer, respond)

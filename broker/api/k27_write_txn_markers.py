@@ -1,0 +1,76 @@
+"""WriteTxnMarkers (key 27), version 1: ends a producer's transactions in partitions, without asking their coordinator.
+
+Promises: what the coordinators of a cluster send each other, and what an operator's tool sends to abort a hanging transaction (KIP-664);
+markers are checked against the producer's epoch and the coordinator's (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED) and answered
+when durable. In an offsets partition the offsets of the transaction take effect or go.
+
+Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
+
+
+def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    """Answer at once, unless a marker has to become durable first."""
+    waiting: Waiting = []
+    response = WriteTxnMarkersResponse([_write(ctx, marker, waiting) for marker in request.markers])
+    return _when_durable(response, waiting) if waiting else response
+
+
+async def _when_durable(response: WriteTxnMarkersResponse, waiting: Waiting) -> WriteTxnMarkersResponse:
+    await asyncio.wait([durable for durable, _ in waiting])
+    for durable, result in waiting:
+        if durable.cancelled() or durable.exception() is not None:
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return response
+
+
+def _write(ctx: Context, marker: WritableTxnMarker, waiting: Waiting) -> WritableTxnMarkerResult:
+    def one(topic: str, index: int) -> WritableTxnMarkerPartitionResult:
+        result = WritableTxnMarkerPartitionResult(index)
+        try:
+            durable = _append(ctx, marker, topic, index)
+        except Rejected as refusal:
+            result.error_code = refusal.code
+        else:
+            if durable is not None:
+                waiting.append((durable, result))
+        return result
+
+    return WritableTxnMarkerResult(
+        marker.producer_id,
+        [
+            WritableTxnMarkerTopicResult(topic.name, [one(topic.name, index) for index in topic.partition_indexes])
+            for topic in marker.topics
+        ],
+    )
+
+
+def _append(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> asyncio.Future[None] | None:
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        raise Rejected(ErrorCode.INVALID_REQUEST)
+    return ctx.services.txns.markers.write(
+        (topic, index),
+        marker.producer_id,
+        marker.producer_epoch,
+        commit=marker.transaction_result,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=0,
+    )

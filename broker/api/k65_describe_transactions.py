@@ -1,0 +1,46 @@
+"""DescribeTransactions (key 65), version 0: state, producer and partitions of transactional ids (KIP-664).
+
+Promises: an id that nobody uses is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST, each for itself; a start time of -1 means that
+no transaction was begun since the producer was initialised.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from protocol.error_codes import ErrorCode
+from protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    """All of it is in memory."""
+    return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in request.transactional_ids])
+
+
+def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+    try:
+        if not transactional_id:
+            raise Rejected(ErrorCode.INVALID_REQUEST)
+        txn = ctx.services.txns.get(transactional_id)
+        if txn is None:
+            raise Rejected(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except Rejected as rejected:
+        return TransactionState(error_code=rejected.code, transactional_id=transactional_id)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=txn.state.wire_name,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.start_ms,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.producer_epoch,
+        topics=[
+            TopicData(topic, [index for _, index in places]) for topic, places in groupby(sorted(txn.partitions), lambda place: place[0])
+        ],
+    )

@@ -1,0 +1,62 @@
+"""ListTransactions (key 66), versions 0-2: which transactional ids there are, and in which state (KIP-664).
+
+Promises: filters by state, producer id, how long the transaction has lasted (1+, KIP-994), and a regular expression that the whole id must
+match (2+, KIP-1152) all hold together; state names that do not exist are named in the answer and match nothing. The expression is RE2's,
+matched in linear time; one that cannot be read is INVALID_REGULAR_EXPRESSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import re2
+
+from broker.api.context import Context
+from broker.core.rejected import Rejected
+from broker.txns.states import TxnState
+from broker.txns.transaction import Transaction
+from protocol.error_codes import ErrorCode
+from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+_QUIET = re2.Options()
+_QUIET.log_errors = False
+
+_STATES = {state.wire_name: state for state in TxnState}
+
+
+def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """All of it is in memory."""
+    try:
+        matches = _pattern(request.transactional_id_pattern)
+        transactions = list(ctx.services.txns.all_transactions())
+    except Rejected as rejected:
+        return ListTransactionsResponse(error_code=rejected.code)
+    states = {_STATES[name] for name in request.state_filters if name in _STATES}
+    producer_ids = set(request.producer_id_filters)
+    started_before = ctx.services.clock.now_ms() - request.duration_filter if request.duration_filter >= 0 else None
+
+    def wanted(txn: Transaction) -> bool:
+        return (
+            (not request.state_filters or txn.state in states)
+            and (not producer_ids or txn.producer_id in producer_ids)
+            and (started_before is None or txn.start_ms < started_before)
+            and matches(txn.transactional_id)
+        )
+
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
+        transaction_states=[
+            TransactionState(txn.transactional_id, txn.producer_id, txn.state.wire_name) for txn in transactions if wanted(txn)
+        ],
+    )
+
+
+def _pattern(pattern: str | None) -> Callable[[str], bool]:
+    """Raises Rejected."""
+    if not pattern:
+        return lambda transactional_id: True
+    try:
+        compiled = re2.compile(pattern, _QUIET)
+    except re2.error as error:
+        raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.records.batch import split_batches
+from protocol.records.control import ControlType, parse_marker
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+from tests.support.transactions import Transactional, fetch, latest
+
+
+def write(client: Client, *markers: WritableTxnMarker) -> list[list[int]]:
+    """The errors, marker by marker."""
+    response = client.call(WriteTxnMarkersRequest(list(markers)))
+    return [[partition.error_code for topic in marker.topics for partition in topic.partitions] for marker in response.markers]
+
+
+def marker(producer_id: int, epoch: int, *topics: str, commit: bool = False, coordinator_epoch: int = 0) -> WritableTxnMarker:
+    return WritableTxnMarker(producer_id, epoch, commit, [WritableTxnMarkerTopic(topic, [0]) for topic in topics], coordinator_epoch)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_ends_what_hangs(broker: RunningBroker, client: Client, commit: bool) -> None:
+    create(client, "t")
+    hanging = Transactional(broker).init()
+    assert hanging.produce(client, 0).error_code == 0
+    assert latest(client, committed=True) == 0
+    assert write(client, marker(hanging.producer_id, hanging.epoch, "t", commit=commit, coordinator_epoch=7)) == [[0]]
+    assert latest(client, committed=True) == 2
+    records = bytes(fetch(client, committed=False).records or b"")
+    (_, (position, header)) = split_batches(records)
+    written = parse_marker(records[position : position + header.size_bytes])
+    assert (written.type, written.coordinator_epoch) == (ControlType.COMMIT if commit else ControlType.ABORT, 7)
+
+
+def test_each_partition_of_each_marker_has_its_own_error(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    assert write(client, marker(1, 5, "t", coordinator_epoch=3)) == [[0]]
+    assert write(
+        client,
+        marker(1, 4, "t", "nowhere", coordinator_epoch=3),
+        marker(1, 5, "t", coordinator_epoch=2),
+        marker(1, 6, "t", coordinator_epoch=3),
+    ) == [
+        [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        [ErrorCode.TRANSACTION_COORDINATOR_FENCED],
+        [0],
+    ]
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (-(2**63), -32768)])
+def test_a_marker_of_nobody_is_refused(client: Client, producer_id: int, epoch: int) -> None:
+    create(client, "t")
+    assert write(client, marker(producer_id, epoch, "t")) == [[ErrorCode.INVALID_REQUEST]]
+    assert latest(client, committed=False) == 0
+
+
+def test_a_marker_in_an_offsets_partition_makes_offsets_visible(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    client.call(FindCoordinatorRequest("g"), version=3)
+    holder = Transactional(broker).init()
+    place = broker.call(lambda running: running.services.groups.offsets_partition("g").index)
+    ended = WritableTxnMarker(holder.producer_id, holder.epoch, True, [WritableTxnMarkerTopic("__consumer_offsets", [place, 99])], 0)
+    assert write(client, ended) == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
+
+
+def test_no_markers_are_no_work(client: Client) -> None:
+    assert write(client) == []

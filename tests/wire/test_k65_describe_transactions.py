@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from tests.support.manual_clock import START_MS
+from tests.support.topic_calls import create
+from tests.support.txn_calls import init
+
+
+def test_an_open_transaction_shows_all_that_is_known_of_it(client: Client) -> None:
+    create(client, "b", 3)
+    create(client, "a")
+    holder = init(client, timeout_ms=30_000)
+    assert holder.describe().transaction_start_time_ms == -1
+    assert holder.add(("b", 2), ("a", 0), ("b", 0)) == [0, 0, 0]
+    state = holder.describe()
+    assert (state.error_code, state.transaction_state, state.transaction_timeout_ms) == (0, "Ongoing", 30_000)
+    assert (state.producer_id, state.producer_epoch) == (holder.producer_id, 0)
+    assert state.transaction_start_time_ms > START_MS
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [("a", [0]), ("b", [0, 2])]
+
+
+def test_a_finished_transaction_has_no_partitions_left(client: Client) -> None:
+    create(client, "t")
+    holder = init(client)
+    holder.add(("t", 0))
+    holder.end(commit=False)
+    assert (holder.describe().transaction_state, holder.describe().topics) == ("CompleteAbort", [])
+
+
+def test_unknown_and_empty_ids_have_errors_of_their_own(client: Client) -> None:
+    init(client)
+    states = client.call(DescribeTransactionsRequest(["tx", "other", ""])).transaction_states
+    assert [(state.transactional_id, state.error_code) for state in states] == [
+        ("tx", 0),
+        ("other", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+        ("", ErrorCode.INVALID_REQUEST),
+    ]
+
+
+def test_without_a_coordinator_nothing_can_be_said(client: Client) -> None:
+    (state,) = client.call(DescribeTransactionsRequest(["tx"])).transaction_states
+    assert state.error_code == ErrorCode.NOT_COORDINATOR
