@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 SAMPLES: Final = 10
-CONCURRENT_RULES: Final = 4
-"""Rules are many small jobs: side by side, one plans while another runs."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, steps done, and steps in all."""
@@ -116,39 +114,52 @@ def _count(spark: SparkSession, verdicts: dict[str, DirectoryVerdict]) -> None:
 def _run_rules(
     spark: SparkSession, rules: Sequence[Rule], verdicts: dict[str, DirectoryVerdict], samples: int, progress: Callable[[str, int], None]
 ) -> None:
-    with ThreadPoolExecutor(CONCURRENT_RULES, "rule") as pool:
-        # Records take longest: their rule begins while the first batches are being read.
-        longest_first = sorted(rules, key=lambda rule: rule.view != "keyed_records")
+    by_name = {rule.name: rule for rule in rules}
+    with ThreadPoolExecutor(3, "rules") as pool:
+        # Records take longest: their rule begins while the batches are being read. All others are one query, for planning and starting
+        # one takes longer than running it.
+        passes = [[r for r in rules if r.view == "keyed_records"], [r for r in rules if r.view != "keyed_records"]]
+        running = {pool.submit(_judge, spark, some, samples): some for some in passes if some}
         counting = pool.submit(_count, spark, verdicts)
-        running = {pool.submit(_judge, spark, rule, samples): rule for rule in longest_first}
         progress("reading", 0)
-        for done, future in enumerate(as_completed(running), 1):
-            rule = running[future]
-            for verdict in verdicts.values():
-                verdict.rules[rule.name].judged = bool(verdict.segments)
+        done = 0
+        for future in as_completed(running):
+            for rule in running[future]:
+                for verdict in verdicts.values():
+                    verdict.rules[rule.name].judged = bool(verdict.segments)
             for row in future.result():
-                _add(verdicts[row.log_dir].rules[rule.name], rule, row)
-            progress(f"judged {rule.name}", done)
+                _add(verdicts[row.log_dir].rules[row.rule], by_name[row.rule], row, samples)
+            done += len(running[future])
+            progress(f"{done} rules judged", done)
         counting.result()
 
 
-def _judge(spark: SparkSession, rule: Rule, samples: int) -> list[Row]:
-    """The first `samples` findings of each severity in each directory, each with the exact number of its kind."""
-    evidence = ", ".join(rule.evidence)
+def _judge(spark: SparkSession, rules: Sequence[Rule], samples: int) -> list[Row]:
+    """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
+    exact number of its kind."""
+    place = ", ".join(PLACE)
+    found = " UNION ALL ".join(
+        f"""
+        SELECT '{rule.name}' AS rule, {place},
+            to_json(struct({", ".join(rule.evidence)}), map('ignoreNullFields', 'false')) AS evidence
+        FROM ({rule.sql})
+        """
+        for rule in rules
+    )
     rows: list[Row] = spark.sql(
         f"""
-        SELECT {", ".join(PLACE)}, evidence, total FROM (
-            SELECT {", ".join(PLACE)}, to_json(struct({evidence}), map('ignoreNullFields', 'false')) AS evidence,
-                count(*) OVER (PARTITION BY log_dir, severity) AS total,
-                row_number() OVER (PARTITION BY log_dir, severity ORDER BY topic, partition, file, position, offset) AS place
-            FROM ({rule.sql})
-        ) WHERE place <= {int(samples)} ORDER BY log_dir, severity, place
+        SELECT * FROM (
+            SELECT *,
+                count(*) OVER (PARTITION BY log_dir, rule, severity) AS total,
+                row_number() OVER (PARTITION BY log_dir, rule, severity ORDER BY topic, partition, file, position, offset) AS place
+            FROM ({found})
+        ) WHERE place <= {max(1, samples)} ORDER BY log_dir, rule, severity, place
         """
     ).collect()
     return rows
 
 
-def _add(result: RuleResult, rule: Rule, row: Row) -> None:
+def _add(result: RuleResult, rule: Rule, row: Row, samples: int) -> None:
     severity = Severity(row.severity)
     if severity is Severity.VIOLATION:
         result.violations = row.total
@@ -156,6 +167,8 @@ def _add(result: RuleResult, rule: Rule, row: Row) -> None:
         result.warnings = row.total
     else:
         result.infos = row.total
+    if row.place > samples:
+        return
     evidence: dict[str, Any] = json.loads(row.evidence)
     result.samples.append(Finding(rule.name, severity, row.kind, row.topic, row.partition, row.offset, row.file, row.position, evidence))
 

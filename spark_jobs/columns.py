@@ -7,9 +7,9 @@ only the columns asked for are built; at most `ROWS_MAX` rows or `BYTES_MAX` byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -100,31 +100,34 @@ def batch_rows(segment: Segment, schema: pa.Schema, *, walk_records: bool) -> It
         elif item.header.last_offset >= segment.log_start_offset:
             rows.append(_batch_row(item, walk_records))
         if len(rows) == ROWS_MAX:
-            yield _to_arrow(segment, schema, BATCH_COLUMNS, rows)
+            yield _to_arrow(segment, schema, _by_column(rows), len(rows))
             rows = []
     if rows:
-        yield _to_arrow(segment, schema, BATCH_COLUMNS, rows)
+        yield _to_arrow(segment, schema, _by_column(rows), len(rows))
 
 
 def record_rows(segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """One row a record at or above the log start offset. Batches whose bytes cannot be trusted are left out (`batch_rows` reports them)."""
-    rows: list[Sequence[Any]] = []
-    held = 0
-    with_headers = "headers" in schema.names
+    wanted = [name for name in schema.names if name in RECORD_COLUMNS]
+    held: dict[str, list[Any]] = {name: [] for name in wanted}
+    rows = held_bytes = 0
     for item in read_segment(segment):
         if isinstance(item, Stop) or not item.crc_ok or item.header.last_offset < segment.log_start_offset:
             continue
         try:
-            section = records_section(item.data, item.header)
-            rows += _records_of(item, section, segment.log_start_offset, with_headers)
+            found = _records_of(item, segment.log_start_offset, wanted)
         except RecordsError:
             continue
-        held += len(section)
-        if len(rows) >= ROWS_MAX or held >= BYTES_MAX:
-            yield _to_arrow(segment, schema, RECORD_COLUMNS, rows)
-            rows, held = [], 0
+        for name, values in found.columns.items():
+            held[name] += values
+        rows += found.rows
+        held_bytes += found.size_bytes
+        if rows >= ROWS_MAX or held_bytes >= BYTES_MAX:
+            yield _to_arrow(segment, schema, held, rows)
+            held = {name: [] for name in wanted}
+            rows = held_bytes = 0
     if rows:
-        yield _to_arrow(segment, schema, RECORD_COLUMNS, rows)
+        yield _to_arrow(segment, schema, held, rows)
 
 
 def _stop_row(stop: Stop) -> list[Any]:
@@ -193,39 +196,52 @@ def _marker(data: memoryview) -> str | None:
     return marker.type.name.lower() if marker.type is not None and marker.ends_transaction else None
 
 
-def _records_of(batch: RawBatch, section: Any, log_start_offset: int, with_headers: bool) -> Iterator[tuple[Any, ...]]:
+class _Records(NamedTuple):
+    """The wanted columns of one batch's records."""
+
+    rows: int
+    size_bytes: int
+    columns: dict[str, Sequence[Any]]
+
+
+def _records_of(batch: RawBatch, log_start_offset: int, wanted: Sequence[str]) -> _Records:
     head = batch.header
-    no_headers: list[tuple[str, bytes | None]] = []
-    if with_headers:
-        listed = [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in iter_records(batch.data)]
-    else:
-        data = bytes(section)
-        found = walk.columns(data, head.record_count, head.base_offset, head.base_timestamp)
-        listed = [
-            (offset, timestamp, None if kn < 0 else data[k : k + kn], None if vn < 0 else data[v : v + vn], no_headers)
-            for offset, timestamp, k, kn, v, vn in zip(*found[:6], strict=True)
-        ]
-    for offset, timestamp, key, value, headers in listed:
-        if offset >= log_start_offset:
-            yield (
-                batch.position,
-                head.base_offset,
-                offset,
-                head.max_timestamp if head.is_log_append_time else timestamp,
-                key,
-                value,
-                headers,
-                head.is_transactional,
-                head.is_control,
-                head.producer_id,
-                head.producer_epoch,
-                -1 if head.base_sequence < 0 else increment_sequence(head.base_sequence, offset - head.base_offset),
-                head.partition_leader_epoch,
-            )
+    section = records_section(batch.data, head)
+    data = bytes(section)
+    found = walk.columns(data, head.record_count, head.base_offset, head.base_timestamp)
+    skipped = sum(offset < log_start_offset for offset in found.offsets) if head.base_offset < log_start_offset else 0
+    offsets = found.offsets[skipped:]
+    rows = len(offsets)
+    sequences = head.base_sequence >= 0
+    build: dict[str, Callable[[], Sequence[Any]]] = {
+        "offset": lambda: offsets,
+        "timestamp": lambda: [head.max_timestamp] * rows if head.is_log_append_time else found.timestamps[skipped:],
+        "key": lambda: _slices(data, found.key_starts[skipped:], found.key_lengths[skipped:]),
+        "value": lambda: _slices(data, found.value_starts[skipped:], found.value_lengths[skipped:]),
+        "headers": lambda: [list(record.headers) for record in iter_records(batch.data)][skipped:],
+        "sequence": lambda: [increment_sequence(head.base_sequence, o - head.base_offset) if sequences else -1 for o in offsets],
+    }
+    constants: dict[str, Any] = {
+        "position": batch.position,
+        "base_offset": head.base_offset,
+        "transactional": head.is_transactional,
+        "control": head.is_control,
+        "producer_id": head.producer_id,
+        "producer_epoch": head.producer_epoch,
+        "leader_epoch": head.partition_leader_epoch,
+    }
+    return _Records(rows, len(section), {name: build[name]() if name in build else [constants[name]] * rows for name in wanted})
 
 
-def _to_arrow(segment: Segment, schema: pa.Schema, names: dict[str, str], rows: list[Sequence[Any]]) -> pa.RecordBatch:
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+def _slices(data: bytes, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes | None]:
+    return [None if size < 0 else data[at : at + size] for at, size in zip(starts, lengths, strict=True)]
+
+
+def _by_column(rows: list[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    return dict(zip(BATCH_COLUMNS, zip(*rows, strict=True), strict=True))
+
+
+def _to_arrow(segment: Segment, schema: pa.Schema, columns: Mapping[str, Sequence[Any]], rows: int) -> pa.RecordBatch:
     constants: dict[str, Callable[[], Any]] = {
         "segment": lambda: segment.base_offset,
         "file": lambda: segment.path,
@@ -236,5 +252,5 @@ def _to_arrow(segment: Segment, schema: pa.Schema, names: dict[str, str], rows: 
             arrays.append(pa.array(columns[field.name], field.type))
         else:
             value = constants[field.name]() if field.name in constants else getattr(segment, field.name)
-            arrays.append(pa.repeat(pa.scalar(value, field.type), len(rows)))
+            arrays.append(pa.repeat(pa.scalar(value, field.type), rows))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

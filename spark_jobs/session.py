@@ -7,9 +7,12 @@ left running.
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 SMALL_LOG_BYTES: Final = 512 << 20
 """Below this, start-up is most of the time: the JVM's second compiler would not pay for itself."""
+NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+"""Java says so whenever Spark's launcher starts it; nothing can be done about it, and nobody need know."""
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -69,7 +74,9 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
     Raises `CannotJudge` when Spark does not start.
     """
     require_spark()
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # as above
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # as above
     from pyspark.sql import SparkSession  # noqa: PLC0415 # as above
 
     running = SparkSession.getActiveSession()
@@ -77,11 +84,13 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
         yield running
         return
     _prepare_environment()
-    builder = SparkSession.builder.appName("ottla audit").master(master or os.environ.get("SPARK_MASTER") or "local[*]")
-    for name, value in settings(log_bytes).items():
-        builder = builder.config(name, value)
+    conf = SparkConf(loadDefaults=False).setAppName("ottla audit").setMaster(master or os.environ.get("SPARK_MASTER") or "local[*]")
+    conf.setAll(list(settings(log_bytes).items()))
+    threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
     try:
-        spark = builder.getOrCreate()
+        with _filtered_stderr() as stderr:
+            gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+        spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except PySparkRuntimeError as e:
         raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
     try:
@@ -90,10 +99,35 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
         spark.stop()
 
 
+def _import_what_pyspark_will() -> None:
+    """PySpark imports its test helpers, and pandas with them, at the first call to Java: better while the JVM starts than after."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    importlib.import_module("pyspark.testing.utils")
+
+
+@contextmanager
+def _filtered_stderr() -> Iterator[int]:
+    """A file descriptor for the standard error of the JVM. All that it writes, as long as it lives, goes to ours, but for one line."""
+    reading, writing = os.pipe()
+
+    def forward() -> None:
+        with os.fdopen(reading, "rb") as lines:
+            for line in lines:
+                if NOISE not in line:
+                    sys.stderr.write(line.decode(errors="replace"))
+                    sys.stderr.flush()
+
+    threading.Thread(target=forward, name="spark-stderr", daemon=True).start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+
+
 def settings(log_bytes: int) -> dict[str, str]:
     """Spark's settings for a log of this size."""
     cores = os.cpu_count() or 1
-    java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true -XX:+UseSerialGC"
+    java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true -XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
     if log_bytes < SMALL_LOG_BYTES:
         java_options += " -XX:TieredStopAtLevel=1"
     return {

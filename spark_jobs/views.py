@@ -120,23 +120,24 @@ KEYED_RECORDS_NEED: Final = (
 KEYED_RECORDS: Final = """
     WITH keyed AS (
         SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id,
-            get_json_object(CAST(value AS STRING), :json_path) AS business_key
+            business_key
         FROM records
+        LATERAL VIEW explode(array(get_json_object(CAST(value AS STRING), :json_path))) AS business_key
         WHERE NOT control AND NOT startswith(topic, '__')
     ), aborted AS (
-        SELECT log_dir, topic, partition, file, position FROM (
-            SELECT log_dir, topic, partition, file, position, control,
+        SELECT log_dir, file, position FROM (
+            SELECT log_dir, file, position, control,
                 first_value(marker, true) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
                                                 ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
             FROM batches WHERE transactional
         ) WHERE outcome = 'abort' AND NOT control
     )
-    SELECT * FROM keyed
+    SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS hash FROM keyed
+    LEFT ANTI JOIN aborted USING (log_dir, file, position)
     WHERE business_key IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM aborted
-                      WHERE aborted.log_dir = keyed.log_dir AND aborted.file = keyed.file AND aborted.position = keyed.position)
 """
-"""Visible records that have the business key."""
+"""Visible records that have the business key. `hash`: of what must be unique, so that a sort compares numbers and not long equal beginnings
+of paths."""
 
 COUNTS: Final = """
     SELECT log_dir,

@@ -24,7 +24,7 @@ RULE = Rule(
                 first_value(partition) OVER w AS first_partition,
                 first_value(offset) OVER w AS first_offset
             FROM keyed_records
-            WINDOW w AS (PARTITION BY log_dir, topic, business_key ORDER BY timestamp, partition, offset)
+            WINDOW w AS (PARTITION BY hash, log_dir, topic, business_key ORDER BY timestamp, partition, offset)
         )
         WHERE copy > 1
     """,

@@ -111,3 +111,10 @@ def test_a_dotted_field_is_a_path_into_the_value() -> None:
     assert json_path("row") == "$['row']"
     assert json_path("n.id") == "$['n']['id']"
     assert json_path("$.n.id") == "$.n.id"
+
+
+def test_findings_count_though_no_sample_is_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    CASES["gap"].write(tmp_path / "gap")
+    judged = audit([tmp_path / "gap"], samples=0)
+    assert (judged.exit_code, judged.directories[0].rules["sequence-gap"].violations) == (1, 1)
+    assert judged.directories[0].rules["sequence-gap"].samples == []
