@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.txns.coordinator import TxnCoordinator
+from broker.txns.states import TxnState
+from broker.txns.transaction import Transaction
+from broker.txns.txn_records import TxnRecord
+
+A = frozenset({("a", 0)})
+
+
+def machine(*transactions: Transaction) -> TxnCoordinator:
+    made = TxnCoordinator()
+    for offset, txn in enumerate(transactions):
+        made.apply(TxnRecord(txn.transactional_id, txn), offset)
+    return made
+
+
+def open_since(start_ms: int, transactional_id: str = "tx", timeout_ms: int = 1_000) -> Transaction:
+    return Transaction(transactional_id, 1, 0, timeout_ms, TxnState.ONGOING, A, start_ms, start_ms)
+
+
+def test_the_last_record_of_an_id_counts_and_a_tombstone_forgets_it() -> None:
+    made = machine(open_since(0), open_since(5))
+    assert made.transactions["tx"].start_ms == 5
+    made.apply(TxnRecord("tx", None), 2)
+    made.apply(TxnRecord("never seen", None), 3)
+    assert made.transactions == {}
+    assert made.timed_out(10**9) == []
+
+
+def test_a_transaction_times_out_when_it_has_lasted_longer_than_its_own_timeout() -> None:
+    made = machine(open_since(0, "short", 1_000), open_since(0, "long", 60_000))
+    assert made.timed_out(1_000) == []
+    assert [txn.transactional_id for txn in made.timed_out(1_001)] == ["short"]
+
+
+def test_only_open_transactions_time_out() -> None:
+    made = machine(open_since(0))
+    made.apply(TxnRecord("tx", replace(open_since(0), state=TxnState.PREPARE_ABORT)), 1)
+    assert made.timed_out(10**9) == []
+
+
+def test_settled_ids_expire_when_nobody_used_them_for_so_long() -> None:
+    states = [TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT, TxnState.ONGOING, TxnState.PREPARE_COMMIT]
+    made = machine(*(replace(open_since(100, state.name), state=state) for state in states))
+    assert list(made.expired(1_099, 1_000)) == []
+    assert [record.transactional_id for record in made.expired(1_100, 1_000)] == ["EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"]
+
+
+def test_what_is_decided_and_not_complete_is_found_again() -> None:
+    prepared = replace(open_since(0, "b"), state=TxnState.PREPARE_COMMIT)
+    assert machine(open_since(0, "a"), prepared).prepared() == [prepared]
+
+
+def test_states_that_are_never_stored_are_read_as_what_they_must_have_been() -> None:
+    made = machine(replace(open_since(0, "dead"), state=TxnState.DEAD), replace(open_since(0, "fence"), state=TxnState.PREPARE_EPOCH_FENCE))
+    assert list(made.transactions) == ["fence"]
+    assert [txn.transactional_id for txn in made.timed_out(10**9)] == ["fence"]
+
+
+def test_markers_in_its_own_log_mean_nothing() -> None:
+    made = machine(open_since(0))
+    made.end_transaction(1, commit=True)
+    assert made.transactions["tx"].state is TxnState.ONGOING
