@@ -249,10 +249,7 @@ class PartitionLog:
 
     def _note_aborted(self, txn: CompletedTxn) -> None:
         stable = self.producer_state.stable_before(txn)
-        index = self.segments.active.txn_index
-        if not index.entries():
-            self._names_synced = False  # its file comes into being now
-        index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        self.segments.active.txn_index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
         """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""

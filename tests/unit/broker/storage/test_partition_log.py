@@ -274,20 +274,6 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_ones(
     assert read(box, 0, isolation=Isolation.READ_COMMITTED) == [0, 1, 2]
 
 
-def test_what_a_flush_made_durable_still_knows_its_aborted_transactions_after_a_power_loss() -> None:
-    files = MemoryFiles()
-    box = LogBox(Path("/log/topic-0"), files=files)
-    box.append(batch(5, 0, 0, transactional=True))
-    box.log.flush()
-    box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
-    box.log.roll(NOW_MS)
-    box.log.flush()
-    assert box.log.recovery_point == box.log.log_end_offset
-    files.power_loss()
-    box.crash()
-    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(5, 0)]
-
-
 def test_aborted_transactions_are_found_in_later_segments(box: LogBox) -> None:
     box.append(batch(5, 0, 0, transactional=True))
     box.log.roll(NOW_MS)
