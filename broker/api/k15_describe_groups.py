@@ -39,7 +39,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     if group is not None:
         return _described(group)
     if ctx.version >= 6:
-        message = "There is no group with this id."
+        message = f"Group {group_id[:1000]} not found."
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id, group_state=ClassicState.DEAD
         )
