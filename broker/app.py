@@ -200,7 +200,7 @@ class Broker:
         self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
         shared.max_connections = settings.max_connections
         shared.max_connections_per_ip = settings.max_connections_per_ip
-        start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions)
+        start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         self._driver.start()
         await self._server.start(shared)
         self._server.watch_idle(self.timers, settings.connections_max_idle_ms)

@@ -36,7 +36,7 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
         ]
     )
     try:
-        ctx.services.log_dir.checkpoint_log_start_offsets()
+        ctx.services.log_dir.log_start_checkpoint()()
     except OSError as error:
         logger.error("the new log start offsets are not on disk: %s", error)
         for partition in (partition for topic in response.topics for partition in topic.partitions):

@@ -1,14 +1,16 @@
 """Which work happens in the background, and how often: each job with the setting that gives its interval.
 
-Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over. A
+Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over. What
+waits for the disk runs on the flusher's threads. A
 recovery point is written only after the sync that makes it true. What a restart has to read again is bounded by syncing what is not on
 disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll of a segment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.core.rejected import Rejected
@@ -18,6 +20,7 @@ from broker.storage.log_cleaner_manager import LogCleanerManager
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
+    from broker.runtime.flusher import Flusher
     from broker.runtime.housekeeping import Housekeeping
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
@@ -33,7 +36,7 @@ DOOMED_FILES_CHECK_MS = 1_000
 
 
 def start_background_work(
-    housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, log_dir: LogDir, partitions: Partitions
+    housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, log_dir: LogDir, partitions: Partitions, *, flusher: Flusher
 ) -> None:
     """Schedule every job; `housekeeping.stop` ends them."""
 
@@ -54,14 +57,22 @@ def start_background_work(
     housekeeping.every(DOOMED_FILES_CHECK_MS, lambda: _remove_doomed(log_dir, partitions, clock.now_ms()), name="removal of deleted files")
     housekeeping.every(TIMED_FLUSH_CHECK_MS, each(lambda partition: partition.flush_if_due()), name="flush.ms")
     housekeeping.every(
-        settings.log_flush_offset_checkpoint_interval_ms, lambda: _checkpoint(log_dir, partitions), name="recovery point checkpoint"
+        settings.log_flush_offset_checkpoint_interval_ms,
+        lambda: _checkpoint(log_dir, partitions, flusher),
+        name="recovery point checkpoint",
     )
     housekeeping.every(
-        settings.replica_high_watermark_checkpoint_interval_ms, log_dir.checkpoint_high_watermarks, name="high watermark checkpoint"
+        settings.replica_high_watermark_checkpoint_interval_ms,
+        lambda: _off_the_loop(flusher, [log_dir.high_watermark_checkpoint()]),
+        name="high watermark checkpoint",
     )
     if settings.log_cleaner_enable:
         cleaner = LogCleanerManager(log_dir.path, Files())
-        housekeeping.every(settings.log_cleaner_backoff_ms, lambda: cleaner.clean_dirtiest(log_dir.logs, clock.now_ms()), name="compaction")
+        housekeeping.every(
+            settings.log_cleaner_backoff_ms,
+            lambda: _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms())),
+            name="compaction",
+        )
 
 
 def _each(partitions: Partitions, work: Callable[[Partition], object]) -> Iterator[None]:
@@ -80,8 +91,16 @@ def _remove_doomed(log_dir: LogDir, partitions: Partitions, now_ms: int) -> Iter
     log_dir.remove_doomed(now_ms)
 
 
-def _checkpoint(log_dir: LogDir, partitions: Partitions) -> Iterator[None]:
-    """Start the syncs; what the last round synced goes into the checkpoint."""
-    log_dir.checkpoint_recovery_points()
-    log_dir.checkpoint_log_start_offsets()
+def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) -> Iterator[asyncio.Future[None] | None]:
+    """Goes through `steps`; each that is a call runs on a thread, and the next one follows when it is done. Raises what it raises."""
+    for step in steps:
+        done = None if step is None else flusher.run(step)
+        yield done
+        if done is not None:
+            done.result()
+
+
+def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher) -> Iterator[object]:
+    """What the last round synced goes into the checkpoint; then start the syncs of this one."""
+    yield from _off_the_loop(flusher, [log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint()])
     yield from _each(partitions, lambda partition: partition.flush())

@@ -54,9 +54,9 @@ class Flusher:
 
         asyncio.get_running_loop().run_in_executor(self._pool, ticket.sync).add_done_callback(completed)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Run other blocking file work (a checkpoint's write and sync) on the same threads; raises what it raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run other blocking file work (a checkpoint's write and sync) on the same threads; the future has what it returns or raises."""
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
         """Wait for the threads; nothing can be flushed afterwards."""

@@ -7,8 +7,10 @@ failed fsync excepted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from broker.core import limits
 from broker.core.clock import Clock
@@ -18,7 +20,8 @@ from broker.storage.errors import FsyncFailed
 logger = logging.getLogger(__name__)
 
 Job = Callable[[], Iterable[object] | None]
-"""Does its work at once (None), or a little for each item that it yields."""
+"""Does its work at once (None), or a little for each item that it yields. An item that is a future is waited for before the job goes on;
+its result is the job's own to ask for."""
 
 
 class Housekeeping:
@@ -50,10 +53,13 @@ class Housekeeping:
         if self._stopped:
             return
         end = self._clock.mono_ms() + limits.HOUSEKEEPING_SLICE_MS
-        for _ in work:
+        go_on = partial(self._guard, name, again, partial(self._slices, name, work, again))
+        for item in work:
+            if isinstance(item, asyncio.Future):
+                item.add_done_callback(lambda _: go_on())
+                return
             if self._clock.mono_ms() >= end:
-                later = self._clock.mono_ms() + 1
-                self._timers.schedule(later, lambda: self._guard(name, again, lambda: self._slices(name, work, again)))
+                self._timers.schedule(self._clock.mono_ms() + 1, go_on)
                 return
         again()
 

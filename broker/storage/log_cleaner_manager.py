@@ -8,7 +8,8 @@ next start; an offset is noted only after its segments are in place. A lost chec
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from broker.storage.checkpoint_file import CLEANER, CorruptCheckpoint, decode_offsets, encode_offsets
@@ -20,6 +21,7 @@ from protocol.records.errors import RecordsError
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
+Blocking = Callable[[], None]
 
 
 class LogCleanerManager:
@@ -40,15 +42,17 @@ class LogCleanerManager:
             logger.warning("%s is not usable, compacted topics are cleaned from their start: %s", self._path, e)
             return {}
 
-    def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[None]:
-        """One pass over the dirtiest of `logs` that needs one, in slices. Raises `OSError`, and `FsyncFailed` from its syncs."""
+    def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
+        """One pass over the dirtiest of `logs` that needs one, in slices. What it yields (if not None) waits for the disk: it is to be
+        called, on any thread, before the pass goes on, and raises `OSError`, `FsyncFailed` among them. So does the pass.
+        """
         key = self._choose(logs, now_ms)
         if key is None:
             return
         log = logs[key]
         before = log.size_bytes
         try:
-            end = yield from _synced(log.compacting(self._cleaned.get(key, 0), now_ms))
+            end = yield from _blocking(log.compacting(self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
             self._uncleanable.add(key)
             logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, e)
@@ -56,7 +60,7 @@ class LogCleanerManager:
         logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
         if logs.get(key) is log:
             self._cleaned = {k: offset for k, offset in self._cleaned.items() if k in logs} | {key: end}
-            self._files.write_atomic(self._path, encode_offsets(self._cleaned))
+            yield partial(self._files.write_atomic, self._path, encode_offsets(self._cleaned))
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
         found: list[tuple[float, Key]] = []
@@ -68,13 +72,11 @@ class LogCleanerManager:
         return max(found)[1] if found else None
 
 
-def _synced(cleaning: Cleaning) -> Generator[None, None, int]:
-    """The slices of a pass (and its result), its tickets synced where they come."""
+def _blocking(cleaning: Cleaning) -> Generator[Blocking | None, None, int]:
+    """The slices of a pass (and its result), each ticket as the call that syncs it."""
     while True:
         try:
             ticket = next(cleaning)
         except StopIteration as stop:
             return int(stop.value)
-        if ticket is not None:
-            ticket.sync()
-        yield None
+        yield None if ticket is None else ticket.sync

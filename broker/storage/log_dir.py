@@ -9,10 +9,12 @@ Rules inside:
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import random
 import secrets
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +46,10 @@ CLOSE_THREADS: Final = 8
 """Syncs at a time in a clean stop: enough for the file system to join their journal commits."""
 
 Key = tuple[str, int]
+Write = Callable[[], None]
+"""Writes and syncs one checkpoint file, on any thread, unless a later one of that name was written or nothing changed since the last.
+Raises `OSError`; the old file stays then."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -64,7 +70,9 @@ class LogDir:
         self._rng = random.Random(random_bytes(8))
         self._open_files = OpenFiles(OPEN_SEGMENTS_MAX)
         self._doomed: dict[Path, int | None] = {}
-        self._written: dict[str, bytes] = {}
+        self._checkpoints = itertools.count()
+        self._checkpoint_lock = threading.Lock()
+        self._written: dict[str, tuple[int, bytes]] = {}
         self._lock = DirLock(path)
 
     @property
@@ -259,23 +267,32 @@ class LogDir:
 
     # --- checkpoints -----------------------------------------------------------------------------------------------------------
 
-    def checkpoint_recovery_points(self) -> None:
-        """Raises `OSError`, as the others do; the old file stays then. What has not changed is not written."""
-        self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
+    def recovery_point_checkpoint(self) -> Write:
+        """The offsets of now, as the others; nothing is written before the result is called."""
+        return self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
 
-    def checkpoint_log_start_offsets(self) -> None:
+    def log_start_checkpoint(self) -> Write:
         """Only of logs that start inside their first segment: the others say it by its name."""
         starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segments.first.base_offset}
-        self._checkpoint(checkpoints.LOG_START, starts)
+        return self._checkpoint(checkpoints.LOG_START, starts)
 
-    def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(checkpoints.REPLICATION, {key: log.high_watermark for key, log in self.logs.items()})
+    def high_watermark_checkpoint(self) -> Write:
+        return self._checkpoint(checkpoints.REPLICATION, {key: log.high_watermark for key, log in self.logs.items()})
 
-    def _checkpoint(self, name: str, offsets: dict[Key, int]) -> None:
-        data = encode_offsets(offsets)
-        if self._written.get(name) != data:
-            self._files.write_atomic(self.path / name, data)
-            self._written[name] = data
+    def _checkpoint(self, name: str, offsets: dict[Key, int]) -> Write:
+        number = next(self._checkpoints)
+
+        def write() -> None:
+            with self._checkpoint_lock:
+                newest, known = self._written.get(name, (-1, b""))
+                if number < newest:
+                    return
+                data = encode_offsets(offsets)
+                if known != data:
+                    self._files.write_atomic(self.path / name, data)
+                self._written[name] = number, data
+
+        return write
 
     # --- stop ------------------------------------------------------------------------------------------------------------------
 
@@ -283,9 +300,9 @@ class LogDir:
         """Gives everything back. A clean close saves and syncs all logs first, and says so with the marker unless one of them could not."""
         try:
             if clean and self._close_logs():
-                self.checkpoint_recovery_points()
-                self.checkpoint_log_start_offsets()
-                self.checkpoint_high_watermarks()
+                self.recovery_point_checkpoint()()
+                self.log_start_checkpoint()()
+                self.high_watermark_checkpoint()()
                 marker = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
                 self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
         except OSError as e:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,18 +12,32 @@ from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
 from broker.runtime.background import start_background_work
 from broker.runtime.housekeeping import Housekeeping
+from broker.storage.files import FILES, Files
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
 
+class WatchedFiles(Files):
+    """Remembers which threads waited for the disk."""
+
+    def __init__(self) -> None:
+        self.syncing: list[str] = []
+
+    def fsync(self, fd: int) -> None:
+        self.syncing.append(threading.current_thread().name)
+        super().fsync(fd)
+
+
 class Scene:
-    def __init__(self, path: Path, config: LogConfig) -> None:
+    def __init__(self, path: Path, config: LogConfig, files: Files = FILES) -> None:
         self.path = path
         self.clock, self.timers = ManualClock(), Timers()
         self.clock.advance(1)
-        self.logs = PartitionScene(path, self.clock, config, partitions=2)
+        self.logs = PartitionScene(path, self.clock, config, partitions=2, files=files)
         housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
-        start_background_work(housekeeping, BrokerSettings(), self.clock, self.logs.log_dir, self.logs.partitions)
+        logs = self.logs
+        start_background_work(housekeeping, BrokerSettings(), self.clock, logs.log_dir, logs.partitions, flusher=logs.flusher)
+        self.jobs = len(self.timers)
 
     def append(self, partition: int = 0, *, age_ms: int = 0) -> None:
         self.logs.partitions.get("t", partition).append(one_batch(timestamp=self.clock.now_ms() - age_ms))
@@ -31,6 +46,12 @@ class Scene:
         for _ in range(ms // step):
             self.clock.advance(step)
             self.timers.run_due(self.clock.mono_ms())
+
+    async def settled(self) -> None:
+        """Wait until no job waits for a thread: each of them has its timer again."""
+        async with asyncio.timeout(5):
+            while len(self.timers) < self.jobs:  # noqa: ASYNC110 # moved by a callback of a thread's work
+                await asyncio.sleep(0)
 
     async def synced(self, offset: int) -> None:
         async with asyncio.timeout(5):
@@ -61,17 +82,37 @@ async def test_retention_looks_first_after_30_seconds_and_deleted_files_go_after
 async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:
     scene.append()
     scene.advance(5_500)
+    await scene.settled()
     assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
+
+
+async def test_no_checkpoint_holds_the_loop_while_the_disk_syncs_it(tmp_path: Path) -> None:
+    files = WatchedFiles()
+    scene = Scene(tmp_path / "data", LogConfig(), files)
+    files.syncing.clear()
+    scene.append()
+    scene.advance(5_500)
+    await scene.settled()
+    scene.advance(60_000)
+    await scene.settled()
+    await scene.synced(1)
+    scene.advance(60_000)
+    await scene.settled()
+    assert "t 0 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+    assert all(name.startswith("flush") for name in files.syncing)
+    assert len(files.syncing) >= 5
+    scene.logs.close()
 
 
 async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene: Scene) -> None:
     scene.append(1)
     scene.advance(60_500)
-    await scene.synced(0)
+    await scene.settled()
     async with asyncio.timeout(5):
         while scene.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
             await asyncio.sleep(0)
     scene.advance(60_500)
+    await scene.settled()
     assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +51,30 @@ def test_a_long_job_yields_to_the_loop_after_each_slice_and_goes_on(scene: Scene
     for _ in range(20):
         scene.advance(1)
     assert steps == list(range(10))
+
+
+async def test_a_job_goes_on_when_the_future_that_it_yields_is_done(scene: Scene) -> None:
+    waiting: list[asyncio.Future[None]] = []
+    steps: list[str] = []
+
+    def job() -> Iterator[asyncio.Future[None]]:
+        waiting.append(asyncio.get_running_loop().create_future())
+        steps.append("begun")
+        yield waiting[-1]
+        waiting[-1].result()
+        steps.append("done")
+
+    scene.housekeeping.every(10, job, name="job")
+    scene.advance(10)
+    scene.advance(100)
+    assert steps == ["begun"]
+    waiting[0].set_result(None)
+    await asyncio.sleep(0)
+    assert steps == ["begun", "done"]
+    scene.advance(10)
+    waiting[1].set_exception(FsyncFailed("no"))
+    await asyncio.sleep(0)
+    assert (steps, len(scene.failures)) == (["begun", "done", "begun"], 1)
 
 
 def test_a_job_that_fails_is_tried_again_at_its_next_time(scene: Scene) -> None:

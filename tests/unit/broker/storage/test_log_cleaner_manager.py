@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,17 @@ def fill(log: PartitionLog, batches: int) -> None:
     log.roll(NOW)
 
 
+def clean(manager: LogCleanerManager, logs: Mapping[tuple[str, int], PartitionLog]) -> None:
+    for blocking in manager.clean_dirtiest(logs, NOW):
+        if blocking is not None:
+            blocking()
+
+
 def test_only_compacted_logs_that_are_dirty_are_cleaned_and_the_offset_is_noted(tmp_path: Path) -> None:
     logs = {("kept", 0): made(tmp_path, "kept", 20, frozenset({"delete"})), ("small", 0): made(tmp_path, "small", 20)}
     sizes = {key: log.size_bytes for key, log in logs.items()}
     manager = LogCleanerManager(tmp_path, Files())
-    list(manager.clean_dirtiest(logs, NOW))
+    clean(manager, logs)
     assert logs["kept", 0].size_bytes == sizes["kept", 0]
     assert logs["small", 0].size_bytes < sizes["small", 0] / 5
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nsmall 0 20\n"
@@ -49,10 +56,10 @@ def test_only_compacted_logs_that_are_dirty_are_cleaned_and_the_offset_is_noted(
 
 def test_the_dirtiest_log_comes_first_also_after_a_restart(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
-    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest({("b", 0): logs["b", 0]}, NOW))
+    clean(LogCleanerManager(tmp_path, Files()), {("b", 0): logs["b", 0]})
     fill(logs["b", 0], 8)
     size = logs["a", 0].size_bytes
-    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest(logs, NOW))
+    clean(LogCleanerManager(tmp_path, Files()), logs)
     assert logs["a", 0].size_bytes < size
 
 
@@ -64,7 +71,7 @@ def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path,
     path.write_bytes(data)
     manager = LogCleanerManager(tmp_path, Files())
     for _ in range(3):
-        list(manager.clean_dirtiest({("a", 0): log}, NOW))
+        clean(manager, {("a", 0): log})
     assert [record.levelname for record in caplog.records if "a-0" in record.message] == ["ERROR"]
     assert not (tmp_path / "cleaner-offset-checkpoint").exists()
 
@@ -73,7 +80,7 @@ def test_a_damaged_checkpoint_is_named_and_cleaning_begins_anew(tmp_path: Path, 
     (tmp_path / "cleaner-offset-checkpoint").write_text("nonsense")
     log = made(tmp_path, "a", 20)
     size = log.size_bytes
-    list(LogCleanerManager(tmp_path, Files()).clean_dirtiest({("a", 0): log}, NOW))
+    clean(LogCleanerManager(tmp_path, Files()), {("a", 0): log})
     assert log.size_bytes < size
     assert "cleaner-offset-checkpoint is not usable" in caplog.text
 
@@ -83,5 +90,6 @@ def test_a_log_that_was_deleted_meanwhile_is_not_noted(tmp_path: Path) -> None:
     work = LogCleanerManager(tmp_path, Files()).clean_dirtiest(logs, NOW)
     next(work)
     del logs["a", 0]
-    list(work)
+    done = [blocking() for blocking in work if blocking is not None]
+    assert done
     assert not (tmp_path / "cleaner-offset-checkpoint").exists()

@@ -169,24 +169,36 @@ def test_checkpoints_bring_log_start_and_high_watermark_back_after_a_crash(tmp_p
     log_dir = filled(tmp_path)
     log_dir.logs["topic", 2].delete_records_before(2)
     log_dir.logs["topic", 2].flush()
-    log_dir.checkpoint_recovery_points()
-    log_dir.checkpoint_log_start_offsets()
-    log_dir.checkpoint_high_watermarks()
+    log_dir.recovery_point_checkpoint()()
+    log_dir.log_start_checkpoint()()
+    log_dir.high_watermark_checkpoint()()
     log_dir.close(clean=False)
     log = opened(tmp_path).logs["topic", 2]
     assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (2, 3, 3)
     log.release()
 
 
+def test_a_checkpoint_of_earlier_offsets_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    earlier = log_dir.high_watermark_checkpoint()
+    append(log_dir.logs["topic", 0])
+    log_dir.logs["topic", 0].advance_high_watermark(log_dir.logs["topic", 0].log_end_offset)
+    log_dir.high_watermark_checkpoint()()
+    written = (tmp_path / "replication-offset-checkpoint").read_text()
+    earlier()
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == written
+    log_dir.close()
+
+
 def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
-    log_dir.checkpoint_high_watermarks()
+    log_dir.high_watermark_checkpoint()()
     path = tmp_path / "replication-offset-checkpoint"
     path.unlink()
-    log_dir.checkpoint_high_watermarks()
+    log_dir.high_watermark_checkpoint()()
     assert not path.exists()
     append(log_dir.logs["topic", 0])
-    log_dir.checkpoint_high_watermarks()
+    log_dir.high_watermark_checkpoint()()
     assert path.exists()
     log_dir.close()
 
