@@ -19,42 +19,11 @@ from itertools import groupby
 from broker.txns.states import TxnState
 from broker.txns.transaction import NO_PRODUCER_ID, TopicPartition, Transaction
 from protocol.errors import ProtocolError
-from protocol.schema import Buffer, Message, array, decode, encode_prefixed, int8, int16, int32, int64, read_prefix, string
+from protocol.schema import Buffer, decode, encode_prefixed, read_prefix
+from protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, TransactionLogKey, TransactionLogValue
 
-TRANSACTION_KEY = 0
 TRANSACTIONAL_ID_BYTES_MAX = 0x7FFF
 """What the length of a key's string can say."""
-
-
-@dataclass(slots=True)
-class TransactionLogKey(Message, versions="0"):
-    """Which transactional id."""
-
-    transactional_id: str = string()
-
-
-@dataclass(slots=True)
-class PartitionsOfTopic:
-    """Partitions of one topic in a transaction."""
-
-    topic: str = string()
-    partition_ids: list[int] = array(int32)
-
-
-@dataclass(slots=True)
-class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """One transactional id's state. Times are wall milliseconds, -1 for none."""
-
-    producer_id: int = int64()
-    previous_producer_id: int = int64("1+", default=-1, tag=0)
-    next_producer_id: int = int64("1+", default=-1, tag=1)
-    producer_epoch: int = int16()
-    transaction_timeout_ms: int = int32()
-    transaction_status: int = int8()
-    transaction_partitions: list[PartitionsOfTopic] | None = array(PartitionsOfTopic, nullable="0+")
-    transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()
-    client_transaction_version: int = int16("1+", default=0, tag=2)
 
 
 @dataclass(frozen=True, slots=True)

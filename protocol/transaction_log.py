@@ -1,0 +1,44 @@
+"""The records of `__transaction_state` as Kafka declares them: for the coordinator, which writes them, and for the audit, which reads them.
+
+A key is a type (i16, always 0) and the transactional id, never flexible; a value is a version (i16) and the body of that version; no value
+is a tombstone. Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, array, int8, int16, int32, int64, string
+
+TRANSACTION_KEY = 0
+
+
+@dataclass(slots=True)
+class TransactionLogKey(Message, versions="0"):
+    """Which transactional id."""
+
+    transactional_id: str = string()
+
+
+@dataclass(slots=True)
+class PartitionsOfTopic:
+    """Partitions of one topic in a transaction."""
+
+    topic: str = string()
+    partition_ids: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    """One transactional id's state. Times are wall milliseconds, -1 for none."""
+
+    producer_id: int = int64()
+    previous_producer_id: int = int64("1+", default=-1, tag=0)
+    next_producer_id: int = int64("1+", default=-1, tag=1)
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsOfTopic] | None = array(PartitionsOfTopic, nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16("1+", default=0, tag=2)
