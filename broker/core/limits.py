@@ -75,8 +75,11 @@ PEER_LINES_WINDOW_S = 10
 """Lines of one kind that peers can cause in a window: about ten kinds of at most 1 KiB are 10 KiB/s, 900 MB a day under constant attack."""
 
 # --- transactions -----------------------------------------------------------------------------------------------------------
-MARKER_RETRY_MS = 200
+MARKER_RETRY_MS = 100
 """How long a partition that refused a transaction's marker is left alone; the transaction's producer is told to ask again meanwhile."""
+
+MARKER_RETRY_MS_MAX = 6_400
+"""The longest such pause: each is twice the one before."""
 
 TIMED_OUT_TRANSACTIONS_PER_TURN = 100
 """Transactions aborted in one turn of the loop: two records and a few markers each, so about 20 ms."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,8 @@ class _Work:
     done: Callable[[], bool]
     left: set[TopicPartition]
     waiting: int = 0
-    timer: TimerHandle | None = field(default=None)
+    retry_ms: int = limits.MARKER_RETRY_MS
+    timer: TimerHandle | None = None
 
 
 class TxnMarkers:
@@ -103,7 +104,7 @@ class TxnMarkers:
                     transaction_version=txn.version,
                 )
             except Rejected as refusal:
-                if self._needs_none(place, refusal, txn):
+                if self._needs_none(work, place, refusal):
                     work.left.discard(place)
                 continue
             work.left.discard(place)
@@ -112,13 +113,15 @@ class TxnMarkers:
                 durable.add_done_callback(partial(self._durable, work, place))
         self._settle(work)
 
-    def _needs_none(self, place: TopicPartition, refusal: Rejected, txn: Transaction) -> bool:
+    def _needs_none(self, work: _Work, place: TopicPartition, refusal: Rejected) -> bool:
+        name = work.txn.transactional_id
         if refusal.code in _OUTRANKED:
-            logger.warning("No marker of transaction %r in %s-%d: %s", txn.transactional_id, *place, refusal)
+            logger.warning("No marker of transaction %r in %s-%d: %s", name, *place, refusal)
             return True
         if not self._exists(place):
             return True
-        logger.info("The marker of transaction %r in %s-%d has to wait: %s", txn.transactional_id, *place, refusal)
+        if work.retry_ms == limits.MARKER_RETRY_MS:
+            logger.warning("The marker of transaction %r in %s-%d has to wait: %s", name, *place, refusal)
         return False
 
     def _durable(self, work: _Work, place: TopicPartition, done: asyncio.Future[None]) -> None:
@@ -135,5 +138,5 @@ class TxnMarkers:
             if work.done():
                 return
             self._work[work.txn.transactional_id] = work
-        deadline = self._clock.mono_ms() + limits.MARKER_RETRY_MS
-        work.timer = self._timers.schedule(deadline, partial(self._go_on, work))
+        work.timer = self._timers.schedule(self._clock.mono_ms() + work.retry_ms, partial(self._go_on, work))
+        work.retry_ms = min(2 * work.retry_ms, limits.MARKER_RETRY_MS_MAX)

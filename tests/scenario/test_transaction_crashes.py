@@ -1,0 +1,213 @@
+"""Killed at any step of a transaction, the coordinator brings it to one outcome: every disk operation is tried as the last one.
+
+The steps are found by enumeration: the disk dies after n operations, for every n until the whole story goes through. What an operation may
+leave is also tried by halves, a record torn in the middle. Then the directory is opened again, as after SIGKILL, and again after another
+kill right behind the recovery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.runtime.txn_service import Answer
+from broker.storage.errors import LogDirRefused
+from broker.txns.states import PREPARED, TxnState
+from broker.txns.txn_records import decode_record
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import split_batches
+from protocol.records.control import ControlType
+from protocol.records.record import iter_records
+from tests.support.memory_files import MemoryFiles
+from tests.support.topic_dirs import dying_after
+from tests.support.txn_dirs import TxnDir
+
+PLACES = [("t", 0), ("t", 1), ("u", 0)]
+STEPS_MAX = 400
+"""Far more disk operations than the story needs: that the loop ends below it is asserted."""
+
+
+@dataclass
+class Told:
+    """What the producer heard: None for no answer."""
+
+    producer: Answer | None = None
+    added: bool = False
+    ended: Answer | None = None
+
+
+def story(opened: TxnDir, told: Told, *, commit: bool, version: int) -> None:
+    """One transaction over three partitions and a group's offsets; stops where it is refused, as a client does."""
+    told.producer = answered(opened.init())
+    if told.producer is None:
+        return
+    for place in [*PLACES, opened.offsets_place]:
+        if opened.add(told.producer, place, version=version) is not ErrorCode.NONE:
+            return
+    told.added = True
+    for place in PLACES:
+        opened.write(told.producer, place)
+    if opened.commit_offset(told.producer, 42) == [ErrorCode.NONE]:
+        told.ended = answered(opened.end(told.producer, commit=commit, version=version))
+
+
+def answered(answer: Answer) -> Answer | None:
+    return answer if answer.error is ErrorCode.NONE else None
+
+
+async def begin(path: Path, files: MemoryFiles) -> TxnDir:
+    opened = await TxnDir(path, files=files).load()
+    await opened.make_topics(("t", 2), ("u", 1), ("in", 1))
+    opened.init("another")  # takes the block of producer ids, which is the topics' affair
+    files.sync_dir(path)
+    return opened
+
+
+async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, version: int) -> tuple[Told, bool, MemoryFiles]:
+    """What the producer heard, whether the disk outlived the story, and the disk as the kill left it."""
+    files = MemoryFiles()
+    opened = await begin(path, files)
+    files.on_call = tearing_after(steps, files) if torn else dying_after(steps)
+    told = Told()
+    with contextlib.suppress(Rejected):  # the disk is gone: the client hears no more
+        story(opened, told, commit=commit, version=version)
+    outlived = is_alive(files, path)
+    opened.crash()
+    files.heal()
+    return told, outlived, files
+
+
+def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]:
+    """As `dying_after`, but the last write that is begun gets half of a marker's bytes to the disk."""
+    dying = dying_after(calls)
+    torn = False
+
+    def on_call(operation: str, path: Path) -> None:
+        nonlocal torn
+        try:
+            dying(operation, path)
+        except OSError:
+            if torn or operation != "write":
+                raise
+            torn = True
+            files.room = 39
+
+    return on_call
+
+
+def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
+    """One outcome everywhere, nothing in the way, and nothing that the producer was told taken back. The outcome's name."""
+    txn = opened.txns.get("tx")
+    if txn is None:
+        assert told.producer is None, "an answered InitProducerId was forgotten"
+        return "unknown"
+    assert txn.state not in PREPARED, "the recovery stopped half-way"
+    places = [*PLACES, opened.offsets_place]
+    if txn.state is TxnState.ONGOING:
+        assert told.ended is None, "an answered EndTxn was forgotten"
+        opened.pass_ms(60_000 + 10_001)
+        assert opened.transaction().state is TxnState.COMPLETE_ABORT, "an open transaction ends with its timeout"
+        assert {kind for place in places for kind in opened.outcomes(place)} <= {ControlType.ABORT}
+        assert all(opened.is_stable(place) for place in places)
+        assert opened.committed_offset() == -1
+        return "open"
+    if txn.state is TxnState.EMPTY:
+        assert not told.added, "an answered AddPartitionsToTxn was forgotten"
+        return "empty"
+    expected, kind = (TxnState.COMPLETE_COMMIT, ControlType.COMMIT) if commit else (TxnState.COMPLETE_ABORT, ControlType.ABORT)
+    assert txn.state is expected
+    assert [opened.outcomes(place) for place in places] == [[kind]] * len(places), "torn"
+    assert all(opened.is_stable(place) for place in places)
+    assert opened.committed_offset() == (42 if commit else -1)
+    return "decided"
+
+
+def check_life_goes_on(opened: TxnDir, told: Told, outcome: str, *, commit: bool, version: int) -> None:
+    """The producer that lost an answer asks again, and its next transaction works."""
+    producer = told.producer
+    if producer is None or outcome != "decided":
+        producer = opened.init()
+        while producer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            producer = opened.init()
+    else:
+        again = opened.end(producer, commit=commit, version=version)
+        assert again.error is ErrorCode.NONE, "a retried EndTxn is not recognised"
+        assert told.ended in (None, again)
+        producer = again if version == 2 else producer
+    assert producer.error is ErrorCode.NONE
+    assert opened.add(producer, PLACES[0], version=version) is ErrorCode.NONE
+    assert opened.end(producer, commit=True, version=version).error is ErrorCode.NONE
+    assert opened.is_stable(PLACES[0])
+
+
+@pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: Path, torn: bool, commit: bool, version: int) -> None:
+    outcomes: dict[str, int] = {}
+    for steps in itertools.count():
+        assert steps < STEPS_MAX
+        told, outlived, files = await killed_after(tmp_path, steps, torn=torn, commit=commit, version=version)
+        opened = await TxnDir(tmp_path, files=files).load()
+        opened.crash()
+        opened = await TxnDir(tmp_path, files=files).load()
+        outcome = check(opened, told, commit=commit)
+        check_life_goes_on(opened, told, outcome, commit=commit, version=version)
+        opened.crash()
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        if outlived:
+            break
+    print(f"\n{sum(outcomes.values())} crash points, all recovered: {outcomes}")
+    assert set(outcomes) == {"unknown", "empty", "open", "decided"}
+    assert outcomes["decided"] >= len(PLACES) + 2, "markers and the Complete record are steps of their own"
+
+
+@pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_path: Path, commit: bool, version: int) -> None:
+    """The first kill comes right behind the decision; then each step of the recovery is the last one."""
+    for first in itertools.count():
+        assert first < STEPS_MAX
+        told, outlived, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
+        assert not outlived
+        if told.ended is not None or is_decided(files, tmp_path):
+            break
+    points = 0
+    for steps in itertools.count():
+        assert steps < STEPS_MAX
+        told, _, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
+        files.on_call = dying_after(steps)
+        with contextlib.suppress(OSError, Rejected, LogDirRefused):  # a start that the disk refuses
+            (await TxnDir(tmp_path, files=files).load()).crash()
+        died = not is_alive(files, tmp_path)
+        files.fds.clear()
+        files.heal()
+        opened = await TxnDir(tmp_path, files=files).load()
+        assert check(opened, told, commit=commit) == "decided"
+        opened.crash()
+        points += 1
+        if not died:
+            break
+    print(f"\n{points} crash points of the recovery, all recovered")
+
+
+def is_alive(files: MemoryFiles, path: Path) -> bool:
+    try:
+        files.on_call("probe", path)
+    except OSError:
+        return False
+    return True
+
+
+def is_decided(files: MemoryFiles, path: Path) -> bool:
+    """Whether the log of `__transaction_state` says how "tx" ends."""
+    log = bytes(files.nodes[path / "__transaction_state-0" / f"{0:020}.log"].data)
+    records = [record for at, header in split_batches(log) for record in iter_records(log[at : at + header.size_bytes])]
+    found = [decode_record(record.key, record.value) for record in records]
+    return any(each is not None and each.value is not None and each.value.state in PREPARED for each in found)

@@ -1,0 +1,133 @@
+"""A data directory with topics, groups and transactions, without sockets: opened, crashed and opened again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+from broker.core.settings import BrokerSettings
+from broker.core.timers import Timers
+from broker.groups.coordinator import Commit, OffsetToCommit
+from broker.runtime.group_service import OFFSETS_TOPIC, GroupService
+from broker.runtime.txn_service import Answer, TxnService
+from broker.storage.files import FILES, Files
+from broker.storage.log_values import Isolation
+from broker.topics.create_topics import NewTopic
+from broker.topics.producer_ids import ProducerIds
+from broker.txns.decide import Expected
+from broker.txns.transaction import TopicPartition, Transaction
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import split_batches
+from protocol.records.control import ControlType, parse_marker
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_dirs import TopicDir
+
+T = TypeVar("T")
+SETTINGS = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
+
+
+def now(answer: T | asyncio.Future[T]) -> T:
+    """What was answered in the same turn."""
+    return answer.result() if isinstance(answer, asyncio.Future) else answer
+
+
+class TxnDir(TopicDir):
+    """One opening of `path`; call `load` first. `pass_ms` moves the clock and runs what is due."""
+
+    def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
+        super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
+        in_force = self.service.settings
+        self.timers = Timers()
+        self.groups = GroupService(in_force, self.clock, self.timers, self.partitions, self.service.ensure)
+        ids = ProducerIds(self.service.catalog, 1, self.service.metadata_log.write_now)
+        self.txns = TxnService(
+            in_force,
+            self.clock,
+            self.timers,
+            self.partitions,
+            self.groups,
+            new_producer_id=ids.next,
+            create_topic=self.service.ensure,
+            exists=self.service.has_partition,
+        )
+
+    async def load(self) -> TxnDir:
+        await self.groups.load()
+        await self.txns.load()
+        return self
+
+    async def make_topics(self, *topics: tuple[str, int]) -> None:
+        await self.service.create_topics([NewTopic(name, partitions) for name, partitions in topics])
+        await self.groups.create_topic()
+        await self.txns.create_topic()
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+    def crash(self) -> None:
+        if hasattr(self, "txns"):  # else the opening itself failed
+            self.groups.stop()
+            self.txns.stop()
+        super().crash()
+
+    # --- a producer's steps ------------------------------------------------------------------------------------------------------
+
+    def init(self, transactional_id: str = "tx", expected: tuple[int, int] | None = None) -> Answer:
+        return now(self.txns.init_producer_id(transactional_id, 60_000, None if expected is None else Expected(*expected)))
+
+    def add(self, producer: Answer, *places: TopicPartition, version: int = 2, transactional_id: str = "tx") -> ErrorCode:
+        return now(self.txns.add_partitions(transactional_id, producer.producer_id, producer.producer_epoch, frozenset(places), version))
+
+    def end(self, producer: Answer, *, commit: bool, version: int = 2, transactional_id: str = "tx") -> Answer:
+        return now(
+            self.txns.end_txn(transactional_id, producer.producer_id, producer.producer_epoch, commit=commit, client_version=version)
+        )
+
+    def write(self, producer: Answer, place: TopicPartition, sequence: int = 0) -> int:
+        batch = build_batch(
+            [SimpleRecord(None, b"x", self.clock.now_ms())],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        return self.partitions.get(*place).append(batch).first_offset
+
+    def commit_offset(self, producer: Answer, offset: int) -> list[ErrorCode]:
+        commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("in", 0, offset)])
+        return now(self.groups.commit_transactional(commit, producer.producer_id, producer.producer_epoch))
+
+    # --- what can be seen --------------------------------------------------------------------------------------------------------
+
+    def transaction(self, transactional_id: str = "tx") -> Transaction:
+        found = self.txns.get(transactional_id)
+        assert found is not None
+        return found
+
+    def is_stable(self, place: TopicPartition) -> bool:
+        """No transaction holds readers of committed records back."""
+        log = self.partitions.get(*place).log
+        return log.last_stable_offset == log.log_end_offset
+
+    def outcomes(self, place: TopicPartition) -> list[ControlType | None]:
+        """The kinds of the partition's markers, in order; the same one again, for the same transaction, counts once."""
+        log = self.partitions.get(*place).log
+        records = bytes(log.read(0, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records)
+        found: list[ControlType | None] = []
+        of: list[tuple[int, int]] = []
+        for position, header in split_batches(records):
+            if header.is_control and (header.producer_id, header.producer_epoch) not in of:
+                found.append(parse_marker(records[position : position + header.size_bytes]).type)
+                of.append((header.producer_id, header.producer_epoch))
+        return found
+
+    def committed_offset(self) -> int:
+        """Of group "g" for partition 0 of "in"; -1 for none."""
+        ((_, (fetched,)),) = now(self.groups.fetch("g", [("in", [0])], require_stable=False))
+        return fetched.offset
+
+    @property
+    def offsets_place(self) -> TopicPartition:
+        return OFFSETS_TOPIC, self.groups.offsets_partition("g").index
