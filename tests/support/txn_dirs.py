@@ -36,6 +36,7 @@ class TxnDir(TopicDir):
     """One opening of `path`; call `load` first. `pass_ms` moves the clock and runs what is due."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
+        self.crashed = False
         super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
         in_force = self.service.settings
         self.timers = Timers()
@@ -67,6 +68,10 @@ class TxnDir(TopicDir):
         self.timers.run_due(self.clock.mono_ms())
 
     def crash(self) -> None:
+        """As often as a test likes."""
+        if self.crashed:
+            return
+        self.crashed = True
         if hasattr(self, "txns"):  # else the opening itself failed
             self.groups.stop()
             self.txns.stop()
