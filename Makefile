@@ -15,10 +15,10 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat demo serve test lint types fmt bench compat spark crash fuzz clean
+.PHONY: help setup java kcat demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml setup.py constraints.txt protocol/records/walk.py protocol/records/walk.pxd
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
@@ -46,6 +46,9 @@ kcat: ## Find kcat for the client tests, or install it with apt-get where that i
 
 demo: $(STAMP) java ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
+
+demo-transactions: $(STAMP) java ## Exactly once: two instances of one transactional id, five SIGKILLs, and the twin without transactions
+	@$(PY) -m client_compat.demo_transactions $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)

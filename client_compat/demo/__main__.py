@@ -12,6 +12,7 @@ from rich.console import Console
 
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
+from client_compat.support.workers import RunFailed
 
 MARKER = "flights.tsv"
 
@@ -25,8 +26,7 @@ def main(
     """Load 336,776 flights through aiokafka, confluent-kafka and kafka-python at once (a third each) into a broker that loses
     acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log with Spark. Once with
     idempotence, once without. Exit code 0: everything was as promised; 1: something was not, or could not be run."""
-    from client_compat.demo.run import RunFailed  # noqa: PLC0415 # the client processes import this module again and need none of it
-    from spark_jobs.session import CannotJudge, require_spark  # noqa: PLC0415 # as above
+    from spark_jobs.session import CannotJudge, require_spark  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     console = Console()
     began = time.perf_counter()

@@ -10,7 +10,6 @@ import multiprocessing
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from rich.progress import Progress, TaskID
@@ -19,20 +18,15 @@ from client_compat.demo import consumers, producers
 from client_compat.demo.ledger import CLIENTS, MEMBERS, NOT_ACKED, PARTITIONS, Ledger
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import ottla
+from client_compat.support.workers import RunFailed, Workers
 
 TOPIC = "flights"
 KILL_AT = 0.5  # of the rows acknowledged
-LOOK_S = 0.05
-STAGE_TIMEOUT_S = 180.0
 LOST_ACK_SHARE = 0.05
 FAULT_SEED = 7
 # How the broker's debug log begins the line of a batch that it had already: the log directory does not hold what was not written twice.
 ABSORBED = b"Retry absorbed: "
 _SPAWN = multiprocessing.get_context("spawn")
-
-
-class RunFailed(RuntimeError):
-    """A process of the run ended badly or the run did not end in time; the message says where to look."""
 
 
 @dataclass(slots=True)
@@ -98,7 +92,7 @@ class Run:
         load = producers.Load(self._broker.bootstrap, TOPIC, self._rows, self._result.idempotent, self._client_log)
         workers = [_SPAWN.Process(target=producers.main, args=(index, load, self._ledger), daemon=True) for index in range(len(CLIENTS))]
         killed = False
-        with _Workers(workers, self._client_log) as running:
+        with Workers(workers, self._client_log) as running:
             while running.any_alive():
                 self._show(bars, self._ledger.acked)
                 if not killed and sum(self._ledger.acked) >= KILL_AT * self._result.rows:
@@ -120,7 +114,7 @@ class Run:
         together = _SPAWN.Barrier(MEMBERS)
         task = consumers.Readback(self._broker.bootstrap, TOPIC, self._rows, self._client_log)
         workers = [_SPAWN.Process(target=consumers.main, args=(n, task, self._ledger, together), daemon=True) for n in range(MEMBERS)]
-        with _Workers(workers, self._client_log) as running:
+        with Workers(workers, self._client_log) as running:
             while running.any_alive():
                 self._show(bars, self._ledger.consumed)
                 self._broker.check_alive()
@@ -133,33 +127,3 @@ class Run:
     def _show(self, bars: Sequence[TaskID], counts: Sequence[int]) -> None:
         for bar, count in zip(bars, counts, strict=True):
             self._display.update(bar, completed=count)
-
-
-class _Workers:
-    """Client processes of one stage: all end well within the time, or the stage fails and none is left."""
-
-    def __init__(self, processes: Sequence[BaseProcess], client_log: Path) -> None:
-        self._processes, self._client_log = processes, client_log
-
-    def __enter__(self) -> _Workers:
-        self._deadline = time.monotonic() + STAGE_TIMEOUT_S
-        for process in self._processes:
-            process.start()
-        return self
-
-    def any_alive(self) -> bool:
-        """Wait a moment, then say whether to look again. Raises `RunFailed`."""
-        if time.monotonic() > self._deadline:
-            raise RunFailed(f"a stage took more than {STAGE_TIMEOUT_S:.0f} s; the clients' own words are in {self._client_log}")
-        if bad := [process for process in self._processes if process.exitcode not in (None, 0)]:
-            raise RunFailed(f"a client process ended with {bad[0].exitcode}; see above and {self._client_log}")
-        alive = [process for process in self._processes if process.is_alive()]
-        if alive:
-            alive[0].join(LOOK_S)
-        return bool(alive)
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            if process.is_alive():
-                process.kill()
-            process.join()

@@ -1,0 +1,73 @@
+"""The pipeline's transformation: records of flights into increments of the counts by carrier and hour of scheduled departure.
+
+Rule: an increment names the input that it counts, `first` up to but not including `end` of one partition, so that a reader can tell for
+every single input how often it was counted, and whether a range was written whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+HOUR = re.compile(rb'"hour":(\d+)')
+
+Counts = Counter[tuple[str, int]]
+"""Flights by carrier and hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive records of one input partition: (key, value) each, the first at offset `first`."""
+
+    partition: int
+    first: int
+    records: list[tuple[bytes, bytes]]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """`n` flights of a carrier in an hour among the input `partition`, `first`..`end`."""
+
+    carrier: str
+    hour: int
+    n: int
+    partition: int
+    first: int
+    end: int
+
+    @property
+    def key(self) -> bytes:
+        return f"{self.carrier}-{self.hour:02}".encode()
+
+    def value(self) -> bytes:
+        fields = {"carrier": self.carrier, "hour": self.hour, "n": self.n, "partition": self.partition}
+        return json.dumps({**fields, "first": self.first, "end": self.end}, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, value: bytes) -> Increment:
+        """Raises ValueError, KeyError or TypeError for bytes that are no increment."""
+        return cls(**json.loads(value))
+
+
+def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
+    """The counts of flights given as (carrier, JSON)."""
+    counts: Counts = Counter()
+    for key, value in records:
+        found = HOUR.search(value)
+        if found is None:
+            raise ValueError(f"a flight without an hour: {value[:80]!r}")
+        counts[key.decode(), int(found[1])] += 1
+    return counts
+
+
+def increments(chunk: Chunk) -> Iterator[Increment]:
+    """What a chunk adds to the counts; the `n` of all together are its number of records."""
+    for (carrier, hour), n in sorted(count(chunk.records).items()):
+        yield Increment(carrier, hour, n, chunk.partition, chunk.first, chunk.end)

@@ -1,0 +1,168 @@
+"""One instance of the pipeline, whatever its client library: take over, then count chunk after chunk until all input is committed.
+
+Rules:
+* An instance works on all partitions: the two are one process and its replacement, started because the first was believed dead. The group
+  only keeps the offsets; the transactional id decides which of the two counts.
+* Taking over is first `init_transactions`, which fences the other instance and ends its transaction, and only then reading the committed
+  offsets: they can no longer change behind its back.
+* Now and then an instance stalls between writing and committing, as a process does that is paused or short of memory. Its replacement
+  takes over meanwhile, and what wakes up then is a zombie.
+* Whatever goes wrong, an instance takes over again: at once after a failure, after a pause when it was fenced, so that the other gets
+  somewhere. What a transaction did before that is committed whole, with its offsets, or not at all.
+* The plain twin does the same without transactions: it writes, then commits the offsets, and is "fenced" when it finds that the committed
+  offsets are not the ones it left. That look and the write that follows it are two steps, as are the write and the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
+from typing import Any
+
+from client_compat.demo_transactions.counting import Chunk, Increment, increments
+
+INPUT = "flights"
+INPUT_PARTITIONS = 6
+CLIENTS = ("aiokafka", "confluent-kafka")
+CHUNK_RECORDS = 2_000
+PATIENCE_S = (0.3, 0.8)
+STALL_SHARE = 0.06  # of the deliveries
+STALL_S = 0.5
+FAILURE_PAUSE_S = 0.05
+TRANSACTION_TIMEOUT_MS = 20_000
+ANSWER_TIMEOUT_S = 30.0
+
+
+class Fenced(Exception):
+    """The other instance has taken over."""
+
+
+class Failed(Exception):
+    """A step did not succeed, or nobody can say whether it did; taking over again makes it certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an instance is told. `transactional` False: the plain twin."""
+
+    bootstrap: str
+    output: str
+    group: str
+    transactional: bool
+    client_log: Path
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{self.group}-pipeline"
+
+
+@dataclass(slots=True)
+class Board:
+    """What the instances tell, by client, in shared memory: each cell has one writer."""
+
+    counted: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))  # flights in chunks that were committed
+    takeovers: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
+    fenced: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
+    failed: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
+
+
+class Instance(ABC):
+    """The steps, each a client's own calls. All but `close` raise `Fenced` and `Failed`."""
+
+    @abstractmethod
+    async def take_over(self) -> dict[int, int]:
+        """Fence the other (if transactional), go to the committed offsets, and return them by partition."""
+
+    @abstractmethod
+    async def ends(self) -> dict[int, int]:
+        """The end offset of every input partition."""
+
+    @abstractmethod
+    async def read(self) -> list[Chunk]:
+        """The next records, some chunks of different partitions; none when nothing came for a moment."""
+
+    @abstractmethod
+    async def write(self, output: list[Increment]) -> None:
+        """Write the increments, in a new transaction if transactional; returns when all are acknowledged."""
+
+    @abstractmethod
+    async def commit(self, positions: dict[int, int]) -> None:
+        """Commit the positions (of the partitions that moved), and the transaction with them."""
+
+    @abstractmethod
+    async def committed(self) -> dict[int, int]:
+        """The group's committed offset of every input partition, 0 where there is none."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+class Pipeline:
+    """Runs one instance until the committed offsets are the ends of the input."""
+
+    def __init__(self, index: int, instance: Instance, job: Job, board: Board) -> None:
+        self._index, self._instance, self._job, self._board = index, instance, job, board
+        self._log = logging.getLogger(f"pipeline.{CLIENTS[index]}")
+        self._random = random.Random()
+
+    async def run(self) -> None:
+        board, index = self._board, self._index
+        while True:
+            try:
+                positions = await self._instance.take_over()
+                board.takeovers[index] += 1
+                await self._count_on(positions, await self._instance.ends())
+                return
+            except Fenced as reason:
+                board.fenced[index] += 1
+                self._log.warning("fenced: %s", reason)
+                await asyncio.sleep(self._random.uniform(*PATIENCE_S))
+            except Failed as reason:
+                board.failed[index] += 1
+                self._log.warning("takes over again: %s", reason)
+                await asyncio.sleep(FAILURE_PAUSE_S)
+
+    async def _count_on(self, positions: dict[int, int], ends: dict[int, int]) -> None:
+        while positions != ends:
+            if not self._job.transactional and await self._instance.committed() != positions:
+                raise Fenced("the committed offsets are another's")
+            chunks = await self._instance.read()
+            if not chunks:
+                continue
+            for chunk in chunks:
+                if chunk.first != positions[chunk.partition]:
+                    raise Failed(f"partition {chunk.partition} goes on at {chunk.first} where {positions[chunk.partition]} was to come")
+            moved = {chunk.partition: chunk.end for chunk in chunks}
+            await self._instance.write([increment for chunk in chunks for increment in increments(chunk)])
+            if self._random.random() < STALL_SHARE:
+                await asyncio.sleep(STALL_S)
+            await self._instance.commit(moved)
+            positions |= moved
+            self._board.counted[self._index] += sum(len(chunk.records) for chunk in chunks)
+
+
+def main(index: int, job: Job, board: Board) -> None:
+    """The whole life of one instance's process."""
+    logging.basicConfig(filename=job.client_log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    asyncio.run(_live(index, job, board))
+
+
+async def _live(index: int, job: Job, board: Board) -> None:
+    instance: Instance
+    if CLIENTS[index] == "aiokafka":
+        from client_compat.demo_transactions.with_aiokafka import AiokafkaInstance  # noqa: PLC0415 # each process needs only its own
+
+        instance = AiokafkaInstance(job)
+    else:
+        from client_compat.demo_transactions.with_confluent import ConfluentInstance  # noqa: PLC0415 # as above
+
+        instance = ConfluentInstance(job)
+    try:
+        await Pipeline(index, instance, job, board).run()
+    finally:
+        await instance.close()

@@ -1,0 +1,75 @@
+"""Whether the two runs are as promised, and both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rich.console import Group
+from rich.table import Table
+
+from client_compat.demo.verdict import Promise
+from client_compat.demo_transactions.instance import CLIENTS
+from client_compat.demo_transactions.run import KILLS, RunResult
+from spark_jobs.report import summary
+from spark_jobs.verdict import Verdict
+
+
+def promises(exact: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
+    """Everything the demo promises, kept or not."""
+    (log,) = verdict.directories
+    counted, twin = exact.judgement, plain.judgement
+    return [
+        *(Promise(f"{r.name}: the broker was killed {KILLS} times and came back", len(r.restart_seconds) == KILLS) for r in (exact, plain)),
+        *(Promise(f"{r.name}: the two instances fought (fenced {r.fenced} times)", r.fenced > 0) for r in (exact, plain)),
+        *(Promise(f"{r.name}: both clients had their share ({_shares(r)})", min(r.counted) > 0) for r in (exact, plain)),
+        *(Promise(f"{r.name}: all input committed (lag {r.lag})", r.lag == 0) for r in (exact, plain)),
+        *(Promise(f"{r.name}: both clients read the same", r.readers_agree) for r in (exact, plain)),
+        Promise(f"transactional: each flight counted once ({counted.once:,} of {counted.flights:,})", counted.once == counted.flights),
+        Promise(f"transactional: every count is the right one ({counted.wrong} of {counted.counts} differ)", counted.exact),
+        Promise(f"transactional: transactions were aborted, and nobody reads them ({exact.aborted:,} increments)", exact.aborted > 0),
+        Promise(f"plain: the counts are not right ({twin.wrong} of {twin.counts} differ, {twin.surplus:+,} flights)", not twin.exact),
+        Promise(
+            f"the audit finds no hanging, torn or zombie transaction, nor anything else ({log.violations} violations)",
+            log.violations == 0 and not log.problems,
+        ),
+    ]
+
+
+def _share(index: int, result: RunResult) -> str:
+    return f"{result.counted[index]:,}"
+
+
+def _shares(result: RunResult) -> str:
+    return ", ".join(f"{client} {_share(index, result)}" for index, client in enumerate(CLIENTS))
+
+
+_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
+    ("flights", lambda r: f"{r.judgement.flights:,}"),
+    ("flights counted, summed over the output", lambda r: f"{r.judgement.summed:,}"),
+    ("difference", lambda r: f"{r.judgement.surplus:+,}" if r.judgement.surplus else "0"),
+    ("counted never", lambda r: f"{r.judgement.never:,}"),
+    ("counted once", lambda r: f"{r.judgement.once:,}"),
+    ("counted more than once", lambda r: f"{r.judgement.more_than_once:,}"),
+    ("ranges of input counted in part", lambda r: f"{r.judgement.torn:,}"),
+    ("wrong counts (carrier and hour)", lambda r: f"{r.judgement.wrong:,} of {r.judgement.counts:,}"),
+    ("increments in the log", lambda r: f"{r.written:,}"),
+    ("increments of aborted transactions", lambda r: f"{r.aborted:,}"),
+    *((f"flights committed by {client}", partial(_share, index)) for index, client in enumerate(CLIENTS)),
+    ("takeovers", lambda r: f"{r.takeovers:,}"),
+    ("fenced by the other instance", lambda r: f"{r.fenced:,}"),
+    ("taken over again after a failure", lambda r: f"{r.failed:,}"),
+    ("broker back after SIGKILL, s (worst)", lambda r: f"{max(r.restart_seconds):.2f}"),
+    ("pipeline, s", lambda r: f"{r.seconds:.1f}"),
+)
+
+
+def tables(exact: RunResult, plain: RunResult, verdict: Verdict) -> Group:
+    """What the output adds up to, and what the log says."""
+    seen = Table(title="Flights per carrier and hour, as read by read_committed consumers", title_justify="left", header_style="bold")
+    seen.add_column("")
+    for run in (exact, plain):
+        seen.add_column(run.name, justify="right")
+    for label, value in _ROWS:
+        seen.add_row(label, value(exact), value(plain))
+    return Group(seen, summary(verdict))

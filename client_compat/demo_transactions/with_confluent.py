@@ -1,0 +1,135 @@
+"""The instance on confluent-kafka (librdkafka). Its calls block, which is no harm: the instance is alone in its process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.cimpl import KafkaError
+
+from client_compat.demo_transactions.counting import Chunk, Increment
+from client_compat.demo_transactions.instance import (
+    ANSWER_TIMEOUT_S,
+    CHUNK_RECORDS,
+    INPUT,
+    INPUT_PARTITIONS,
+    TRANSACTION_TIMEOUT_MS,
+    Failed,
+    Fenced,
+    Instance,
+    Job,
+)
+
+BACKOFF_MS = 20
+READ_S = 0.2
+FENCINGS = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_LOGGER = logging.getLogger("confluent-kafka")
+
+
+@contextmanager
+def _sorted_errors() -> Iterator[None]:
+    """A client's exception as one of ours."""
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        raise (Fenced if cause.code() in FENCINGS else Failed)(str(cause)) from error
+
+
+class ConfluentInstance(Instance):
+    """See `Instance`."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._common = {
+            "bootstrap.servers": job.bootstrap,
+            "retry.backoff.ms": BACKOFF_MS,
+            "reconnect.backoff.ms": BACKOFF_MS,
+            "reconnect.backoff.max.ms": 5 * BACKOFF_MS,
+        }
+        self._consumer = Consumer(
+            {
+                **self._common,
+                "group.id": job.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            },
+            logger=_LOGGER,
+        )
+        self._producer: Producer | None = None
+        self._partitions = [TopicPartition(INPUT, partition) for partition in range(INPUT_PARTITIONS)]
+
+    async def take_over(self) -> dict[int, int]:
+        with _sorted_errors():
+            self._consumer.unassign()
+            self._producer = self._new_producer()
+            if self._job.transactional:
+                self._producer.init_transactions(ANSWER_TIMEOUT_S)
+            positions = await self.committed()
+            self._consumer.assign([TopicPartition(INPUT, partition, offset) for partition, offset in positions.items()])
+        return positions
+
+    async def ends(self) -> dict[int, int]:
+        with _sorted_errors():
+            return {tp.partition: self._consumer.get_watermark_offsets(tp, ANSWER_TIMEOUT_S)[1] for tp in self._partitions}
+
+    async def committed(self) -> dict[int, int]:
+        with _sorted_errors():
+            return {tp.partition: max(0, tp.offset) for tp in self._consumer.committed(self._partitions, ANSWER_TIMEOUT_S)}
+
+    async def read(self) -> list[Chunk]:
+        chunks: dict[int, Chunk] = {}
+        with _sorted_errors():
+            for message in self._consumer.consume(CHUNK_RECORDS, READ_S):
+                if message.error() is not None:
+                    raise Failed(str(message.error()))
+                partition, offset = message.partition(), message.offset()
+                if partition is None or offset is None:
+                    raise Failed("a message without a place")
+                chunk = chunks.setdefault(partition, Chunk(partition, offset, []))
+                chunk.records.append((message.key() or b"", message.value() or b""))
+        return list(chunks.values())
+
+    async def write(self, output: list[Increment]) -> None:
+        with self._in_transaction() as producer:
+            if self._job.transactional:
+                producer.begin_transaction()
+            for increment in output:
+                producer.produce(self._job.output, increment.value(), increment.key)
+            if producer.flush(ANSWER_TIMEOUT_S):
+                raise Failed("not everything was acknowledged in time")
+
+    async def commit(self, positions: dict[int, int]) -> None:
+        offsets = [TopicPartition(INPUT, partition, offset) for partition, offset in positions.items()]
+        with self._in_transaction() as producer:
+            if self._job.transactional:
+                producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S)
+                producer.commit_transaction(ANSWER_TIMEOUT_S)
+                return
+            for committed in self._consumer.commit(offsets=offsets, asynchronous=False):
+                if committed.error is not None:
+                    raise Failed(str(committed.error))
+
+    @contextmanager
+    def _in_transaction(self) -> Iterator[Producer]:
+        """As librdkafka wants it: an error that requires an abort is answered with one, which tells whether the cause is a fencing."""
+        assert self._producer is not None, "an instance takes over first"
+        with _sorted_errors():
+            try:
+                yield self._producer
+            except KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    self._producer.abort_transaction(ANSWER_TIMEOUT_S)
+                raise
+
+    async def close(self) -> None:
+        self._consumer.close()
+
+    def _new_producer(self) -> Producer:
+        own: dict[str, object] = {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
+        if self._job.transactional:
+            own |= {"transactional.id": self._job.transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        return Producer({**self._common, **own}, logger=_LOGGER)
