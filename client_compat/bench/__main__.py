@@ -13,6 +13,7 @@ from client_compat.bench import report
 from client_compat.bench.cases import CASES, CaseFailed
 from client_compat.bench.pipeline import Refused
 from client_compat.bench.run import OURS, THEIRS, bench, with_producers
+from client_compat.bench.transactions import NotCommitted
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
 
@@ -49,7 +50,7 @@ def main(
                 display.advance(bar)
 
             results = bench(cases, runs, directory, brokers=brokers, note=note)
-    except (BrokerFailed, CaseFailed, Refused, OSError) as failure:
+    except (BrokerFailed, CaseFailed, NotCommitted, Refused, OSError) as failure:
         console.print(f"[red]{failure}[/]")
         raise typer.Exit(1) from None
     console.print(report.tables(results, cases, runs))

@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from client_compat.bench.pipeline import pipeline
+from client_compat.bench.transactions import transact
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
 
@@ -28,6 +29,7 @@ SERVE_EVERY = 1_000
 TARGET_100 = 0.8
 TARGET_1K = 1.0
 TARGET_SINGLE = 4.0
+TARGET_TRANSACTIONS = 0.9
 
 
 class CaseFailed(RuntimeError):
@@ -36,7 +38,9 @@ class CaseFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measurement; `target` is the ratio to the other broker below which something is wrong."""
+    """One measurement; `target` is the ratio to the other broker below which something is wrong. `records` is how many things are counted:
+    transactions of `records_each` records where the verb is "transact", else records.
+    """
 
     name: str
     verb: str
@@ -45,9 +49,12 @@ class Case:
     records: int
     target: float
     single: bool = False
+    records_each: int = 0
 
     @property
     def topic(self) -> str:
+        if self.verb == "transact":
+            return f"bench-transactions-{self.records_each}-{self.partitions}"
         kind = "-pipelined" if self.verb == "pipeline" else "-single" if self.single else ""
         return f"bench-{self.record_bytes}-{self.partitions}{kind}"
 
@@ -64,6 +71,8 @@ CASES: list[Case] = [
     *_pair("1 KB", 1_024, 6, 300_000, TARGET_1K),
     Case("one-record batches, five in flight", "pipeline", 100, 1, 30_000, TARGET_SINGLE),
     Case("one-record batches through librdkafka", "produce", 100, 1, 20_000, 0.0, single=True),
+    Case("transactions of 1 record (a second)", "transact", 100, 1, 2_000, TARGET_TRANSACTIONS, records_each=1),
+    Case("transactions of 100 records over 3 partitions (a second)", "transact", 100, 3, 1_000, TARGET_TRANSACTIONS, records_each=100),
 ]
 
 # Sent once to each broker before anything is measured: the first pages, threads and code paths are nobody's throughput.
@@ -124,6 +133,17 @@ def _pipeline(case: Case, bootstrap: str) -> float:
     return pipeline(bootstrap, case.topic, case.record_bytes, case.records)
 
 
+def _transact(case: Case, bootstrap: str) -> float:
+    return transact(
+        bootstrap,
+        case.topic,
+        partitions=case.partitions,
+        record_bytes=case.record_bytes,
+        transactions=case.records,
+        records_each=case.records_each,
+    )
+
+
 def _consume(case: Case, bootstrap: str) -> float:
     consumer = Consumer(
         {
@@ -151,4 +171,9 @@ def _consume(case: Case, bootstrap: str) -> float:
     return seconds
 
 
-_VERBS: dict[str, Callable[[Case, str], float]] = {"produce": _produce, "consume": _consume, "pipeline": _pipeline}
+_VERBS: dict[str, Callable[[Case, str], float]] = {
+    "produce": _produce,
+    "consume": _consume,
+    "pipeline": _pipeline,
+    "transact": _transact,
+}

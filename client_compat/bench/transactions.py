@@ -1,0 +1,38 @@
+"""Transactions of one producer, one after the other: begin, some records, commit, as fast as the client's round trips let them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+TIMEOUT_S = 60.0
+
+
+class NotCommitted(RuntimeError):
+    """A transaction failed, or the broker has none."""
+
+
+def transact(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, transactions: int, records_each: int) -> float:
+    """Commit so many transactions; returns the seconds from the first begin to the last commit. Raises `NotCommitted`."""
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}
+    producer = Producer(config, logger=logging.getLogger("bench"))
+    value = b"v" * record_bytes
+    try:
+        producer.init_transactions(TIMEOUT_S)
+        _commit(producer, topic, value, partitions, records_each)  # the client learns where everything is
+        began = time.perf_counter()
+        for _ in range(transactions):
+            _commit(producer, topic, value, partitions, records_each)
+        return time.perf_counter() - began
+    except KafkaException as error:
+        raise NotCommitted(f"{topic}: {error.args[0]}") from error
+
+
+def _commit(producer: Producer, topic: str, value: bytes, partitions: int, records: int) -> None:
+    producer.begin_transaction()
+    for number in range(records):
+        producer.produce(topic, value, partition=number % partitions)
+    producer.commit_transaction(TIMEOUT_S)
