@@ -1,0 +1,67 @@
+"""`make differential`: the comparison as a command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from client_compat.differential.run import Difference, Report, differential
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.support.brokers import BrokerFailed
+
+SHOWN_CHARS = 300
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Argument(help="Words; only scenarios with one of them in their name are run.")] = None,
+    directory: Annotated[Path, typer.Option("--dir", help="Where both brokers live; an earlier run's is replaced.")] = Path(
+        ".differential"
+    ),
+    report_file: Annotated[Path | None, typer.Option("--json", help="Also write the report here.")] = None,
+    explained: Annotated[bool, typer.Option(help="Show the differences that docs/deviations.md explains too.")] = False,
+) -> None:
+    """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
+    of them is explained nowhere."""
+    console = Console()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+    def on_scenario(name: str, report: Report) -> None:
+        console.print(f"[dim]{name}: {report.answers} answers so far, {len(report.unexplained)} unexplained differences[/]")
+
+    try:
+        report = differential(directory, only or (), on_scenario=on_scenario)
+    except (KafkaMissing, BrokerFailed) as error:
+        console.print(f"[red]Not compared:[/] {escape(str(error))}")
+        raise typer.Exit(2) from None
+    for found in report.differences:
+        if explained or not found.known:
+            _print(console, found)
+    count, unexplained = len(report.differences), len(report.unexplained)
+    console.print(
+        f"{report.answers} answers of {len(report.scenarios)} scenarios compared with Apache Kafka {report.kafka_version}: "
+        f"{unexplained} unexplained differences, {count - unexplained} explained ones."
+    )
+    if report_file is not None:
+        report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    raise typer.Exit(1 if unexplained else 0)
+
+
+def _print(console: Console, found: Difference) -> None:
+    console.print(
+        f"[bold]{found.scenario}[/] {escape(found.label)}: {found.api} v{found.version} [cyan]{escape(found.path)}[/]", soft_wrap=True
+    )
+    for side, value in (("kafka", found.kafka), ("ottla", found.ours)):
+        console.print(f"    {side} {escape(str(value)[:SHOWN_CHARS])}", soft_wrap=True)
+    if found.known:
+        console.print(f"    [dim]meant: {escape(found.known)}[/]", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,162 @@
+"""Decoded responses as plain values in which only what a broker decided is left.
+
+Rules: an id, a time, an address or a path of one broker is replaced by a word that is the same for both; everything else stays as it came.
+A free text stays out of the comparison but for whether there is one. Lists whose order Kafka leaves open are sorted by what their elements
+are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.records.batch import split_batches
+from protocol.records.record import iter_records
+
+Plain = Any
+"""None, bool, int, str, or a list or dict of such."""
+
+NOW_MS_MIN = 1_600_000_000_000
+"""A time past this (September 2020) is the clock's; the scenarios' own timestamps are of 2001."""
+
+DROPPED = frozenset({"throttle_time_ms"})
+ADDRESSES = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<dir>", "client_host": "<client>"}
+AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
+TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
+SORT_KEYS = (
+    "name",
+    "topic",
+    "topic_name",
+    "key",
+    "api_key",
+    "group_id",
+    "partition_index",
+    "partition",
+    "index",
+    "resource_name",
+    "member_id",
+)
+_ZERO_ID = bytes(16)
+
+
+class Names:
+    """What one broker called things, and the words that stand for them. Producer ids are numbered as they appear."""
+
+    def __init__(self) -> None:
+        self._words: dict[Any, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def learn(self, value: object, word: str) -> None:
+        """From now on `value` is written as `word`."""
+        if value not in ("", b"", -1, 0, _ZERO_ID):
+            self._words[value] = f"<{word}>"
+
+    def known(self, value: object) -> str | None:
+        return self._words.get(value)
+
+    def number(self, kind: str, value: object) -> str:
+        """The word of `value`, which is given the next number of its kind if it has none."""
+        key = (kind, value)
+        if key not in self._words:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._words[key] = f"<{kind} {self._counts[kind]}>"
+        return self._words[key]
+
+
+def normalise(message: object, names: Names, *, sort: bool = True) -> Plain:
+    """A decoded response as plain values."""
+    return _value("", message, names, sort)
+
+
+def _value(field: str, value: object, names: Names, sort: bool) -> Plain:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _struct(value, names, sort)
+    if isinstance(value, list):
+        items = [_value(field, item, names, sort) for item in value]
+        return sorted(items, key=_sort_key) if sort and items and isinstance(items[0], dict) else items
+    if value is None or isinstance(value, bool):
+        return value
+    if field in ADDRESSES and value not in ("", -1):
+        return ADDRESSES[field]
+    if field in TEXTS:
+        return "<text>" if value else value
+    if field == "records":
+        return _records(bytes(value), names)  # type: ignore[call-overload] # the field is bytes by its schema
+    if isinstance(value, int):
+        return _number(field, value, names)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(value)
+        known = names.known(raw)
+        if known is None and field.endswith("_id") and raw != _ZERO_ID:
+            return names.number(field, raw)
+        return known or raw.hex()
+    return names.known(value) or value
+
+
+def _struct(value: Any, names: Names, sort: bool) -> dict[str, Plain]:
+    if getattr(value, "name", "") and isinstance(getattr(value, "topic_id", None), bytes):
+        names.learn(value.topic_id, f"id of {value.name}")
+    return {field.name: _value(field.name, getattr(value, field.name), names, sort) for field in fields(value) if field.name not in DROPPED}
+
+
+def _number(field: str, value: int, names: Names) -> Plain:
+    if field.endswith("error_code"):
+        return f"{value} {ErrorCode(value).name}" if value in {int(code) for code in ErrorCode} else value
+    if field in AMOUNTS:
+        return "<amount>" if value > 0 else value
+    if field == "producer_id" and value >= 0:
+        return names.number(field, value)
+    if field == "session_id" and value > 0:
+        return "<session>"
+    return "<now>" if value > NOW_MS_MIN and value < NOW_MS_MIN * 2 else value
+
+
+def _records(data: bytes, names: Names) -> Plain:
+    try:
+        return [_batch(data[pos : pos + header.size_bytes], header, names) for pos, header in split_batches(data)]
+    except ProtocolError:
+        return data.hex()
+
+
+def _batch(data: bytes, header: Any, names: Names) -> dict[str, Plain]:
+    shown = {
+        name: _number(name, getattr(header, name), names)
+        for name in ("base_offset", "last_offset_delta", "partition_leader_epoch", "attributes", "base_timestamp", "max_timestamp")
+    }
+    shown |= {name: getattr(header, name) for name in ("producer_epoch", "base_sequence", "record_count")}
+    shown["producer_id"] = _number("producer_id", header.producer_id, names)
+    shown["values"] = [repr((r.offset_delta, bytes(r.key or b""), bytes(r.value or b""))) for r in iter_records(data)]
+    return shown
+
+
+def _sort_key(item: Mapping[str, Plain]) -> str:
+    return repr([item.get(key) for key in SORT_KEYS])
+
+
+def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Plain, Plain]]:
+    """Where two plain values differ: path, Kafka's value, ours."""
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        keys = list(kafka) + [key for key in ours if key not in kafka]
+        return [found for key in keys for found in differences(kafka.get(key), ours.get(key), f"{path}.{key}" if path else key)]
+    if isinstance(kafka, list) and isinstance(ours, list):
+        theirs, mine = _by_label(kafka), _by_label(ours)
+        keys = list(theirs) + [key for key in mine if key not in theirs]
+        return [found for key in keys for found in differences(theirs.get(key), mine.get(key), f"{path}[{key}]")]
+    return [] if kafka == ours else [(path, kafka, ours)]
+
+
+def _by_label(items: list[Plain]) -> dict[str, Plain]:
+    """The elements by what they are about, so that one that only one side has does not shift the others; by place where that is not told."""
+    labels = [_label(item, index) for index, item in enumerate(items)]
+    if len(set(labels)) < len(labels):
+        labels = [str(index) for index in range(len(items))]
+    return dict(zip(labels, items, strict=True))
+
+
+def _label(item: Plain, index: int) -> str:
+    if isinstance(item, dict):
+        return next((str(item[key]) for key in SORT_KEYS if item.get(key) not in (None, "")), str(index))
+    return str(index)

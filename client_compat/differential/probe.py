@@ -1,0 +1,99 @@
+"""One broker as a scenario sees it: connections, requests, and the list of what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from client_compat.differential.normalise import Names, Plain, normalise
+from protocol.api_keys import ApiKey
+from protocol.client import Client
+from protocol.codec import decode_response
+from protocol.errors import ProtocolError
+from protocol.schema import Message
+
+TIMEOUT_S = 10.0
+Versions = dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One answer: what was asked, at which version, and the normalised response."""
+
+    label: str
+    api: str
+    version: int
+    response: Plain
+
+
+@dataclass(slots=True)
+class Probe:
+    """`versions` are those that both brokers and the protocol package know, by API key: what is asked is then the same for both."""
+
+    host: str
+    port: int
+    versions: Versions
+    seen: list[Seen] = field(default_factory=list)
+    names: Names = field(default_factory=Names)
+    _connections: dict[str, Client] = field(default_factory=dict)
+
+    def connection(self, name: str = "main") -> Client:
+        """A connection that stays open; made when first asked for."""
+        if name not in self._connections:
+            self._connections[name] = Client(self.host, self.port, client_id="differential", timeout_s=TIMEOUT_S)
+        return self._connections[name]
+
+    def ask(self, label: str, request: Message, version: int | None = None, *, on: str = "main", sort: bool = True) -> Any:
+        """Ask, note the answer, and give the decoded response back; None when the connection was closed or nothing sensible came."""
+        return self.finish(label, *self.send(request, version, on=on), sort=sort)
+
+    def quietly(self, request: Message, version: int) -> Any:
+        """Ask without noting the answer: for waiting. Raises OSError or ProtocolError."""
+        client = self.connection()
+        client.send(request, version)
+        return decode_response(request.API_KEY, version, client.read_frame())[1]
+
+    def send(self, request: Message, version: int | None = None, *, on: str = "main") -> tuple[Message, int, str]:
+        """Send without waiting; `finish` takes what this returns."""
+        version = self.versions[request.API_KEY][1] if version is None else version
+        self.connection(on).send(request, version)
+        return request, version, on
+
+    def finish(self, label: str, request: Message, version: int, on: str, *, sort: bool = True) -> Any:
+        """The answer to a request that was sent."""
+        api = ApiKey(request.API_KEY).name
+        try:
+            response = decode_response(request.API_KEY, version, self.connection(on).read_frame())[1]
+        except (OSError, ProtocolError) as error:
+            self.hang_up(on)
+            kind = "timed out" if isinstance(error, TimeoutError) else "closed" if isinstance(error, OSError) else f"undecodable: {error}"
+            self.seen.append(Seen(label, api, version, f"<{kind}>"))
+            return None
+        self.seen.append(Seen(label, api, version, normalise(response, self.names, sort=sort)))
+        return response
+
+    def each_version(self, label: str, key: ApiKey, request: Callable[[int], Message]) -> None:
+        """Ask at every version that both brokers know."""
+        for version in self.range(key):
+            self.ask(label, request(version), version)
+
+    def range(self, key: ApiKey) -> Iterable[int]:
+        first, last = self.versions.get(key, (0, -1))
+        return range(first, last + 1)
+
+    def knows(self, key: ApiKey) -> bool:
+        return key in self.versions
+
+    def hang_up(self, name: str = "main") -> None:
+        """Close a connection; the next request on it makes a new one."""
+        if name in self._connections:
+            self._connections.pop(name).close()
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for name in list(self._connections):
+            self.hang_up(name)

@@ -1,0 +1,16 @@
+"""The scenarios, by name; each takes a probe and asks the same of every broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios import configs, describe, fetch, groups, offsets, produce, topics
+
+Scenario = Callable[[Probe], None]
+
+SCENARIOS: dict[str, Scenario] = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": scenario
+    for module in (topics, produce, fetch, offsets, groups, configs, describe)
+    for name, scenario in module.SCENARIOS.items()
+}

@@ -1,0 +1,75 @@
+"""What many scenarios begin with: a topic, a batch, its timestamps (of 2001, so that none is the clock's)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from client_compat.differential.probe import Probe
+from protocol.api_keys import ApiKey
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.records.record import SimpleRecord, build_batch
+
+TIME = 1_000_000_000_000
+"""The first record's timestamp: September 2001, in milliseconds."""
+
+ATTEMPTS_MAX = 2_000
+UNKNOWN_ID = b"\x07" * 16
+
+
+def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
+    """A new topic's id. Retention is off, for the records are of 2001."""
+    given = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1), **(configs or {})}
+    topic = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in given.items()])
+    response = probe.ask(f"create {name}", CreateTopicsRequest([topic]))
+    topic_id: bytes = bytes(response.topics[0].topic_id)
+    probe.names.learn(topic_id, f"id of {name}")
+    wait_until_led(probe, name, partitions)
+    return topic_id
+
+
+def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
+    """Until every partition answers as its leader does: Apache Kafka says that a topic is created before its broker has heard of it."""
+    wanted = ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in range(partitions)])
+    for _ in range(ATTEMPTS_MAX):
+        (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
+        if not any(partition.error_code for partition in topic.partitions):
+            return
+    raise TimeoutError(f"{name} had no leader after {ATTEMPTS_MAX} questions")
+
+
+def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fields: Any) -> bytes:
+    """One batch; record n is of `TIME` + `at` + n."""
+    named = keys or [None] * len(values)
+    return build_batch(
+        [SimpleRecord(key, value, TIME + at + n) for n, (key, value) in enumerate(zip(named, values, strict=True))], **fields
+    )
+
+
+def produce_request(probe: Probe, topic: str, topic_id: bytes, records: bytes | None, version: int, **fields: Any) -> ProduceRequest:
+    """A Produce of one partition, named as the version wants it."""
+    partition = fields.pop("partition", 0)
+    data = TopicProduceData(topic, topic_id, [PartitionProduceData(partition, records)])
+    return ProduceRequest(**{"acks": -1, "timeout_ms": 5_000, "topic_data": [data], **fields})
+
+
+def produce(probe: Probe, label: str, topic: str, records: bytes | None, version: int = 9, **fields: Any) -> Any:
+    """One Produce by name; the decoded response."""
+    return probe.ask(label, produce_request(probe, topic, bytes(16), records, version, **fields), version)
+
+
+def producer_id(probe: Probe) -> int:
+    """A new producer id."""
+    for _ in range(ATTEMPTS_MAX):
+        response = probe.quietly(InitProducerIdRequest(None, 60_000), 4)
+        if response.error_code == 0:
+            return int(response.producer_id)
+    raise TimeoutError(f"no producer id after {ATTEMPTS_MAX} questions")
+
+
+def versions(probe: Probe, key: ApiKey, first: int = 0, last: int = 99) -> list[int]:
+    """Those of the common versions that lie between."""
+    return [version for version in probe.range(key) if first <= version <= last]

@@ -1,0 +1,149 @@
+"""Configurations of topics, brokers and groups: read, altered, refused."""
+
+from __future__ import annotations
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import create
+from protocol.api_keys import ApiKey
+from protocol.messages import k33_alter_configs as k33
+from protocol.messages import k44_incremental_alter_configs as k44
+from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def describing(probe: Probe) -> None:
+    """Every configuration of a topic; chosen ones; unknown places."""
+    create(probe, "conf", configs={"segment.bytes": "1048576"})
+    for version in probe.range(ApiKey.DESCRIBE_CONFIGS):
+        topic = DescribeConfigsResource(TOPIC, "conf", None)
+        probe.ask("all of a topic", DescribeConfigsRequest([topic]), version)
+        probe.ask("all of a topic, with synonyms", DescribeConfigsRequest([topic], True), version)
+        for label, resource in {
+            "two": DescribeConfigsResource(TOPIC, "conf", ["segment.bytes", "retention.ms"]),
+            "an unknown key": DescribeConfigsResource(TOPIC, "conf", ["no.such"]),
+            "no keys": DescribeConfigsResource(TOPIC, "conf", []),
+            "unknown topic": DescribeConfigsResource(TOPIC, "nowhere", None),
+            "illegal topic": DescribeConfigsResource(TOPIC, "a b", None),
+            "no topic": DescribeConfigsResource(TOPIC, "", None),
+            "unknown broker": DescribeConfigsResource(BROKER, "77", None),
+            "broker that is no number": DescribeConfigsResource(BROKER, "one", None),
+            "all brokers": DescribeConfigsResource(BROKER, "", None),
+            "some of the broker's": DescribeConfigsResource(BROKER, "1", ["node.id", "log.retention.ms", "log.retention.hours", "no.such"]),
+            "unknown type": DescribeConfigsResource(77, "x", None),
+            "type 0": DescribeConfigsResource(0, "x", None),
+            "a group": DescribeConfigsResource(GROUP, "g", None),
+            "no group": DescribeConfigsResource(GROUP, "", None),
+            "client metrics": DescribeConfigsResource(CLIENT_METRICS, "m", None),
+        }.items():
+            probe.ask(label, DescribeConfigsRequest([resource], True), version)
+    with_text = DescribeConfigsResource(TOPIC, "conf", ["retention.ms"])
+    probe.ask("documentation", DescribeConfigsRequest([with_text], False, True))
+    probe.ask("a resource twice", DescribeConfigsRequest([with_text, with_text]))
+
+
+def broker_defaults(probe: Probe) -> None:
+    """All that a broker is configured with: only what both of them have can be compared."""
+    for synonyms in (False, True):
+        probe.ask("all of the broker", DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)], synonyms), 4)
+
+
+def altering(probe: Probe) -> None:
+    """IncrementalAlterConfigs and what is read afterwards."""
+    create(probe, "alter", configs={"segment.bytes": "1048576"})
+
+    def alter(label: str, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "alter", dry: bool = False) -> None:
+        configs = [k44.AlterableConfig(*change) for change in changes]
+        request = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(kind, name, configs)], dry)
+        for version in probe.range(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+            probe.ask(label, request, version)
+        if kind == TOPIC and name == "alter":
+            keys = sorted({change[0] for change in changes})
+            probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, keys)], True))
+
+    alter("set", ("retention.ms", SET, "1234"))
+    alter("set again", ("retention.ms", SET, "1234"))
+    alter("only validated", ("retention.ms", SET, "99"), dry=True)
+    alter("delete", ("retention.ms", DELETE, None))
+    alter("delete what is not set", ("retention.ms", DELETE, None))
+    alter("delete with a value", ("retention.ms", DELETE, "5"))
+    alter("set without a value", ("retention.ms", SET, None))
+    alter("set to nothing", ("retention.ms", SET, ""))
+    alter("append", ("cleanup.policy", APPEND, "compact"))
+    alter("append again", ("cleanup.policy", APPEND, "compact"))
+    alter("subtract", ("cleanup.policy", SUBTRACT, "delete"))
+    alter("subtract what is not there", ("cleanup.policy", SUBTRACT, "delete"))
+    alter("subtract the last", ("cleanup.policy", SUBTRACT, "compact"))
+    alter("append to a number", ("retention.ms", APPEND, "5"))
+    alter("append nonsense", ("cleanup.policy", APPEND, "burn"))
+    alter("unknown operation", ("retention.ms", 9, "5"))
+    alter("unknown key", ("no.such", SET, "5"))
+    alter("delete an unknown key", ("no.such", DELETE, None))
+    alter("key twice", ("retention.ms", SET, "5"), ("retention.ms", SET, "6"))
+    alter("bad value", ("retention.ms", SET, "soon"))
+    alter("one good, one bad", ("retention.ms", SET, "77"), ("segment.bytes", SET, "1"))
+    alter("no changes")
+    alter("spaces", ("retention.ms", SET, " 55 "))
+
+
+def altering_elsewhere(probe: Probe) -> None:
+    """IncrementalAlterConfigs of unknown places, brokers and groups."""
+    create(probe, "alter2", configs={"segment.bytes": "1048576"})
+
+    def alter(label: str, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "alter2") -> None:
+        configs = [k44.AlterableConfig(*change) for change in changes]
+        request = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(kind, name, configs)])
+        for version in probe.range(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+            probe.ask(label, request, version)
+
+    alter("unknown topic", ("retention.ms", SET, "5"), name="nowhere")
+    alter("no topic", ("retention.ms", SET, "5"), name="")
+    alter("unknown type", ("retention.ms", SET, "5"), kind=77)
+    alter("type 0", ("retention.ms", SET, "5"), kind=0)
+    alter("unknown broker", ("log.cleaner.threads", SET, "1"), kind=BROKER, name="77")
+    alter("broker name", ("log.cleaner.threads", SET, "1"), kind=BROKER, name="one")
+    alter("read-only of the broker", ("node.id", SET, "5"), kind=BROKER, name="1")
+    alter("unknown of the broker", ("no.such", SET, "5"), kind=BROKER, name="1")
+    alter("a default of all brokers", ("log.retention.ms", SET, "123456789"), kind=BROKER, name="")
+    probe.ask("then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "alter2", ["retention.ms", "segment.bytes"])], True))
+    alter("bad default of all brokers", ("log.retention.ms", SET, "soon"), kind=BROKER, name="")
+    alter("default removed", ("log.retention.ms", DELETE, None), kind=BROKER, name="")
+    alter("per-broker only", ("listeners", SET, "PLAINTEXT://127.0.0.1:1"), kind=BROKER, name="")
+    alter("group", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="g")
+    alter("group, bad", ("consumer.session.timeout.ms", SET, "1"), kind=GROUP, name="g")
+    alter("group, unknown", ("no.such", SET, "1"), kind=GROUP, name="g")
+    alter("group without a name", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="")
+    twice = [k44.AlterConfigsResource(TOPIC, "alter2", [k44.AlterableConfig("retention.ms", SET, str(n))]) for n in (5, 6)]
+    probe.ask("resource twice", k44.IncrementalAlterConfigsRequest(twice))
+
+
+def replacing(probe: Probe) -> None:
+    """AlterConfigs, which replaces everything that was set."""
+    create(probe, "replace", configs={"segment.bytes": "1048576"})
+    for version in probe.range(ApiKey.ALTER_CONFIGS):
+        cases: dict[str, list[tuple[str, str | None]]] = {
+            "replace": [("retention.ms", "1")],
+            "nothing": [],
+            "bad": [("retention.ms", "soon")],
+            "unknown": [("no.such", "1")],
+            "null": [("retention.ms", None)],
+            "twice": [("retention.ms", "1"), ("retention.ms", "2")],
+        }
+        for label, configs in cases.items():
+            wanted = [k33.AlterableConfig(key, value) for key, value in configs]
+            for name in ("replace", "nowhere"):
+                resource = k33.AlterConfigsResource(TOPIC, name, wanted)
+                probe.ask(f"{label} of {name}", k33.AlterConfigsRequest([resource]), version)
+            keys = ["retention.ms", "segment.bytes"]
+            probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "replace", keys)], True))
+        probe.ask("unknown type", k33.AlterConfigsRequest([k33.AlterConfigsResource(77, "x", [])]), version)
+
+
+SCENARIOS = {
+    "describing": describing,
+    "broker_defaults": broker_defaults,
+    "altering": altering,
+    "altering_elsewhere": altering_elsewhere,
+    "replacing": replacing,
+}

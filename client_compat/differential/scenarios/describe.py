@@ -1,0 +1,43 @@
+"""The cluster, its directories, and which APIs there are."""
+
+from __future__ import annotations
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import batch, create, produce
+from protocol.api_keys import ApiKey
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.messages.k60_describe_cluster import DescribeClusterRequest
+
+
+def cluster(probe: Probe) -> None:
+    """DescribeCluster."""
+    for version in probe.range(ApiKey.DESCRIBE_CLUSTER):
+        for operations in (False, True):
+            for kind in (1, 2, 7) if version >= 1 else (1,):
+                probe.ask(f"endpoints of kind {kind}", DescribeClusterRequest(operations, kind), version)
+
+
+def log_dirs(probe: Probe) -> None:
+    """DescribeLogDirs."""
+    create(probe, "sizes", 2)
+    produce(probe, "records", "sizes", batch(b"a", b"b"))
+    for version in probe.range(ApiKey.DESCRIBE_LOG_DIRS):
+        for label, topics in {
+            "two partitions": [DescribableLogDirTopic("sizes", [0, 1])],
+            "unknown": [DescribableLogDirTopic("nowhere", [0])],
+            "unknown partition": [DescribableLogDirTopic("sizes", [0, 9])],
+            "none": [],
+        }.items():
+            probe.ask(label, DescribeLogDirsRequest(topics), version)
+
+
+def api_versions(probe: Probe) -> None:
+    """Which APIs and features are offered, and to a client that names itself badly."""
+    for version in probe.range(ApiKey.API_VERSIONS):
+        probe.ask("offered", ApiVersionsRequest("ottla", "1"), version)
+    for name, number in (("", "1"), ("ottla", ""), ("a b", "1"), ("-x", "1"), ("x", "1 2")):
+        probe.ask(f"software {name!r} {number!r}", ApiVersionsRequest(name, number), 4)
+
+
+SCENARIOS = {"cluster": cluster, "log_dirs": log_dirs, "api_versions": api_versions}
