@@ -31,6 +31,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms,
+        knows_epochs=ctx.version >= 9,
         unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if ctx.version >= 9 else ErrorCode.ILLEGAL_GENERATION,
         offsets=offsets,
     )

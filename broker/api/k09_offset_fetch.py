@@ -70,7 +70,9 @@ def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Aw
     for group in request.groups:
         topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
         try:
-            fetched = ctx.services.groups.fetch(group.group_id, topics, require_stable=request.require_stable)
+            fetched = ctx.services.groups.fetch(
+                group.group_id, topics, require_stable=request.require_stable, member_id=group.member_id, member_epoch=group.member_epoch
+            )
         except Rejected as rejected:
             answers.append((group.group_id, rejected.code))
             continue

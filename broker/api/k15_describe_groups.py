@@ -1,6 +1,7 @@
 """DescribeGroups (key 15), versions 0-6: the state and the members of classic groups.
 
-Promises: an unknown group is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message (KIP-1043).
+Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a
+message (KIP-1043).
 Subscriptions and the protocol
 are shown only while the group is stable. Authorized operations, when asked for (3+), are all of them: there is no authorizer.
 """
@@ -36,10 +37,10 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
         group = ctx.services.groups.get(group_id)
     except Rejected as rejected:
         return DescribedGroup(error_code=rejected.code, group_id=group_id)
-    if group is not None:
+    if isinstance(group, ClassicGroup):
         return _described(group)
     if ctx.version >= 6:
-        message = f"Group {group_id[:1000]} not found."
+        message = f"Group {group_id[:1000]} {'not found' if group is None else 'is not a classic group'}."
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id, group_state=ClassicState.DEAD
         )

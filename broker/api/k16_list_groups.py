@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
+from broker.groups.consumer import ConsumerGroup
 from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -24,8 +26,9 @@ def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=rejected.code)
     return ListGroupsResponse(
         groups=[
-            ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
+            ListedGroup(group.group_id, group.protocol_type or "", group.state, type_)
             for group in groups
-            if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
+            for type_ in (CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC,)
+            if (not states or group.state.lower() in states) and (not types or type_ in types)
         ]
     )

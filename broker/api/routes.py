@@ -76,6 +76,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_PRODUCERS: _route("k61_describe_producers", 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _route("k65_describe_transactions", 0, 0),
     ApiKey.LIST_TRANSACTIONS: _route("k66_list_transactions", 0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _route("k68_consumer_group_heartbeat", 0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _route("k69_consumer_group_describe", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _route("k75_describe_topic_partitions", 0, 0),
 }
 """One line for each API; a new handler adds its own, in the order of the keys."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Rule, Value, any_of, at_least, between, exactly
+from broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Rule, Value, any_of, at_least, between, each_of, exactly, one_of
 from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
 __all__ = ["BROKER_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
@@ -124,7 +124,23 @@ class BrokerSettings:
     group_initial_rebalance_delay_ms: int = _key(_INT, 0, "How long a new group waits for more members (Kafka: 3000).", _NOT_NEGATIVE)
     group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may ask.", _NOT_NEGATIVE)
     group_max_session_timeout_ms: int = _key(_INT, 1_800_000, "Longest session timeout that a member may ask.", _NOT_NEGATIVE)
-    group_max_size: int = _key(_INT, 2**31 - 1, "Members of one group.", _POSITIVE)
+    group_max_size: int = _key(_INT, 2**31 - 1, "Members of one classic group.", _POSITIVE)
+    group_consumer_session_timeout_ms: int = _key(_INT, 45_000, "A member of a consumer group silent for so long is out.", _POSITIVE)
+    group_consumer_min_session_timeout_ms: int = _key(_INT, 45_000, "Lowest value of the former.", _POSITIVE)
+    group_consumer_max_session_timeout_ms: int = _key(_INT, 60_000, "Highest value of it.", _POSITIVE)
+    group_consumer_heartbeat_interval_ms: int = _key(_INT, 5_000, "How often members of consumer groups are to be heard of.", _POSITIVE)
+    group_consumer_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest value of the former.", _POSITIVE)
+    group_consumer_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _POSITIVE)
+    group_consumer_max_size: int = _key(_INT, 2**31 - 1, "Members of one consumer group.", _POSITIVE)
+    group_consumer_assignors: tuple[str, ...] = _key(
+        _LIST, ("uniform", "range"), "Assignors of consumer groups; the first is the default.", each_of("uniform", "range")
+    )
+    group_consumer_migration_policy: str = _key(
+        _STRING,
+        "bidirectional",
+        "Which groups change between the classic and the consumer protocol while they have members.",
+        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
     offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
     offsets_commit_timeout_ms: int = _key(_INT, 5_000, "How long a commit may wait to be durable.", _POSITIVE)
     offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)

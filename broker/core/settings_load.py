@@ -104,6 +104,13 @@ def _check_together(settings: BrokerSettings) -> None:
         raise SettingsError(f"log.dirs={','.join(settings.log_dirs)}: one data directory is supported, not {len(settings.log_dirs)}")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
+    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+        values = [settings.value(f"group.consumer.{prefix}{name}") for prefix in ("min.", "", "max.")]
+        if values != sorted(values, key=lambda value: int(str(value))):
+            low, value, high = values
+            raise SettingsError(f"group.consumer.{name}={value}: allowed is from group.consumer.min.{name}={low} to max.{name}={high}")
+    if not settings.group_consumer_assignors:
+        raise SettingsError("group.consumer.assignors names no assignor")
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:
             raise SettingsError(f"{name}={settings.value(name)}: allowed is 1, for there is one broker")

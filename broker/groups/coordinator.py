@@ -8,7 +8,8 @@ Rules that hold here:
 * `apply` and `end_transaction` are the only ways to change offsets and to create or delete a persisted group. Membership between two
   generations is soft
   (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
-* A group that somebody joins for the first time exists in memory only, until it has something to persist.
+* Groups of both kinds stand in one table, as an id names one group; consumer groups are in the hands of `consumer_groups`.
+* A classic group that somebody joins for the first time exists in memory only, until it has something to persist.
 
 Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
 refused where Kafka refuses
@@ -22,6 +23,10 @@ from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
 from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
 from broker.groups.classic_join import Joining, join
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_draft import ConsumerConfig
+from broker.groups.consumer_groups import ConsumerGroups, Group
+from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.group_records import (
     NO_EXPIRY,
     GroupMetadataKey,
@@ -30,8 +35,10 @@ from broker.groups.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from broker.groups.migration import end_of
 from broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from broker.groups.states import ClassicState, Now
+from broker.groups.topics_view import NoTopics, TopicsView
 from protocol.error_codes import ErrorCode
 
 NO_OFFSET = -1
@@ -44,6 +51,7 @@ class GroupsConfig:
     """The settings of groups and offsets; times in milliseconds, the metadata's length in UTF-16 code units as Kafka counts it."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     offset_metadata_max: int = 4_096
@@ -64,7 +72,8 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An OffsetCommit or TxnOffsetCommit without its version. `retention_ms` is −1 unless the request names its own."""
+    """An OffsetCommit or TxnOffsetCommit without its version. `retention_ms` is −1 unless the request names its own; `knows_epochs` is
+    whether the request's version may come from a member of the consumer protocol."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -72,6 +81,7 @@ class Commit:
     instance_id: str | None = None
     retention_ms: int = -1
     transactional: bool = False
+    knows_epochs: bool = True
     unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
     offsets: list[OffsetToCommit]
 
@@ -95,10 +105,11 @@ Replies = list[Reply]
 class GroupCoordinator:
     """All groups whose id hashes to one partition."""
 
-    def __init__(self, config: GroupsConfig) -> None:
+    def __init__(self, config: GroupsConfig, topics: TopicsView | None = None) -> None:
         self.config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self._consumers = ConsumerGroups(self.groups, config.consumer, NoTopics() if topics is None else topics)
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
@@ -108,22 +119,43 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._join_consumer_group(group, joining, ticket, now)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
         return _effects(group, join(group, joining, ticket, now))
+
+    def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+        """One with members takes the member in; one without makes place for a classic group."""
+        if not group.is_empty:
+            return self._consumers.join(group, joining, ticket, now)
+        if joining.member_id:
+            return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
+        end = end_of(group)
+        classic = self.groups[group.group_id] = ClassicGroup(group.group_id, self.config.classic)
+        effects = _effects(classic, join(classic, joining, ticket, now))
+        return Effects([*end, *effects.records], effects.response)
 
     def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
         if not group_id or group is None or group.is_empty:
             error = ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
             return Effects((), [Reply(ticket, SyncAnswer(error=error))])
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.sync(group, syncing, ticket, now)
         return _effects(group, group.sync(syncing, ticket, now))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.heartbeat_of_classic(group, member_id, instance_id, generation, now)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(member_id, instance_id, generation, now)
+
+    def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
+        """The answer, and what else to answer: members that wait in a classic group which becomes a consumer group. Raises Rejected."""
+        return self._consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
         """One error for each leaving member, and what follows from their leave for those who stay. Raises Rejected for an empty group
@@ -133,18 +165,40 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.leave(group, leaving, now)
         errors, outcome = group.leave(leaving, now)
         return errors, _effects(group, outcome)
 
     def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
         """The group's next deadline has come."""
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.expire(group, now)
         return Effects((), []) if group is None else _effects(group, group.expire(now))
+
+    def next_deadline(self, group_id: str) -> int | None:
+        """The monotonic time at which `expire_members` may have something to do, or None."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.next_deadline(group_id)
+        return None if group is None else group.next_deadline()
+
+    def after_append(self, group_id: str, now: Now) -> Replies:
+        """The records of the group's last operation are in the log and applied; returns whom that answers."""
+        return self._consumers.after_append(group_id, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
         """The last operation's record could not be written; returns who has to be told to start over."""
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            self._consumers.abandon(group, now)
+            return []
         return [] if group is None else group.abandon(now).replies
+
+    def release_waiting(self, error: ErrorCode) -> Replies:
+        """Whoever waits is told this error: the broker stops."""
+        return [r for group in self.groups.values() if isinstance(group, ClassicGroup) for r in group.release_waiting(error).replies]
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
@@ -152,8 +206,8 @@ class GroupCoordinator:
         """One error for each offset, in order. Raises Rejected when the group refuses the member."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
-        if group is not None and group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE} and not commit.transactional:
-            group.touch_by_commit(commit.member_id, now)
+        if group is not None and not commit.transactional:
+            self._touch_by_commit(group, commit.member_id, now)
         expiry = NO_EXPIRY if commit.retention_ms == -1 else now.wall_ms + commit.retention_ms
         records, errors = [], []
         for wanted in commit.offsets:
@@ -172,8 +226,18 @@ class GroupCoordinator:
             records.append(GroupRecord(OffsetCommitKey(commit.group_id, wanted.topic, wanted.partition), value))
         return Effects(records, errors)
 
-    def fetch(self, group_id: str, topics: Topics | None, *, require_stable: bool) -> Effects[GroupRecord, Fetched]:
-        """The committed offsets of these partitions, or of all (None). An unknown group has committed nothing, which is no error."""
+    def fetch(
+        self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
+    ) -> Effects[GroupRecord, Fetched]:
+        """The committed offsets of these partitions, or of all (None). An unknown group has committed nothing, which is no error.
+
+        Raises Rejected for credentials that a consumer group does not know.
+        """
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            error = group.check_offset_fetch(member_id, member_epoch)
+            if error is not ErrorCode.NONE:
+                raise Rejected(error)
         committed = self.offsets.committed.of_group(group_id)
         wanted = [(topic, list(partitions)) for topic, partitions in committed.items()] if topics is None else topics
         return Effects(
@@ -205,10 +269,11 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
         """Forget an empty group and all its offsets. Raises Rejected."""
-        if not self._existing(group_id).is_empty:
+        group = self._existing(group_id)
+        if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
         records = [_no_offset(group_id, topic, partition) for topic, partition in self.offsets.keys_of(group_id)]
-        return Effects([*records, GroupRecord(GroupMetadataKey(group_id), None)], None)
+        return Effects([*records, *_end_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
         """Forget what has outlived its retention, and groups that have nothing left. Any prefix of the records may be appended by
@@ -218,8 +283,8 @@ class GroupCoordinator:
             expired = self._expired_offsets(group, now)
             records += [_no_offset(group_id, topic, partition) for topic, partition in expired]
             nothing_left = len(expired) == len(self.offsets.keys_of(group_id)) and not self.offsets.has_open_transaction(group_id)
-            if nothing_left and group.is_empty and not group.pending:
-                records.append(GroupRecord(GroupMetadataKey(group_id), None))
+            if nothing_left and group.is_empty and not (isinstance(group, ClassicGroup) and group.pending):
+                records += _end_of(group)
         return Effects(records, None)
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
@@ -233,12 +298,14 @@ class GroupCoordinator:
                 return
             self._group(key.group)
             self.offsets.put(key.group, key.topic, key.partition, value, record_offset=record_offset, producer_id=producer_id)
+        elif not isinstance(key, GroupMetadataKey):
+            assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), "a value is of its key's kind"
+            self._consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
-            self._group(key.group).apply(value)
-        else:
-            gone = self.groups.pop(key.group, None)
-            if gone is not None:
-                gone.die()
+            self._classic_group(key.group).apply(value)
+        elif isinstance(gone := self.groups.get(key.group), ClassicGroup):
+            del self.groups[key.group]
+            gone.die()
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker of the producer is in the log."""
@@ -247,18 +314,28 @@ class GroupCoordinator:
     def on_loaded(self, now: Now) -> None:
         """The whole log was read: the members' sessions begin. Nobody waits for an answer yet."""
         for group in self.groups.values():
-            group.on_loaded(now)
+            if isinstance(group, ConsumerGroup):
+                self._consumers.on_loaded(group, now)
+            else:
+                group.on_loaded(now)
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 
-    def _group(self, group_id: str) -> ClassicGroup:
+    def _group(self, group_id: str) -> Group:
         """The group, made if need be: offsets of a group that nobody joined make a simple one."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
         return group
 
-    def _existing(self, group_id: str) -> ClassicGroup:
+    def _classic_group(self, group_id: str) -> ClassicGroup:
+        """The classic group, made if need be: a consumer group of that id was ended by records before."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
+        return group
+
+    def _existing(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -279,10 +356,20 @@ class GroupCoordinator:
         group = self.groups.get(commit.group_id)
         if group is None:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
+        elif isinstance(group, ConsumerGroup):
+            error = group.check_offset_commit(
+                commit.member_id, commit.generation, transactional=commit.transactional, knows_epochs=commit.knows_epochs
+            )
         else:
             error = group.check_offset_commit(commit.member_id, commit.instance_id, commit.generation, transactional=commit.transactional)
         if error is not ErrorCode.NONE:
             raise Rejected(error)
+
+    def _touch_by_commit(self, group: Group, member_id: str, now: Now) -> None:
+        if isinstance(group, ConsumerGroup):
+            self._consumers.touch_by_commit(group, member_id, now)
+        elif group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}:
+            group.touch_by_commit(member_id, now)
 
     def _is_too_long(self, metadata: str | None) -> bool:
         return metadata is not None and len(metadata.encode("utf-16-le")) > 2 * self.config.offset_metadata_max
@@ -295,7 +382,7 @@ class GroupCoordinator:
             return FetchedOffset(partition)
         return FetchedOffset(partition, committed.value.offset, committed.value.leader_epoch, committed.value.metadata)
 
-    def _expired_offsets(self, group: ClassicGroup, now: Now) -> list[tuple[str, int]]:
+    def _expired_offsets(self, group: Group, now: Now) -> list[tuple[str, int]]:
         expired = []
         for topic, partitions in self.offsets.committed.of_group(group.group_id).items():
             if group.is_subscribed_to(topic):
@@ -313,6 +400,11 @@ def _effects(group: ClassicGroup, outcome: Outcome) -> Effects[GroupRecord, Repl
     if outcome.record is None:
         return Effects((), outcome.replies)
     return Effects([GroupRecord(GroupMetadataKey(group.group_id), outcome.record)], outcome.replies)
+
+
+def _end_of(group: Group) -> list[GroupRecord]:
+    """The records that delete a group without members."""
+    return end_of(group) if isinstance(group, ConsumerGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 
 def _no_offset(group_id: str, topic: str, partition: int) -> GroupRecord:

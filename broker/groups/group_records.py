@@ -5,7 +5,8 @@ Rules that hold here:
 * A key is a type (i16) and the fields of that type, never flexible, without tags. A value is a version (i16) and the body of that
   version; no value is a tombstone.
 * Every version Kafka ever wrote is readable. Written are the versions of Kafka 4.1: OffsetCommitValue 4, or 1 when the commit names its own
-  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2.
+  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2,
+  and those of consumer groups, which are in `consumer_records`.
 * A key type that is not known is not an error: newer brokers write more of them. It is None to whoever reads it, and stays in the log.
 
 Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue),
@@ -14,6 +15,7 @@ GroupCoordinatorRecordHelpers.
 
 from dataclasses import dataclass
 
+from broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, uuid
 
@@ -78,15 +80,17 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     members: list[MemberMetadata] = array(MemberMetadata)
 
 
-Key = OffsetCommitKey | GroupMetadataKey
-Value = OffsetCommitValue | GroupMetadataValue
+Key = OffsetCommitKey | GroupMetadataKey | ConsumerKey
+Value = OffsetCommitValue | GroupMetadataValue | ConsumerValue
 
 _CLASSES: dict[int, tuple[type[Key], type[Value]]] = {
     OFFSET_COMMIT_V0: (OffsetCommitKey, OffsetCommitValue),
     OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
     GROUP_METADATA: (GroupMetadataKey, GroupMetadataValue),
+    **CONSUMER_CLASSES,
 }
-_KEY_TYPES: dict[type[Key], int] = {OffsetCommitKey: OFFSET_COMMIT, GroupMetadataKey: GROUP_METADATA}
+_KEY_TYPES: dict[type[Key], int] = {key_class: key_type for key_type, (key_class, _) in _CLASSES.items()}
+"""The highest type of each key: offsets are written under type 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ def version_written(value: Value) -> int:
     """The version in which Kafka 4.1 writes this value."""
     if isinstance(value, GroupMetadataValue):
         return 3
+    if not isinstance(value, OffsetCommitValue):
+        return 0
     return 4 if value.expire_timestamp == NO_EXPIRY else 1
 
 

@@ -26,12 +26,16 @@ from broker.core.effects import Effects
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
+from broker.groups.classic import ClassicConfig, Leaving, Syncing
 from broker.groups.classic_join import Joining
+from broker.groups.consumer_draft import ConsumerConfig
+from broker.groups.consumer_groups import Group
+from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
 from broker.groups.group_records import GroupRecord, decode_record, encode_record
 from broker.groups.states import Now
 from broker.runtime.coordinator import Coordinator, Durable, append_error
+from broker.runtime.group_topics import GroupTopics
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -58,7 +62,16 @@ logger = logging.getLogger(__name__)
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
     """The machine's settings from the broker's."""
+    policy = settings.group_consumer_migration_policy.lower()
     return GroupsConfig(
+        consumer=ConsumerConfig(
+            session_timeout_ms=settings.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+            max_size=settings.group_consumer_max_size,
+            assignors=settings.group_consumer_assignors,
+            allows_upgrade=policy in {"bidirectional", "upgrade"},
+            allows_downgrade=policy in {"bidirectional", "downgrade"},
+        ),
         classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -70,9 +83,9 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 class _Shard:
     """One partition of the offsets topic: its machine, its way to the log, and the timers of its groups."""
 
-    def __init__(self, partition: Partition, config: GroupsConfig) -> None:
+    def __init__(self, partition: Partition, config: GroupsConfig, topics: GroupTopics) -> None:
         self.partition = partition
-        self.machine = GroupCoordinator(config)
+        self.machine = GroupCoordinator(config, topics)
         self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
         self.timers: dict[str, TimerHandle] = {}
         self.loaded = False
@@ -100,6 +113,7 @@ class GroupService:
         self._clock = clock
         self._timers = timers
         self._partitions = partitions
+        self._topics = GroupTopics(partitions)
         self._create_topic = create_topic
         self._shards: dict[int, _Shard] = {}
         self._expiry: TimerHandle | None = None
@@ -125,10 +139,14 @@ class GroupService:
             self._expiry.cancel()
         for shard in self._shards.values():
             shard.stop()
-            for group in shard.machine.groups.values():
-                self._deliver(group.release_waiting(ErrorCode.NOT_COORDINATOR).replies, None)
+            self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
 
     # --- where a group is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> GroupTopics:
+        """The topics as groups see them."""
+        return self._topics
 
     @property
     def has_topic(self) -> bool:
@@ -139,11 +157,11 @@ class GroupService:
         """Make the offsets topic. Raises Rejected."""
         await self._create_topic(OFFSETS_TOPIC)
 
-    def get(self, group_id: str) -> ClassicGroup | None:
+    def get(self, group_id: str) -> Group | None:
         """The group, or None. Raises Rejected while it is not loaded."""
         return self._shard(group_id).machine.groups.get(group_id)
 
-    def all_groups(self) -> Iterator[ClassicGroup]:
+    def all_groups(self) -> Iterator[Group]:
         """Every group. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self._shards.values():
             if not shard.loaded:
@@ -173,6 +191,19 @@ class GroupService:
         except Rejected as error:
             return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
         return shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+
+    def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+        """Join, go on in or leave a consumer group. Raises Rejected."""
+        shard = self._shard(beat.group_id)
+        effects = shard.machine.consumer_heartbeat(beat, self._now())
+        answer, replies = effects.response
+        try:
+            return self._run(shard, Effects(effects.records, answer))
+        except Rejected:
+            replies += shard.machine.abandon(beat.group_id, self._now())
+            raise
+        finally:
+            self._settle(shard, beat.group_id, Effects((), replies))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
         """One error for each of them. Raises Rejected for the whole request."""
@@ -220,10 +251,14 @@ class GroupService:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
         return shard.coordinator.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
 
-    def fetch(self, group_id: str, topics: Topics | None, *, require_stable: bool) -> Fetched | asyncio.Future[Fetched]:
+    def fetch(
+        self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
+    ) -> Fetched | asyncio.Future[Fetched]:
         """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
         shard = self._shard(group_id)
-        return self._run(shard, shard.machine.fetch(group_id, topics, require_stable=require_stable))
+        return self._run(
+            shard, shard.machine.fetch(group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch)
+        )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
         """One error for each topic, in order. Raises Rejected for the whole group."""
@@ -267,7 +302,7 @@ class GroupService:
         before = self._shards.pop(index, None)
         if before is not None:
             before.stop()
-        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), self._config)
+        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), self._config, self._topics)
         log = shard.partition.log
         shard.loaded = log.log_start_offset == log.log_end_offset
         return shard
@@ -303,6 +338,8 @@ class GroupService:
         except Rejected as error:
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
             replies = _failed(replies, append_error(error.code)) + shard.machine.abandon(group_id, self._now())
+        else:
+            replies = replies + shard.machine.after_append(group_id, self._now())
         self._deliver(replies, durable)
         self._watch(shard, group_id)
 
@@ -320,8 +357,7 @@ class GroupService:
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
         """Have a timer run no later than the group's next deadline."""
-        group = shard.machine.groups.get(group_id)
-        deadline = None if group is None else group.next_deadline()
+        deadline = shard.machine.next_deadline(group_id)
         timer = shard.timers.get(group_id)
         if deadline is None:
             if timer is not None:
@@ -360,6 +396,11 @@ class GroupService:
 def new_member_id(prefix: str) -> str:
     """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId)."""
     return f"{prefix}-{uuid4()}"
+
+
+def random_member_id() -> str:
+    """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
+    return str(uuid4())
 
 
 def _report_bug(loading: asyncio.Task[None]) -> None:

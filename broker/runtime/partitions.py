@@ -41,6 +41,8 @@ class Partitions:
         self._clock = clock
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
+        self.changes = 0
+        """Counts partitions that came and topics that went."""
 
     def add(self, log: PartitionLog) -> Partition:
         """Serve the partition of `log`, which is open and recovered."""
@@ -50,6 +52,7 @@ class Partitions:
         assert topic.topic_id == log.topic_id, f"{log.topic} has two topic ids"
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
+        self.changes += 1
         return partition
 
     def remove_topic(self, name: str) -> list[Partition]:
@@ -58,6 +61,7 @@ class Partitions:
         if topic is None:
             return []
         del self._by_id[topic.topic_id]
+        self.changes += 1
         for partition in topic.partitions.values():
             partition.remove()
         return list(topic.partitions.values())
@@ -76,6 +80,10 @@ class Partitions:
     def by_topic_id(self, topic_id: bytes) -> TopicPartitions | None:
         """The topic of that id, or None."""
         return self._by_id.get(topic_id)
+
+    def topic_names(self) -> list[str]:
+        """All topics that are served."""
+        return list(self._by_name)
 
     def __iter__(self) -> Iterator[Partition]:
         for topic in list(self._by_name.values()):

@@ -1,0 +1,79 @@
+"""ConsumerGroupHeartbeat (key 68), versions 0-1: join, stay in and leave a consumer group of KIP-848.
+
+Promises: it is answered at once, and durably. A partition is given to a member only when the one that had it said that it let go, or is
+out. The assignment is told when it changed, and whenever the member said everything about itself. A regular expression (1+) is resolved
+before the answer. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH.
+
+The rack id is kept and shown, and changes no assignment: one broker has every replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from broker.api.context import Context
+from broker.api.deferred import when_ready
+from broker.core.rejected import Rejected
+from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from broker.groups.consumer_member import Assignment as Partitions
+from broker.groups.consumer_member import assignment_from, topics_of
+from broker.groups.consumer_records import AssignedTopic
+from broker.runtime.group_service import random_member_id
+from protocol.messages.k68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+MESSAGE_MAX = 1_000
+"""An error may quote ids and expressions that are longer than a string of the answer."""
+
+
+def handle(
+    ctx: Context, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    """Answer when what was decided is durable."""
+    try:
+        answer = ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request))
+    except Rejected as rejected:
+        return ConsumerGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message[:MESSAGE_MAX] or None)
+    return when_ready(answer, _response)
+
+
+def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+    requires_member_id = ctx.version >= 1
+    joins_without_id = not requires_member_id and not request.member_id and request.member_epoch == 0
+    names = request.subscribed_topic_names
+    return Heartbeat(
+        group_id=request.group_id,
+        member_id=random_member_id() if joins_without_id else request.member_id,
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=ctx.client_id or "",
+        client_host=f"/{ctx.connection.peer_host}",
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+    )
+
+
+def _owned(topics: list[TopicPartitions] | None) -> Partitions | None:
+    if topics is None:
+        return None
+    listed = [AssignedTopic(topic.topic_id, topic.partitions) for topic in topics]
+    # A topic that is listed without partitions still makes the list not empty, which a member that joins may not send.
+    return assignment_from(listed) or {topic.topic_id: frozenset() for topic in listed}
+
+
+def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+    told = answer.assignment
+    return ConsumerGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=None if told is None else Assignment([TopicPartitions(one.topic_id, one.partitions) for one in topics_of(told)]),
+    )

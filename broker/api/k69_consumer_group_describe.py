@@ -1,0 +1,87 @@
+"""ConsumerGroupDescribe (key 69), versions 0-1: the state, the members and the assignments of consumer groups.
+
+Promises: a group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
+Partitions of topics that were deleted are left out. From version 1 on each member says which protocol it speaks (KIP-1099). Authorized
+operations, when asked for, are all of them: there is no authorizer.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Context
+from broker.api.k15_describe_groups import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from broker.core.rejected import Rejected
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_member import Assignment as Partitions
+from broker.groups.consumer_member import ConsumerMember, topics_of
+from protocol.error_codes import ErrorCode
+from protocol.messages.k69_consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    """Answer at once, group by group."""
+    groups = [_describe(ctx, group_id) for group_id in request.group_ids]
+    for group in groups:
+        known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
+        group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    if not group_id:
+        return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+    try:
+        group = ctx.services.groups.get(group_id)
+    except Rejected as rejected:
+        return DescribedGroup(error_code=rejected.code, group_id=group_id)
+    if isinstance(group, ConsumerGroup):
+        return _described(ctx, group)
+    message = f"Group {group_id[:1000]} {'not found' if group is None else 'is not a consumer group'}."
+    return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
+
+
+def _described(ctx: Context, group: ConsumerGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(ctx.services.settings.group_consumer_assignors[0]),
+        members=[_member(ctx, group, member) for member in group.members.values()],
+    )
+
+
+def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex or None,
+        assignment=_assignment(ctx, member.assigned),
+        target_assignment=_assignment(ctx, group.target(member.member_id)),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(ctx: Context, assignment: Partitions) -> Assignment:
+    known = ctx.services.groups.topics
+    return Assignment(
+        [
+            TopicPartitions(one.topic_id, info.name, one.partitions)
+            for one in topics_of(assignment)
+            if (info := known.by_id(one.topic_id)) is not None
+        ]
+    )

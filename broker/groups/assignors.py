@@ -1,0 +1,187 @@
+"""Who of a consumer group is to read which partition: Kafka's server-side assignors `uniform` and `range`.
+
+Rules that hold here:
+
+* Every partition of a topic that somebody subscribes to has exactly one reader, who subscribes to it. Nobody else's are touched.
+* `uniform` is balanced: no partition can be handed on, directly or in a chain of hand-overs, so that two members' loads get closer.
+  Among balanced assignments it stays with the one there is: whoever keeps its subscription loses a partition only to restore balance.
+* `range` gives each topic's partitions in runs to its subscribers in a fixed order, so that equal topics are split equally
+  (co-partitioned). It is not sticky.
+* The same input gives the same output: members and topics are always walked in sorted order.
+
+Source: KAFKA UniformAssignor (its two builders), RangeAssignor; for subscriptions that differ, the cost-reducing paths of optimal
+semi-matchings (Harvey, Ladner, Lovász, Tamir 2006), where Kafka stops at single hand-overs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
+
+from broker.groups.consumer_member import Assignment
+
+UNIFORM = "uniform"
+RANGE = "range"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member as an assignor sees it: the ids of its topics (those that exist), and what it was meant to have before."""
+
+    topics: frozenset[bytes]
+    instance_id: str | None = None
+    before: Assignment = field(default_factory=dict)
+
+
+Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
+"""(members by id, number of partitions by topic id) -> what each member is to have."""
+
+_Mutable = dict[str, dict[bytes, set[int]]]
+
+
+def assign_range(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Kafka's `range`: static members first, in the order of their instance ids, then the others by their member ids."""
+    assigned: _Mutable = {member_id: {} for member_id in members}
+    order = sorted(members, key=lambda member_id: _range_order(member_id, members[member_id]))
+    for topic_id, count in topics.items():
+        subscribers = [member_id for member_id in order if topic_id in members[member_id].topics]
+        start = 0
+        for i, member_id in enumerate(subscribers):
+            size = count // len(subscribers) + (i < count % len(subscribers))
+            if size:
+                assigned[member_id][topic_id] = set(range(start, start + size))
+            start += size
+    return _frozen(assigned)
+
+
+def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Kafka's `uniform`, its default."""
+    if not members:
+        return {}
+    same = len({member.topics for member in members.values()}) == 1
+    load = _Load(members, topics)
+    if same:
+        load.trim_to_quota()
+    load.hand_out_rest()
+    if not same:
+        load.balance()
+    return _frozen(load.assigned)
+
+
+ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
+
+
+class _Load:
+    """An assignment in the making; it begins with all that may stay where it is."""
+
+    def __init__(self, members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> None:
+        self.members = dict(sorted(members.items()))
+        self.topics = dict(sorted(topics.items()))
+        self.subscribers = {topic_id: [m for m, one in self.members.items() if topic_id in one.topics] for topic_id in self.topics}
+        self.assigned: _Mutable = {member_id: {} for member_id in self.members}
+        self.count = dict.fromkeys(self.members, 0)
+        self.rest: dict[bytes, set[int]] = {
+            topic_id: set(range(count)) for topic_id, count in self.topics.items() if self.subscribers[topic_id]
+        }
+        for member_id, member in self.members.items():
+            for topic_id, partitions in sorted(member.before.items()):
+                if topic_id in member.topics:
+                    self._give(member_id, topic_id, self.rest.get(topic_id, set()) & partitions)
+
+    def trim_to_quota(self) -> None:
+        """All subscribe to the same: whoever has more than its share gives back the rest. A share is the mean, rounded up for as many
+        members as it takes; those that have more already are the first to get that."""
+        total = sum(self.topics[topic_id] for topic_id in self.rest)
+        share, extra = divmod(total, len(self.members))
+        for member_id in self.members:
+            quota = share
+            if extra and self.count[member_id] > share:
+                quota, extra = share + 1, extra - 1
+            for _ in range(self.count[member_id] - quota):
+                topic_id, partition = self._last_of(member_id)
+                self._take(member_id, topic_id, {partition})
+                self.rest[topic_id].add(partition)
+
+    def hand_out_rest(self) -> None:
+        """What nobody has goes to the subscriber with least; topics that few can read come first."""
+        for topic_id in sorted(self.rest, key=lambda topic_id: (len(self.subscribers[topic_id]), topic_id)):
+            if not self.rest[topic_id]:
+                continue
+            heap = [(self.count[member_id], member_id) for member_id in self.subscribers[topic_id]]
+            heapify(heap)
+            for partition in sorted(self.rest[topic_id]):
+                count, member_id = heap[0]
+                self._give(member_id, topic_id, {partition})
+                heapreplace(heap, (count + 1, member_id))
+
+    def balance(self) -> None:
+        """Hand partitions on, from whoever has at least two more than the one at the chain's end, until no such chain is left."""
+        moved = True
+        while moved:
+            moved = False
+            for member_id in sorted(self.members, key=lambda one: -self.count[one]):
+                while (chain := self._chain_from(member_id)) is not None:
+                    moved = True
+                    for giver, topic_id, taker in chain:
+                        partition = max(self.assigned[giver][topic_id])
+                        self._take(giver, topic_id, {partition})
+                        self.assigned[taker].setdefault(topic_id, set()).add(partition)
+                        self.count[taker] += 1
+
+    def _chain_from(self, start: str) -> list[tuple[str, bytes, str]] | None:
+        """The shortest chain of hand-overs (giver, topic, taker) from `start` to a member with at least two partitions less."""
+        came_from: dict[str, tuple[str, bytes]] = {}
+        seen, seen_topics, queue = {start}, set(), deque([start])
+        while queue:
+            giver = queue.popleft()
+            for topic_id in self.assigned[giver]:
+                if topic_id in seen_topics:
+                    continue
+                seen_topics.add(topic_id)
+                for taker in self.subscribers[topic_id]:
+                    if taker in seen:
+                        continue
+                    seen.add(taker)
+                    came_from[taker] = (giver, topic_id)
+                    if self.count[taker] <= self.count[start] - 2:
+                        return self._chain_to(taker, start, came_from)
+                    queue.append(taker)
+        return None
+
+    @staticmethod
+    def _chain_to(end: str, start: str, came_from: dict[str, tuple[str, bytes]]) -> list[tuple[str, bytes, str]]:
+        chain = []
+        while end != start:
+            giver, topic_id = came_from[end]
+            chain.append((giver, topic_id, end))
+            end = giver
+        return chain
+
+    def _give(self, member_id: str, topic_id: bytes, partitions: set[int]) -> None:
+        if partitions:
+            self.assigned[member_id].setdefault(topic_id, set()).update(partitions)
+            self.count[member_id] += len(partitions)
+            self.rest[topic_id] -= partitions
+
+    def _take(self, member_id: str, topic_id: bytes, partitions: set[int]) -> None:
+        left = self.assigned[member_id][topic_id]
+        left -= partitions
+        self.count[member_id] -= len(partitions)
+        if not left:
+            del self.assigned[member_id][topic_id]
+
+    def _last_of(self, member_id: str) -> tuple[bytes, int]:
+        topic_id = max(self.assigned[member_id])
+        return topic_id, max(self.assigned[member_id][topic_id])
+
+
+def _range_order(member_id: str, member: Subscriber) -> tuple[bool, str]:
+    return member.instance_id is None, member.instance_id or member_id
+
+
+def _frozen(assigned: _Mutable) -> dict[str, Assignment]:
+    return {
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()} for member_id, topics in assigned.items()
+    }

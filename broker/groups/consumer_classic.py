@@ -1,0 +1,160 @@
+"""Members of the classic protocol in a consumer group: the coordinator plays a classic group to each of them (KIP-848 "Migration").
+
+Rules that hold here:
+
+* The generation that such a member sees is its member epoch. It is never the leader: the coordinator assigns, and a SyncGroup fetches
+  what it decided.
+* A join is answered at once, and is where the member takes a step towards its target: by what it owns, as its subscription says, it tells
+  what it gave back. A heartbeat tells it to join again (REBALANCE_IN_PROGRESS) whenever there is a step to take.
+* Once told, it has its rebalance timeout to join, and after the join as long to sync; else it is out.
+
+Source: KAFKA GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings for Sync, Heartbeat and Leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.core.rejected import Rejected
+from broker.groups import migration
+from broker.groups.answers import JoinAnswer, SyncAnswer
+from broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
+from broker.groups.classic_join import Joining
+from broker.groups.consumer_draft import Draft
+from broker.groups.consumer_heartbeat import existing_member
+from broker.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
+from broker.groups.deadlines import Kind
+from broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+
+
+def join(draft: Draft, joining: Joining) -> JoinAnswer:
+    """Join, or join again. Raises Rejected."""
+    member_id = joining.member_id or joining.new_member_id
+    subscription = _admitted(draft, joining, member_id)
+    if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
+        return JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+    before = _member(draft, joining, member_id)
+    after = replace(
+        before,
+        instance_id=before.instance_id if joining.instance_id is None else joining.instance_id,
+        rack_id=subscription.rack_id or before.rack_id,
+        client_id=joining.client_id,
+        client_host=joining.client_host,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        server_assignor=None,
+        topic_names=frozenset(subscription.topics),
+        topic_regex="",
+        classic=ClassicMember(joining.session_timeout_ms, joining.protocols),
+    )
+    changed = member_id not in draft.group.members or (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
+    was_consumer = before.classic is None and bool(draft.group.members)
+    draft.put_member(after)
+    draft.refresh(subscriptions_changed=changed)
+    draft.update_target()
+    member = draft.reconcile(member_id, owned_of(subscription, draft.topics))
+    if was_consumer and joining.instance_id is not None and migration.may_downgrade(draft):
+        group = draft.group
+        migration.downgrade(draft, has_to_rebalance=not all(one.is_reconciled_to(group.assignment_epoch) for one in group.members.values()))
+    if draft.downgraded is None:
+        draft.deadlines.cancel(Kind.JOIN, member_id)
+        draft.keep_session(member)
+        draft.deadlines.set(Kind.SYNC, member_id, draft.now.mono_ms + joining.rebalance_timeout_ms)
+    return JoinAnswer(
+        member_id=member_id,
+        generation=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=joining.protocols[0].name,
+    )
+
+
+def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
+    """What the member was assigned when it joined. Raises Rejected."""
+    member = existing_member(draft, syncing.member_id, syncing.instance_id)
+    classic = _check_generation(member, syncing.generation)
+    if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
+        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if draft.group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        _ask_to_join(draft, member)
+        raise Rejected(ErrorCode.REBALANCE_IN_PROGRESS)
+    draft.deadlines.cancel(Kind.SYNC, member.member_id)
+    draft.keep_session(member)
+    return SyncAnswer(
+        protocol_type=syncing.protocol_type,
+        protocol_name=syncing.protocol_name,
+        assignment=write_assignment(member.assigned, classic.protocols[0].metadata, draft.topics),
+    )
+
+
+def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """NONE, or REBALANCE_IN_PROGRESS when there is a step to take. Raises Rejected."""
+    member = existing_member(draft, member_id, instance_id)
+    _check_generation(member, generation)
+    draft.keep_session(member)
+    group = draft.group
+    has_step = (
+        member.epoch < group.epoch
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
+    )
+    if not has_step:
+        return ErrorCode.NONE
+    _ask_to_join(draft, member)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
+    """One error for each. Members of the consumer protocol cannot leave this way."""
+    errors = [_leave_one(draft, one) for one in leaving]
+    if ErrorCode.NONE in errors:
+        draft.bump_after_leave()
+    return errors
+
+
+def _leave_one(draft: Draft, leaving: Leaving) -> ErrorCode:
+    holder = draft.group.static_member(leaving.instance_id)
+    member_id = holder.member_id if holder is not None and not leaving.member_id else leaving.member_id
+    try:
+        member = existing_member(draft, member_id, leaving.instance_id)
+    except Rejected as refused:
+        return refused.code
+    if member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    draft.remove_member(member.member_id)
+    return ErrorCode.NONE
+
+
+def _admitted(draft: Draft, joining: Joining, member_id: str) -> ConsumerProtocolSubscription:
+    """The subscription of a member that may join. Raises Rejected."""
+    group = draft.group
+    if len(group.members) >= draft.config.max_size and member_id not in group.members:
+        raise Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not group.supports_classic_protocols(joining.protocol_type, joining.protocol_names()):
+        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        return read_subscription(joining.protocols[0].metadata)
+    except ProtocolError as error:
+        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+
+
+def _member(draft: Draft, joining: Joining, member_id: str) -> ConsumerMember:
+    group = draft.group
+    if joining.instance_id is None:
+        return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+    if joining.member_id:
+        return existing_member(draft, member_id, joining.instance_id)
+    holder = group.static_member(joining.instance_id)
+    return ConsumerMember(member_id=member_id) if holder is None else draft.replace_member(holder, member_id)
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> ClassicMember:
+    if member.classic is None:
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not use the classic protocol.")
+    if member.epoch != generation:
+        raise Rejected(ErrorCode.ILLEGAL_GENERATION)
+    return member.classic
+
+
+def _ask_to_join(draft: Draft, member: ConsumerMember) -> None:
+    draft.deadlines.set_if_absent(Kind.JOIN, member.member_id, draft.now.mono_ms + member.rebalance_timeout_ms)

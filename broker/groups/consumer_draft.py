@@ -1,0 +1,191 @@
+"""Decides what happens to a consumer group, by trying each record on a copy before anybody writes it.
+
+Rules that hold here:
+
+* A `Draft` reads like the group and changes only by `put`. The group itself is untouched until the records are in the log and applied to
+  it, one by one, as they were to the copy; a draft in which nothing changed never copies.
+* Every change that somebody else's share may depend on (who is a member, who subscribes to what, which topics there are) bumps the group's
+  epoch; the next heartbeat of anybody computes the target assignment for it.
+* Deadlines are set while deciding (`deadlines` says why that is safe).
+
+Source: KAFKA GroupMetadataManager.consumerGroupHeartbeat and what it calls, TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker.groups import consumer_records as records
+from broker.groups.answers import Reply
+from broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
+from broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.group_records import GroupMetadataKey, GroupRecord
+from broker.groups.reconciliation import Target, reconcile
+from broker.groups.states import Now
+from broker.groups.topics_view import TopicsView, hash_of, topics_matching
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """The settings of consumer groups, under Kafka's names without `group.consumer.`; milliseconds. The first assignor is the default."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = (UNIFORM, RANGE)
+    allows_upgrade: bool = True
+    allows_downgrade: bool = True
+
+
+class Draft:
+    """One operation on its way. `downgraded` is None, or once its records make the group a classic one whether that has to rebalance."""
+
+    def __init__(self, group: ConsumerGroup, deadlines: Deadlines, topics: TopicsView, config: ConsumerConfig, now: Now) -> None:
+        self.group = group
+        self.deadlines = deadlines
+        self.topics = topics
+        self.config = config
+        self.now = now
+        self.records: list[GroupRecord] = []
+        self.replies: list[Reply] = []
+        self.downgraded: bool | None = None
+        self._original = group
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        """Decide on a record; the draft's group is at once as it will be."""
+        if self.group is self._original:
+            self.group = self._original.copy()
+        self.records.append(GroupRecord(key, value))
+        self.group.apply(key, value)
+
+    def end_classic_group(self) -> None:
+        """The classic group of the same id makes place."""
+        self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """Who a member is, if that is new."""
+        before = self.group.members.get(member.member_id)
+        if before is None or metadata_of(before) != metadata_of(member):
+            self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member.member_id), metadata_of(member))
+
+    def put_assignment(self, member: ConsumerMember) -> None:
+        """What a member has."""
+        self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
+
+    def put_target(self, member_id: str, target: Assignment) -> None:
+        """What a member is to have."""
+        value = records.ConsumerGroupTargetAssignmentMemberValue(topics_of(target))
+        self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), value)
+
+    def put_target_epoch(self, epoch: int) -> None:
+        key = records.ConsumerGroupTargetAssignmentMetadataKey(self.group_id)
+        self.put(key, records.ConsumerGroupTargetAssignmentMetadataValue(epoch))
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.put(records.ConsumerGroupMetadataKey(self.group_id), records.ConsumerGroupMetadataValue(epoch, metadata_hash))
+
+    def remove_member(self, member_id: str) -> None:
+        """The member is out; what it had is free."""
+        self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member_id), None)
+        self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), None)
+        self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member_id), None)
+
+    def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """A static member comes back under a new id and takes over what it was to have, and has."""
+        member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
+        target = self.group.target(old.member_id)
+        self.remove_member(old.member_id)
+        self.put_member(member)
+        self.put_target(member_id, target)
+        self.put_assignment(member)
+        return self.group.members[member_id]
+
+    # --- what follows from a change -------------------------------------------------------------------------------------------
+
+    def refresh(self, *, subscriptions_changed: bool) -> None:
+        """See whether the topics that members subscribe to are still the same, and bump the epoch if anything changed."""
+        if not subscriptions_changed and self.group.topics_version == self.topics.version:
+            return
+        self._resolve_regexes()
+        metadata_hash = self._metadata_hash()
+        if subscriptions_changed or metadata_hash != self.group.metadata_hash:
+            self.put_epoch(self.group.epoch + 1, metadata_hash)
+        elif not self.records:
+            self._original.topics_version = self.topics.version
+
+    def bump_after_leave(self) -> None:
+        """Somebody is out: the rest shares what it had, once one of them is heard of."""
+        self._forget_unused_regexes()
+        self.put_epoch(self.group.epoch + 1, self._metadata_hash())
+
+    def update_target(self) -> None:
+        """Compute the target assignment for the group's epoch, if there is none yet; only what changed is written."""
+        group = self.group
+        if group.epoch <= group.assignment_epoch:
+            return
+        known = {name: info for name in group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
+        subscribers = {
+            member_id: Subscriber(
+                frozenset(known[name].topic_id for name in group.topics_of(member) if name in known),
+                member.instance_id,
+                group.target(member_id),
+            )
+            for member_id, member in group.members.items()
+        }
+        assign = ASSIGNORS[group.preferred_assignor(self.config.assignors[0])]
+        targets = assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
+        epoch = group.epoch
+        for member_id, target in sorted(targets.items()):
+            if member_id not in self.group.targets or self.group.targets[member_id] != target:
+                self.put_target(member_id, target)
+        self.put_target_epoch(epoch)
+
+    def reconcile(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
+        """Take a member one step on; the member after it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
+        group = self.group
+        member = group.members[member_id]
+        if member.is_reconciled_to(group.assignment_epoch):
+            return member
+        after = reconcile(member, Target(group.assignment_epoch, group.target(member_id), group.is_free), owned)
+        if after is member:
+            return member
+        self.put_assignment(after)
+        if after.classic is None:
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.deadlines.set(Kind.REBALANCE, member_id, self.now.mono_ms + after.rebalance_timeout_ms, after.epoch)
+            else:
+                self.deadlines.cancel(Kind.REBALANCE, member_id)
+        return after
+
+    def keep_session(self, member: ConsumerMember) -> None:
+        """The member was heard of."""
+        timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        self.deadlines.set(Kind.SESSION, member.member_id, self.now.mono_ms + timeout_ms)
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _metadata_hash(self) -> int:
+        infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
+        return hash_of(info for info in infos if info is not None)
+
+    def _resolve_regexes(self) -> None:
+        self._forget_unused_regexes()
+        for regex in sorted({member.topic_regex for member in self.group.members.values() if member.topic_regex}):
+            names = topics_matching(regex, self.topics)
+            if self.group.resolved.get(regex) != frozenset(names):
+                value = records.ConsumerGroupRegularExpressionValue(names, self.topics.version, self.now.wall_ms)
+                self.put(records.ConsumerGroupRegularExpressionKey(self.group_id, regex), value)
+
+    def _forget_unused_regexes(self) -> None:
+        for regex in sorted(self.group.resolved):
+            if not self.group.subscribers_of_regex(regex):
+                self.put(records.ConsumerGroupRegularExpressionKey(self.group_id, regex), None)

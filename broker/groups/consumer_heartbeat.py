@@ -1,0 +1,225 @@
+"""ConsumerGroupHeartbeat: the one request by which a member joins, goes on, and leaves.
+
+Rules that hold here:
+
+* Epoch 0 joins, a positive one goes on, -1 leaves, -2 leaves for a while (static members). What a heartbeat does not mention has not
+  changed.
+* A member that comes with the epoch before its own is believed if it owns nothing that it should not: the response that told it the new
+  one was lost. Any other epoch than its own fences it, and it has to begin again without partitions.
+* An instance id has one live member. Its next one gets in when the last has left with -2, and finds everything as that left it.
+
+Source: KAFKA GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
+consumerGroupLeave, consumerGroupFenceMember (4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from broker.core.rejected import Rejected
+from broker.groups import migration
+from broker.groups.consumer_draft import ConsumerConfig, Draft
+from broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
+from broker.groups.deadlines import Kind
+from broker.groups.reconciliation import is_subset
+from broker.groups.topics_view import check_regex
+from protocol.error_codes import ErrorCode
+
+ID_BYTES_MAX = 32_767
+"""What a key of the internal topic can carry of a group id, a member id or an expression."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A ConsumerGroupHeartbeat request without its version. None, and a rebalance timeout of -1: as before. `owned` is what the member
+    says it owns."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+    requires_member_id: bool = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything was said: then the whole assignment is answered."""
+        said = self.topic_names is not None or self.topic_regex is not None
+        return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """Who the member is and which epoch it is in; `assignment` is None when it is as the member was told before."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+def check(beat: Heartbeat, config: ConsumerConfig) -> None:
+    """Whether the request makes sense by itself. Raises Rejected."""
+    invalid = _fault(beat)
+    if invalid is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, invalid)
+    if beat.server_assignor is not None and beat.server_assignor not in config.assignors:
+        supported = ", ".join(config.assignors)
+        raise Rejected(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {beat.server_assignor} is not supported. Supported assignors: {supported}."
+        )
+
+
+def _fault(beat: Heartbeat) -> str | None:
+    if not beat.member_id and (beat.requires_member_id or beat.epoch > 0 or beat.epoch == LEAVE_EPOCH):
+        return "MemberId can't be empty."
+    for name, value in (("GroupId", beat.group_id), ("InstanceId", beat.instance_id), ("RackId", beat.rack_id)):
+        if value == "":
+            return f"{name} can't be empty."
+    for name, value in (("GroupId", beat.group_id), ("MemberId", beat.member_id), ("SubscribedTopicRegex", beat.topic_regex)):
+        if value is not None and len(value.encode()) > ID_BYTES_MAX:
+            return f"{name} is longer than {ID_BYTES_MAX} bytes."
+    if beat.epoch == JOIN_EPOCH:
+        if beat.rebalance_timeout_ms == -1:
+            return "RebalanceTimeoutMs must be provided in first request."
+        if beat.owned is None or beat.owned:
+            return "TopicPartitions must be empty when (re-)joining."
+        if beat.topic_names is None and beat.topic_regex is None:
+            return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    elif beat.epoch == LEAVE_STATIC_EPOCH:
+        if beat.instance_id is None:
+            return "InstanceId can't be null."
+    elif beat.epoch < LEAVE_STATIC_EPOCH:
+        return "MemberEpoch is invalid."
+    return None
+
+
+def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
+    """Join or go on. Raises Rejected."""
+    group = draft.group
+    if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
+        raise Rejected(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {draft.config.max_size} members."
+        )
+    before = _member(draft, beat)
+    after = _changed(before, beat)
+    changed = beat.member_id not in draft.group.members or _subscription(after) != _subscription(before)
+    if after.topic_regex and after.topic_regex != before.topic_regex:
+        check_regex(after.topic_regex)
+    draft.put_member(after)
+    draft.refresh(subscriptions_changed=changed)
+    draft.update_target()
+    member = draft.reconcile(beat.member_id, beat.owned)
+    draft.keep_session(member)
+    tells = beat.is_full or member.assigned != before.assigned
+    return HeartbeatAnswer(
+        member_id=beat.member_id,
+        epoch=member.epoch,
+        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        assignment=member.assigned if tells else None,
+    )
+
+
+def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
+    """Leave for good, or for a while. Raises Rejected."""
+    member = existing_member(draft, beat.member_id, beat.instance_id)
+    if beat.epoch == LEAVE_STATIC_EPOCH:
+        draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
+        draft.deadlines.cancel(Kind.REBALANCE, member.member_id)
+    else:
+        fence(draft, member.member_id)
+    return HeartbeatAnswer(member_id=beat.member_id, epoch=beat.epoch)
+
+
+def fence(draft: Draft, member_id: str) -> None:
+    """Put a member out. The last one of the consumer protocol leaves a classic group to those of the classic protocol."""
+    spoke_classic = draft.group.members[member_id].classic is not None
+    draft.remove_member(member_id)
+    if not spoke_classic and migration.may_downgrade(draft):
+        migration.downgrade(draft, has_to_rebalance=True)
+    else:
+        draft.bump_after_leave()
+
+
+def existing_member(draft: Draft, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member that is meant. Raises Rejected for one that is not there, or whose instance id another member holds."""
+    group = draft.group
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+        return member
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise Rejected(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
+    """The member as it was before this heartbeat; for a new one, one without anything."""
+    group = draft.group
+    if beat.epoch != JOIN_EPOCH:
+        member = existing_member(draft, beat.member_id, beat.instance_id)
+        _check_epoch(member, beat)
+        return member
+    if beat.instance_id is None:
+        known = group.members.get(beat.member_id)
+        if known is None:
+            return ConsumerMember(member_id=beat.member_id)
+        _check_epoch(known, beat)
+        return known
+    holder = group.static_member(beat.instance_id)
+    if holder is None:
+        return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
+    if holder.classic is None and holder.epoch != LEAVE_STATIC_EPOCH:
+        raise Rejected(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the instance id is owned by "
+            f"{holder.member_id} member.",
+        )
+    return draft.replace_member(holder, beat.member_id)
+
+
+def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
+    if beat.epoch == member.epoch:
+        return
+    if beat.epoch < member.epoch and beat.epoch == member.previous_epoch and is_subset(beat.owned, member.assigned):
+        return
+    order = "greater" if beat.epoch > member.epoch else "smaller"
+    raise Rejected(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {order} member epoch ({beat.epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _changed(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
+    """With what the heartbeat says; who sends it speaks the consumer protocol."""
+    return replace(
+        member,
+        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
+        server_assignor=member.server_assignor if beat.server_assignor is None else beat.server_assignor,
+        topic_names=member.topic_names if beat.topic_names is None else beat.topic_names,
+        topic_regex=member.topic_regex if beat.topic_regex is None else beat.topic_regex,
+        classic=None,
+    )
+
+
+def _subscription(member: ConsumerMember) -> tuple[frozenset[str], str]:
+    return member.topic_names, member.topic_regex

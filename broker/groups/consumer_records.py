@@ -1,0 +1,208 @@
+"""The records of consumer groups (KIP-848) in `__consumer_offsets`: key types 3 to 8 and 16, byte for byte as Kafka 4.1 writes them.
+
+Rules that hold here:
+
+* A key is never flexible and its type is its "version", as for all records of this topic (`group_records`); every value is version 0 and
+  flexible.
+* A group is many records: one for its epoch (3), one for the epoch of its target assignment (6), and for each member who it is (5), what
+  it is meant to have (7) and what it has (8); one for what each regular expression stands for (16). Type 4 is what Kafka 4.0 wrote in
+  place of the hash in type 3; it is read, never written, and deleted with its group.
+* Lists inside a value are sorted, so that equal state gives equal bytes.
+
+Source: KAFKA group-coordinator message schemas (ConsumerGroup*Key, ConsumerGroup*Value), GroupCoordinatorRecordHelpers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Buffer, Message, array, bytes_, int8, int32, int64, string, struct, uuid
+
+GROUP_EPOCH = 3
+PARTITION_METADATA = 4
+MEMBER_METADATA = 5
+TARGET_EPOCH = 6
+TARGET_MEMBER = 7
+CURRENT_ASSIGNMENT = 8
+REGULAR_EXPRESSION = 16
+
+
+@dataclass(slots=True)
+class ConsumerGroupMetadataKey(Message, versions="3"):
+    """Which consumer group."""
+
+    group: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
+    """Which group's view of its topics (Kafka 4.0)."""
+
+    group: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupMemberMetadataKey(Message, versions="5"):
+    """Which member."""
+
+    group: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
+    """Which group's target assignment."""
+
+    group: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
+    """Which member's target assignment."""
+
+    group: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
+    """Which member's current assignment."""
+
+    group: str = string()
+    member_id: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupRegularExpressionKey(Message, versions="16"):
+    """Which regular expression of a group."""
+
+    group: str = string()
+    regular_expression: str = string()
+
+
+@dataclass(slots=True)
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
+    """The group's epoch, and a hash of the topics that it was computed for (0: none, or written by Kafka 4.0)."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64(tag=0, default=0)
+
+
+@dataclass(slots=True)
+class PartitionRacks:
+    partition: int = int32()
+    racks: list[str] = array(string)
+
+
+@dataclass(slots=True)
+class TopicMetadata:
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+    num_partitions: int = int32()
+    partition_metadata: list[PartitionRacks] = array(PartitionRacks)
+
+
+@dataclass(slots=True)
+class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
+    """The topics as a coordinator of Kafka 4.0 saw them. Read, so that such a log can be, and otherwise not used."""
+
+    topics: list[TopicMetadata] = array(TopicMetadata)
+
+
+@dataclass(slots=True)
+class ClassicProtocol:
+    name: str = string()
+    metadata: Buffer = bytes_()
+
+
+@dataclass(slots=True)
+class ClassicMemberMetadata:
+    """Of a member that speaks the classic protocol: its own session timeout in milliseconds, and the protocols it offered."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+
+
+@dataclass(slots=True)
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """Who a member is and what it subscribes to."""
+
+    instance_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+", default=None)
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+    subscribed_topic_regex: str | None = string(nullable="0+", default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable="0+", default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = struct(ClassicMemberMetadata, nullable="0+", tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
+    """The group epoch for which the target assignment was computed."""
+
+    assignment_epoch: int = int32()
+
+
+@dataclass(slots=True)
+class AssignedTopic:
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
+    """What a member is to have in the end."""
+
+    topic_partitions: list[AssignedTopic] = array(AssignedTopic)
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    """What a member has, and what it must give back before it goes on. `state` is a `MemberState`."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[AssignedTopic] = array(AssignedTopic)
+    partitions_pending_revocation: list[AssignedTopic] = array(AssignedTopic)
+
+
+@dataclass(slots=True)
+class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
+    """The topics that an expression stood for, by which version of the topics, and when (wall-clock milliseconds)."""
+
+    topics: list[str] = array(string)
+    version: int = int64()
+    timestamp: int = int64()
+
+
+ConsumerKey = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
+ConsumerValue = (
+    ConsumerGroupMetadataValue
+    | ConsumerGroupPartitionMetadataValue
+    | ConsumerGroupMemberMetadataValue
+    | ConsumerGroupTargetAssignmentMetadataValue
+    | ConsumerGroupTargetAssignmentMemberValue
+    | ConsumerGroupCurrentMemberAssignmentValue
+    | ConsumerGroupRegularExpressionValue
+)
+
+CONSUMER_CLASSES: dict[int, tuple[type[ConsumerKey], type[ConsumerValue]]] = {
+    GROUP_EPOCH: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    PARTITION_METADATA: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    MEMBER_METADATA: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    TARGET_EPOCH: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    TARGET_MEMBER: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    CURRENT_ASSIGNMENT: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    REGULAR_EXPRESSION: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}

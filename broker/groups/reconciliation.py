@@ -1,0 +1,94 @@
+"""One step of a member towards its target assignment: what it keeps, what it must give back first, and what it is given.
+
+Rules that hold here, of which each partition's having one owner follows:
+
+1. What the member has and is not meant to have is taken back first. Until the member, by the list of what it owns, says that it let go,
+   it stays in its epoch and gets nothing new.
+2. Then it enters the epoch of the target, and is given what is free of what it is meant to have. `is_free` says whether nobody else was
+   told to have a partition, or was and has not yet let go.
+3. While some of it is not free the member waits, is looked at again at each heartbeat, and may be told to give back more meanwhile.
+
+Source: KAFKA CurrentAssignmentBuilder; KIP-848 "Assignment process".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from broker.core.rejected import Rejected
+from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState
+from protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a member is to have, in which epoch; and whether a partition is free to be given."""
+
+    epoch: int
+    assignment: Assignment
+    is_free: Callable[[bytes, int], bool]
+
+
+def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
+    """The member after the step; the same object when there is nothing to do. `owned` is None when it did not say.
+
+    Raises Rejected(FENCED_MEMBER_EPOCH) for a member in a state that a newer coordinator wrote and that still has partitions.
+    """
+    if member.state is MemberState.STABLE:
+        return member if member.epoch == target.epoch else _next(member, member.epoch, target, owned)
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if still_owns(owned, member.pending_revocation):
+            return member
+        return _next(member, member.epoch + 1, target, owned)
+    if member.state is MemberState.UNRELEASED_PARTITIONS:
+        return _next(member, member.epoch, target, owned)
+    if owned is None or owned:
+        raise Rejected(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+        )
+    return _next(member, target.epoch, target, owned)
+
+
+def still_owns(owned: Assignment | None, revoked: Assignment) -> bool:
+    """Whether the member may still work on one of these; one that did not say may."""
+    return owned is None or any(partitions & revoked.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
+
+
+def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
+    """Whether the member said what it owns, and all of it is assigned."""
+    return owned is not None and all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
+
+
+def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment | None) -> ConsumerMember:
+    kept: dict[bytes, frozenset[int]] = {}
+    revoked: dict[bytes, frozenset[int]] = {}
+    given: dict[bytes, frozenset[int]] = {}
+    has_unreleased = False
+    for topic_id in target.assignment.keys() | member.assigned.keys():
+        wanted = target.assignment.get(topic_id, frozenset())
+        had = member.assigned.get(topic_id, frozenset())
+        missing = wanted - had
+        free = frozenset(partition for partition in missing if target.is_free(topic_id, partition))
+        has_unreleased = has_unreleased or free != missing
+        for assignment, partitions in ((kept, had & wanted), (revoked, had - wanted), (given, free | (had & wanted))):
+            if partitions:
+                assignment[topic_id] = partitions
+    if revoked and still_owns(owned, revoked):
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
+    state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
+    return _moved(member, state, target.epoch, given, {})
+
+
+def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
+    """The epoch before is remembered, because the response that tells the new one may be lost."""
+    after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
+    if (after.state, after.epoch, after.assigned, after.pending_revocation) == (
+        member.state,
+        member.epoch,
+        member.assigned,
+        member.pending_revocation,
+    ):
+        return member
+    return after

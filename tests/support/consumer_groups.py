@@ -1,0 +1,207 @@
+"""Plays the runtime's part for the groups of one partition: appends, applies, and lets time pass. Topics are what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from broker.core.rejected import Rejected
+from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from broker.groups.classic import ClassicGroup, Leaving, Syncing
+from broker.groups.classic_join import Joining
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_draft import ConsumerConfig
+from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from broker.groups.consumer_member import Assignment, ConsumerMember
+from broker.groups.coordinator import GroupCoordinator, GroupsConfig
+from broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
+from broker.groups.group_records import GroupRecord, decode_record, encode_record
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import Now
+from broker.groups.topics_view import TopicInfo
+from protocol.error_codes import ErrorCode
+from protocol.schema import encode_prefixed
+
+WALL_MS = 1_700_000_000_000
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")
+
+
+class FakeTopics:
+    """A TopicsView that tests change."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.version = 1
+        self._topics = {name: TopicInfo(name, topic_id(name), count) for name, count in partitions.items()}
+
+    def set(self, name: str, partitions: int) -> None:
+        """Create or grow a topic; delete it with 0."""
+        self.version += 1
+        if partitions:
+            self._topics[name] = TopicInfo(name, topic_id(name), partitions)
+        else:
+            self._topics.pop(name, None)
+
+    def by_name(self, name: str) -> TopicInfo | None:
+        return self._topics.get(name)
+
+    def by_id(self, wanted: bytes) -> TopicInfo | None:
+        return next((info for info in self._topics.values() if info.topic_id == wanted), None)
+
+    def names(self) -> Iterable[str]:
+        return list(self._topics)
+
+
+def subscription(*topics: str, owned: Assignment | None = None, version: int = 3) -> bytes:
+    """What a classic consumer sends, with what it owns."""
+    partitions = [TopicPartition(one.rstrip(b"\0").decode(), sorted(of)) for one, of in (owned or {}).items()]
+    return encode_prefixed(ConsumerProtocolSubscription(list(topics), None, partitions), version)
+
+
+class GroupsDriver:
+    """Groups under test. Every record goes through its bytes on its way."""
+
+    def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
+        self.topics = FakeTopics(t=4) if topics is None else topics
+        self.config = GroupsConfig(consumer=ConsumerConfig(**config))
+        self.machine = GroupCoordinator(self.config, self.topics)
+        self.mono_ms = 0
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.refuses_writes = False
+        self._tickets = 0
+
+    @property
+    def now(self) -> Now:
+        return Now(self.mono_ms, WALL_MS + self.mono_ms)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.machine.groups["g"]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    @property
+    def classic(self) -> ClassicGroup:
+        group = self.machine.groups["g"]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def member(self, member_id: str) -> ConsumerMember:
+        return self.group.members[member_id]
+
+    # --- the consumer protocol ------------------------------------------------------------------------------------------------
+
+    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
+        """One heartbeat; raises Rejected."""
+        effects = self.machine.consumer_heartbeat(Heartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes), self.now)
+        answer, replies = effects.response
+        self._take(effects.records, replies)
+        return answer
+
+    def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
+        """The first heartbeat of a member."""
+        fields: dict[str, Any] = {"topic_names": frozenset(topics), "rebalance_timeout_ms": 30_000, "owned": {}}
+        return self.beat(member_id, 0, **(fields | changes))
+
+    def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
+        """The error of a heartbeat that must fail."""
+        try:
+            answer = self.beat(member_id, epoch, **changes)
+        except Rejected as rejected:
+            return rejected.code
+        raise AssertionError(f"accepted: {answer}")
+
+    # --- the classic protocol -------------------------------------------------------------------------------------------------
+
+    def classic_join(self, member_id: str = "", **changes: Any) -> JoinAnswer | None:
+        """A JoinGroup; None while it waits."""
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "new_member_id": f"classic-{self._tickets}",
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": (JoinProtocol("range", subscription("t")),),
+        }
+        self._tickets += 1
+        ticket = self._tickets
+        effects = self.machine.join("g", Joining(**(fields | changes)), ticket, self.now)
+        self._take(effects.records, effects.response)
+        answer = self.answers.get(ticket)
+        assert answer is None or isinstance(answer, JoinAnswer)
+        return answer
+
+    def joined(self, member_id: str = "", **changes: Any) -> JoinAnswer:
+        """A JoinGroup that is answered at once, without an error."""
+        answer = self.classic_join(member_id, **changes)
+        assert answer is not None
+        assert answer.error is ErrorCode.NONE, answer.error
+        return answer
+
+    def sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer:
+        self._tickets += 1
+        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self._tickets, self.now)
+        self._take(effects.records, effects.response)
+        answer = self.answers[self._tickets]
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def classic_beat(self, member_id: str, generation: int) -> ErrorCode:
+        return self.machine.heartbeat("g", member_id, None, generation, self.now)
+
+    def classic_leave(self, *leaving: Leaving) -> list[ErrorCode]:
+        errors, effects = self.machine.leave("g", list(leaving), self.now)
+        self._take(effects.records, effects.response)
+        return errors
+
+    # --- time and the log -----------------------------------------------------------------------------------------------------
+
+    def pass_ms(self, delta_ms: int) -> None:
+        """Let time pass; the group is woken at each of its deadlines."""
+        end = self.mono_ms + delta_ms
+        while (deadline := self.machine.next_deadline("g")) is not None and deadline <= end:
+            self.mono_ms = max(self.mono_ms, deadline)
+            effects = self.machine.expire_members("g", self.now)
+            self._take(effects.records, effects.response)
+        self.mono_ms = end
+
+    def restored(self) -> GroupCoordinator:
+        """What a restart reads from the log."""
+        machine = GroupCoordinator(self.config, self.topics)
+        for offset, (key, value) in enumerate(self.log):
+            record = decode_record(key, value)
+            assert record is not None
+            machine.apply(record, offset)
+        return machine
+
+    def restart(self) -> None:
+        self.machine = self.restored()
+        self.machine.on_loaded(self.now)
+
+    def _take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
+        if self.refuses_writes and records:
+            self.machine.abandon("g", self.now)
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
+        for record in records:
+            key, value = encode_record(record)
+            self.log.append((key, value))
+            back = decode_record(key, value)
+            assert back == record
+            self.machine.apply(record, len(self.log) - 1)
+        replies = [*replies, *self.machine.after_append("g", self.now)]
+        for reply in replies:
+            assert isinstance(reply.ticket, int)
+            assert reply.ticket not in self.answers, "a ticket is answered once"
+            self.answers[reply.ticket] = reply.answer
+
+
+def facts_of(group: ConsumerGroup) -> dict[str, Any]:
+    """All that is persisted of a group, for comparison."""
+    names = ("epoch", "metadata_hash", "assignment_epoch", "members", "targets", "resolved", "state")
+    held = {(topic, partition): group.holder(topic, partition) for member in group.members.values() for topic, partition in member.owned()}
+    return {name: getattr(group, name) for name in names} | {"held": held}

@@ -1,0 +1,172 @@
+"""The group as records make it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from broker.groups import consumer_records as records
+from broker.groups.consumer import ConsumerGroup, ConsumerState
+from broker.groups.consumer_member import ConsumerMember, MemberState
+from broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import GroupsDriver, facts_of, topic_id
+
+T = topic_id("t")
+
+
+def metadata(member_id: str, **fields: object) -> tuple[ConsumerKey, ConsumerValue]:
+    value = records.ConsumerGroupMemberMetadataValue(**fields)  # type: ignore[arg-type]  # the fields are named by the tests
+    return records.ConsumerGroupMemberMetadataKey("g", member_id), value
+
+
+def current(
+    member_id: str, *assigned: int, epoch: int = 1, state: int = 0, pending: list[int] | None = None
+) -> tuple[ConsumerKey, ConsumerValue]:
+    value = records.ConsumerGroupCurrentMemberAssignmentValue(
+        epoch, epoch, state, [records.AssignedTopic(T, list(assigned))], [records.AssignedTopic(T, pending or [])]
+    )
+    return records.ConsumerGroupCurrentMemberAssignmentKey("g", member_id), value
+
+
+def group_of(*applied: tuple[ConsumerKey, ConsumerValue | None]) -> ConsumerGroup:
+    group = ConsumerGroup("g")
+    for key, value in applied:
+        group.apply(key, value)
+    return group
+
+
+EPOCH = (records.ConsumerGroupMetadataKey("g"), records.ConsumerGroupMetadataValue(1))
+TARGET_EPOCH = (records.ConsumerGroupTargetAssignmentMetadataKey("g"), records.ConsumerGroupTargetAssignmentMetadataValue(1))
+
+
+def test_the_states_follow_from_the_epochs() -> None:
+    assert group_of(EPOCH).state is ConsumerState.EMPTY
+    assert group_of(EPOCH, metadata("a")).state is ConsumerState.ASSIGNING
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a")).state is ConsumerState.RECONCILING
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), current("a")).state is ConsumerState.STABLE
+    waiting = current("a", state=MemberState.UNRELEASED_PARTITIONS)
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), waiting).state is ConsumerState.RECONCILING
+
+
+def test_what_a_member_has_and_has_to_give_back_is_held_until_a_later_record_lets_it_go() -> None:
+    group = group_of(metadata("a"), current("a", 0, pending=[1]))
+    assert [group.holder(T, partition) for partition in range(3)] == ["a", "a", None]
+    group.apply(*current("a", 2))
+    assert [group.is_free(T, partition) for partition in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_member_that_is_gone_holds_nothing_in_whichever_order_its_records_go(order: tuple[int, ...]) -> None:
+    group = group_of(EPOCH, TARGET_EPOCH, metadata("a", instance_id="i"), current("a", 0, 1))
+    keys: list[ConsumerKey] = [
+        records.ConsumerGroupMemberMetadataKey("g", "a"),
+        records.ConsumerGroupTargetAssignmentMemberKey("g", "a"),
+        records.ConsumerGroupCurrentMemberAssignmentKey("g", "a"),
+    ]
+    for index in order:
+        group.apply(keys[index], None)
+    assert group.members == {}
+    assert group.targets == {}
+    assert group.static_member("i") is None
+    assert group.is_free(T, 0)
+
+
+def test_an_instance_id_belongs_to_the_member_that_had_it_last() -> None:
+    group = group_of(metadata("a", instance_id="i"), metadata("b", instance_id="i"))
+    group.apply(records.ConsumerGroupMemberMetadataKey("g", "a"), None)
+    holder = group.static_member("i")
+    assert holder is not None
+    assert holder.member_id == "b"
+
+
+def test_a_tombstone_of_what_is_not_there_changes_nothing() -> None:
+    group = group_of(EPOCH)
+    before = facts_of(group)
+    for key in (
+        records.ConsumerGroupMemberMetadataKey("g", "x"),
+        records.ConsumerGroupTargetAssignmentMemberKey("g", "x"),
+        records.ConsumerGroupCurrentMemberAssignmentKey("g", "x"),
+        records.ConsumerGroupRegularExpressionKey("g", "x"),
+        records.ConsumerGroupPartitionMetadataKey("g"),
+    ):
+        group.apply(key, None)
+    assert facts_of(group) == before
+
+
+def test_a_copy_can_be_changed_without_the_original() -> None:
+    group = group_of(EPOCH, TARGET_EPOCH, metadata("a", subscribed_topic_names=["t"]), current("a", 0))
+    before = facts_of(group)
+    copy = group.copy()
+    assert facts_of(copy) == before
+    copy.apply(*metadata("b", instance_id="i"))
+    copy.apply(*current("a", 1))
+    copy.apply(records.ConsumerGroupRegularExpressionKey("g", "x"), records.ConsumerGroupRegularExpressionValue(["x"]))
+    assert facts_of(group) == before
+    assert group.static_member("i") is None
+
+
+def test_members_subscribe_to_their_topics_and_to_what_their_expression_stands_for() -> None:
+    group = group_of(
+        metadata("a", subscribed_topic_names=["t"], subscribed_topic_regex="x.*"),
+        (records.ConsumerGroupRegularExpressionKey("g", "x.*"), records.ConsumerGroupRegularExpressionValue(["x1", "x2"])),
+    )
+    assert group.subscribed_topics() == {"t", "x1", "x2"}
+    assert group.is_subscribed_to("x2")
+    assert not group.is_subscribed_to("x")
+    assert group.subscribers_of_regex("x.*") == 1
+
+
+def test_most_votes_choose_the_assignor_and_the_default_where_nobody_votes() -> None:
+    group = group_of(metadata("a"), metadata("b", server_assignor="range"))
+    assert group.preferred_assignor("uniform") == "range"
+    assert group_of(metadata("a")).preferred_assignor("uniform") == "uniform"
+    group.apply(*metadata("c", server_assignor="uniform"))
+    group.apply(*metadata("d", server_assignor="uniform"))
+    assert group.preferred_assignor("range") == "uniform"
+
+
+def test_commits_go_by_member_and_epoch() -> None:
+    group = group_of(metadata("a"), current("a", epoch=3))
+
+    def commit(member_id: str, epoch: int, *, transactional: bool = False, knows_epochs: bool = True) -> ErrorCode:
+        return group.check_offset_commit(member_id, epoch, transactional=transactional, knows_epochs=knows_epochs)
+
+    assert commit("a", 3) is ErrorCode.NONE
+    assert commit("a", 2) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit("a", 4) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit("a", 2, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit("a", 3, knows_epochs=False) is ErrorCode.UNSUPPORTED_VERSION
+    assert ConsumerGroup("g").check_offset_commit("", -1, transactional=False, knows_epochs=True) is ErrorCode.NONE
+
+
+def test_a_member_of_the_classic_protocol_hears_of_generations() -> None:
+    classic = records.ClassicMemberMetadata(1, [records.ClassicProtocol("range", b"")])
+    group = group_of(metadata("a", classic_member_metadata=classic), current("a", epoch=3))
+    assert group.check_offset_commit("a", 2, transactional=False, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
+    assert group.check_offset_commit("a", 3, transactional=False, knows_epochs=False) is ErrorCode.NONE
+    assert group.supports_classic_protocols("consumer", {"range", "x"})
+    assert not group.supports_classic_protocols("consumer", {"x"})
+    assert not group.supports_classic_protocols("connect", {"range"})
+
+
+def test_offsets_are_fetched_by_anybody_or_by_a_member_in_its_epoch() -> None:
+    group = group_of(metadata("a"), current("a", epoch=3))
+    assert group.check_offset_fetch(None, -1) is ErrorCode.NONE
+    assert group.check_offset_fetch("a", 3) is ErrorCode.NONE
+    assert group.check_offset_fetch("a", 2) is ErrorCode.STALE_MEMBER_EPOCH
+    assert group.check_offset_fetch("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_waits_as_long_as_another_holds_what_it_is_to_have() -> None:
+    driver = GroupsDriver()
+    driver.join("a")
+    driver.join("b")
+    waiting: ConsumerMember = driver.member("b")
+    assert driver.group.waits_for_release(waiting)
+    keeps = driver.beat("a", 1).assignment
+    driver.beat("a", 1, owned=keeps)
+    assert not driver.group.waits_for_release(waiting)

@@ -1,0 +1,174 @@
+"""Members of the classic protocol in a consumer group. Every group here has one member of the new protocol, "new"."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.classic import Leaving
+from broker.groups.consumer import ConsumerState
+from broker.groups.consumer_member import Assignment
+from broker.groups.embedded_protocol import read_assignment
+from broker.groups.roster import JoinProtocol
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import FakeTopics, GroupsDriver, subscription, topic_id
+
+T = topic_id("t")
+
+
+def protocols(owned: Assignment | None = None) -> tuple[JoinProtocol, ...]:
+    return (JoinProtocol("range", subscription("t", owned=owned)),)
+
+
+@pytest.fixture
+def driver() -> GroupsDriver:
+    driver = GroupsDriver(session_timeout_ms=600_000)
+    driver.join("new")
+    return driver
+
+
+def settled(driver: GroupsDriver) -> tuple[str, int]:
+    """A classic member with its half; its id and generation."""
+    first = driver.joined()
+    keeps = driver.beat("new", 1).assignment
+    driver.beat("new", 1, owned=keeps)
+    assert driver.classic_beat(first.member_id, first.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = driver.joined(first.member_id, protocols=protocols())
+    assert driver.group.state is ConsumerState.STABLE
+    return again.member_id, again.generation
+
+
+def assignment(driver: GroupsDriver, member_id: str, generation: int) -> Assignment:
+    answer = driver.sync(member_id, generation, protocol_type="consumer", protocol_name="range")
+    assert answer.error is ErrorCode.NONE
+    return read_assignment(answer.assignment, driver.topics)
+
+
+def test_a_join_is_answered_at_once_and_never_makes_a_leader(driver: GroupsDriver) -> None:
+    answer = driver.joined()
+    assert (answer.generation, answer.protocol_type, answer.protocol_name) == (2, "consumer", "range")
+    assert (answer.leader, answer.members) == ("", ())
+    assert assignment(driver, answer.member_id, 2) == {}, "new has not let go of anything"
+
+
+def test_a_new_client_is_given_its_id_first(driver: GroupsDriver) -> None:
+    answer = driver.classic_join(require_known_member_id=True)
+    assert answer is not None
+    assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert answer.member_id not in driver.group.members
+    assert driver.joined(answer.member_id, require_known_member_id=True).member_id == answer.member_id
+
+
+def test_it_is_told_to_join_when_partitions_are_free_and_gets_them_then(driver: GroupsDriver) -> None:
+    member_id, generation = settled(driver)
+    assert len(assignment(driver, member_id, generation)[T]) == 2
+    assert driver.classic_beat(member_id, generation) is ErrorCode.NONE
+
+
+def test_it_gives_back_by_joining_without_what_it_gave_back() -> None:
+    driver = GroupsDriver(FakeTopics(t=6))
+    driver.join("new")
+    member_id, generation = settled(driver)
+    had = assignment(driver, member_id, generation)
+    driver.join("third")
+    assert driver.classic_beat(member_id, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.joined(member_id, protocols=protocols(had))
+    keeps = assignment(driver, member_id, generation)
+    assert len(keeps[T]) == 2
+    assert driver.group.holder(T, *(had[T] - keeps[T])) == member_id
+    assert driver.classic_beat(member_id, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.joined(member_id, protocols=protocols(keeps))
+    assert driver.group.is_free(T, *(had[T] - keeps[T]))
+
+
+@pytest.mark.parametrize("kind", [("streams", "range"), ("consumer", "sticky")])
+def test_only_consumers_that_have_a_protocol_in_common_join(driver: GroupsDriver, kind: tuple[str, str]) -> None:
+    driver.joined()
+    offered = (JoinProtocol(kind[1], subscription("t")),)
+    answer = driver.classic_join(protocol_type=kind[0], protocols=offered)
+    assert answer is not None
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_subscription_that_cannot_be_read_is_refused(driver: GroupsDriver) -> None:
+    answer = driver.classic_join(protocols=(JoinProtocol("range", b"?"),))
+    assert answer is not None
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_wrong_credentials_get_the_errors_of_a_classic_group(driver: GroupsDriver) -> None:
+    member_id, generation = settled(driver)
+    assert driver.classic_beat(member_id, generation + 1) is ErrorCode.ILLEGAL_GENERATION
+    assert driver.classic_beat("stranger", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.classic_beat("new", 2) is ErrorCode.UNKNOWN_MEMBER_ID, "it does not speak the classic protocol"
+    assert driver.sync(member_id, generation + 1).error is ErrorCode.ILLEGAL_GENERATION
+    assert driver.sync(member_id, generation, protocol_name="sticky").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.sync(member_id, generation, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_sync_behind_the_group_is_told_to_join_again(driver: GroupsDriver) -> None:
+    member_id, generation = settled(driver)
+    driver.join("third")
+    assert driver.sync(member_id, generation).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_leave_one_by_one_and_those_of_the_other_protocol_not_this_way(driver: GroupsDriver) -> None:
+    member_id, _ = settled(driver)
+    epoch = driver.group.epoch
+    errors = driver.classic_leave(Leaving(member_id), Leaving("new"), Leaving("stranger"))
+    assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert set(driver.group.members) == {"new"}
+    assert driver.group.epoch == epoch + 1
+    assert driver.classic_leave(Leaving(member_id)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert driver.group.epoch == epoch + 1
+
+
+def test_a_static_one_may_be_put_out_by_its_instance_id_alone(driver: GroupsDriver) -> None:
+    driver.joined(instance_id="i")
+    assert driver.classic_leave(Leaving("", "i")) == [ErrorCode.NONE]
+    assert set(driver.group.members) == {"new"}
+
+
+def test_a_static_one_that_comes_back_takes_the_place_of_who_it_was(driver: GroupsDriver) -> None:
+    first = driver.joined(instance_id="i")
+    second = driver.joined(instance_id="i")
+    assert second.member_id != first.member_id
+    assert driver.machine.heartbeat("g", first.member_id, "i", 2, driver.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert set(driver.group.members) == {"new", second.member_id}
+
+
+def test_its_own_session_timeout_counts(driver: GroupsDriver) -> None:
+    member_id, generation = settled(driver)
+    driver.sync(member_id, generation)
+    driver.pass_ms(9_999)
+    driver.classic_beat(member_id, generation)
+    driver.pass_ms(9_999)
+    assert member_id in driver.group.members
+    driver.pass_ms(1)
+    assert set(driver.group.members) == {"new"}
+
+
+def test_whoever_joins_and_never_syncs_is_out(driver: GroupsDriver) -> None:
+    answer = driver.joined(rebalance_timeout_ms=20_000)
+    for _ in range(3):
+        driver.pass_ms(6_000)
+        driver.classic_beat(answer.member_id, answer.generation)
+    driver.pass_ms(2_000)
+    assert set(driver.group.members) == {"new"}
+
+
+def test_whoever_is_told_to_join_and_does_not_is_out(driver: GroupsDriver) -> None:
+    member_id, generation = settled(driver)
+    driver.sync(member_id, generation)
+    driver.join("third")
+    for _ in range(6):
+        assert driver.classic_beat(member_id, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+        driver.pass_ms(5_000)
+    assert member_id not in driver.group.members
+
+
+def test_a_full_group_takes_no_classic_member_either() -> None:
+    driver = GroupsDriver(max_size=1)
+    driver.join("new")
+    answer = driver.classic_join()
+    assert answer is not None
+    assert answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from broker.groups import consumer_records as records
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_draft import ConsumerConfig, Draft
+from broker.groups.consumer_member import ConsumerMember
+from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.states import Now
+from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, topic_id
+
+
+def draft_on(group: ConsumerGroup, topics: FakeTopics | None = None) -> Draft:
+    return Draft(group, Deadlines(), topics or FakeTopics(t=4), ConsumerConfig(), Now(0, 0))
+
+
+def test_the_group_is_untouched_until_the_records_are_applied_to_it() -> None:
+    group = ConsumerGroup("g")
+    draft = draft_on(group)
+    draft.put_member(ConsumerMember(member_id="a", topic_names=frozenset({"t"}), rebalance_timeout_ms=5))
+    draft.refresh(subscriptions_changed=True)
+    draft.update_target()
+    draft.reconcile("a", {})
+    assert facts_of(group) == facts_of(ConsumerGroup("g"))
+    for record in draft.records:
+        group.apply(record.key, record.value)  # type: ignore[arg-type]  # a draft writes records of consumer groups only
+    assert facts_of(group) == facts_of(draft.group)
+
+
+def test_a_member_that_did_not_change_is_not_written() -> None:
+    driver = GroupsDriver()
+    driver.join("a")
+    draft = draft_on(driver.group, driver.topics)
+    draft.put_member(driver.member("a"))
+    draft.refresh(subscriptions_changed=False)
+    draft.update_target()
+    draft.reconcile("a", None)
+    assert draft.records == []
+    assert draft.group is driver.group
+
+
+def test_a_look_at_the_topics_that_shows_nothing_new_is_remembered() -> None:
+    driver = GroupsDriver()
+    driver.join("a")
+    driver.topics.set("other", 1)
+    assert driver.group.topics_version != driver.topics.version
+    driver.beat("a", 1)
+    assert driver.group.topics_version == driver.topics.version
+
+
+def test_only_the_targets_that_changed_are_written() -> None:
+    driver = GroupsDriver()
+    driver.join("a")
+    driver.join("b")
+    keeps = driver.beat("a", 1).assignment
+    driver.beat("a", 1, owned=keeps)
+    driver.beat("b", 2)
+    written = len(driver.log)
+    driver.join("c", ())
+    keys = [key for key, _ in driver.log[written:]]
+    targets = [key for key in keys if key.startswith(records.TARGET_MEMBER.to_bytes(2, "big"))]
+    assert len(targets) == 1
+
+
+def test_a_session_is_as_long_as_the_setting_says() -> None:
+    draft = draft_on(ConsumerGroup("g"))
+    draft.keep_session(ConsumerMember(member_id="a"))
+    assert draft.deadlines.get(Kind.SESSION, "a") == ConsumerConfig().session_timeout_ms
+
+
+def test_a_static_member_that_is_replaced_hands_on_its_target_and_partitions() -> None:
+    driver = GroupsDriver()
+    driver.join("a", instance_id="i")
+    draft = draft_on(driver.group, driver.topics)
+    draft.replace_member(driver.member("a"), "b")
+    assert set(draft.group.members) == {"b"}
+    assert draft.group.target("b") == driver.group.target("a")
+    assert draft.group.holder(topic_id("t"), 0) == "b"

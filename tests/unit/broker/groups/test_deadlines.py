@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from broker.groups.deadlines import Deadlines, Kind
+
+
+def test_those_that_have_come_are_given_once_in_their_order() -> None:
+    deadlines = Deadlines()
+    deadlines.set(Kind.SESSION, "late", 30)
+    deadlines.set(Kind.SESSION, "b", 20)
+    deadlines.set(Kind.REBALANCE, "a", 10, epoch=3)
+    assert deadlines.next_ms == 10
+    assert [(due.member_id, due.kind, due.epoch) for due in deadlines.take_due(20)] == [("a", Kind.REBALANCE, 3), ("b", Kind.SESSION, -1)]
+    assert deadlines.take_due(20) == []
+    assert deadlines.next_ms == 30
+
+
+def test_a_deadline_that_moves_back_is_never_missed() -> None:
+    deadlines = Deadlines()
+    deadlines.set(Kind.SESSION, "m", 10)
+    deadlines.set(Kind.SESSION, "m", 20)
+    assert deadlines.next_ms == 10
+    assert deadlines.take_due(10) == []
+    assert deadlines.next_ms == 20
+
+
+def test_one_that_runs_is_not_moved_by_set_if_absent() -> None:
+    deadlines = Deadlines()
+    deadlines.set_if_absent(Kind.JOIN, "m", 10)
+    deadlines.set_if_absent(Kind.JOIN, "m", 20)
+    assert deadlines.get(Kind.JOIN, "m") == 10
+    deadlines.cancel(Kind.JOIN, "m")
+    assert deadlines.take_due(100) == []
+    assert deadlines.next_ms is None

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.embedded_protocol import owned_of, read_assignment, read_subscription, write_assignment
+from protocol.errors import ProtocolError
+from tests.support.consumer_groups import FakeTopics, subscription, topic_id
+
+TOPICS = FakeTopics(t=3, u=1)
+T = topic_id("t")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_subscription_says_what_its_member_owns(version: int) -> None:
+    read = read_subscription(subscription("t", "u", owned={T: frozenset({0, 2})}, version=version))
+    assert read.topics == ["t", "u"]
+    assert owned_of(read, TOPICS) == {T: frozenset({0, 2})}
+
+
+def test_the_oldest_subscription_owns_nothing() -> None:
+    assert owned_of(read_subscription(subscription("t", version=0)), TOPICS) == {}
+
+
+def test_a_newer_version_is_read_as_far_as_we_know_it() -> None:
+    newer = b"\0\x09" + subscription("t", version=3)[2:] + b"and more"
+    assert read_subscription(newer).topics == ["t"]
+
+
+def test_a_topic_that_is_gone_is_owned_by_nobody() -> None:
+    assert owned_of(read_subscription(subscription("x", owned={topic_id("x"): frozenset({0})})), TOPICS) == {}
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\x05", subscription("t")[:-3]])
+def test_what_cannot_be_read_is_said_so(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        read_subscription(data)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_an_assignment_comes_in_the_version_of_the_subscription(version: int) -> None:
+    written = write_assignment({T: frozenset({2, 0}), topic_id("gone"): frozenset({0})}, subscription("t", version=version), TOPICS)
+    assert int.from_bytes(written[:2], "big") == version
+    assert read_assignment(written, TOPICS) == {T: frozenset({0, 2})}
+
+
+def test_an_empty_assignment_is_none() -> None:
+    assert read_assignment(b"", TOPICS) == {}

@@ -1,0 +1,200 @@
+"""Groups that change their kind, with members and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.answers import JoinAnswer
+from broker.groups.classic import ClassicGroup
+from broker.groups.consumer import ConsumerGroup, ConsumerState
+from broker.groups.embedded_protocol import read_assignment, write_assignment
+from broker.groups.roster import JoinProtocol
+from broker.groups.states import ClassicState
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription, topic_id
+
+T = topic_id("t")
+
+
+def with_classic_pair(**config: object) -> tuple[GroupsDriver, list[str]]:
+    """A stable classic group of two, each with half of t; the leader first."""
+    driver = GroupsDriver(**config)
+    first = driver.joined()
+    assert driver.classic_join(new_member_id="second") is None
+    driver.joined(first.member_id)
+    members = [first.member_id, "second"]
+    handed = {
+        member_id: write_assignment({T: frozenset(partitions)}, subscription("t"), driver.topics)
+        for member_id, partitions in zip(members, ({0, 1}, {2, 3}), strict=True)
+    }
+    for member_id in reversed(members):
+        driver._tickets += 1
+        from broker.groups.classic import Syncing
+
+        effects = driver.machine.sync("g", Syncing(member_id=member_id, generation=2, assignments=handed), driver._tickets, driver.now)
+        driver._take(effects.records, effects.response)
+    assert driver.classic.state is ClassicState.STABLE
+    return driver, members
+
+
+def test_the_first_member_of_the_new_protocol_turns_a_classic_group_and_nobody_loses_anything() -> None:
+    driver, (leader, second) = with_classic_pair()
+    answer = driver.join("new")
+    assert (answer.epoch, answer.assignment) == (3, {})
+    assert driver.member(leader).assigned == {T: frozenset({0, 1})}
+    assert driver.member(second).assigned == {T: frozenset({2, 3})}
+    assert driver.member(leader).epoch == 2
+    assert driver.classic_beat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert isinstance(driver.restored().groups["g"], ConsumerGroup)
+
+
+def test_a_migrated_group_comes_to_rest_with_all_three_sharing() -> None:
+    driver, classic = with_classic_pair()
+    driver.join("new")
+    for _ in range(3):
+        for member_id in classic:
+            member = driver.member(member_id)
+            if driver.classic_beat(member_id, member.epoch) is ErrorCode.REBALANCE_IN_PROGRESS:
+                driver.joined(member_id, protocols=(JoinProtocol("range", subscription("t", owned=member.assigned)),))
+        driver.beat("new", driver.member("new").epoch)
+    assert driver.group.state is ConsumerState.STABLE
+    assert sorted(sum(map(len, member.assigned.values())) for member in driver.group.members.values()) == [1, 1, 2]
+
+
+def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None:
+    driver = GroupsDriver()
+    first = driver.joined()
+    driver.classic_join(new_member_id="second")
+    waiting = driver._tickets
+    driver.join("new")
+    answer = driver.answers[waiting]
+    assert isinstance(answer, JoinAnswer)
+    assert answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert set(driver.group.members) == {first.member_id, "second", "new"}
+
+
+def test_a_partition_that_the_old_leader_gave_twice_has_one_owner_afterwards() -> None:
+    driver = GroupsDriver()
+    first = driver.joined()
+    driver.classic_join(new_member_id="second")
+    driver.joined(first.member_id)
+    from broker.groups.classic import Syncing
+
+    twice = write_assignment({T: frozenset({0})}, subscription("t"), driver.topics)
+    for member_id in ("second", first.member_id):
+        driver._tickets += 1
+        handed = {first.member_id: twice, "second": twice}
+        effects = driver.machine.sync("g", Syncing(member_id=member_id, generation=2, assignments=handed), driver._tickets, driver.now)
+        driver._take(effects.records, effects.response)
+    driver.join("new")
+    assert sorted(len(driver.member(one).assigned) for one in (first.member_id, "second")) == [0, 1]
+
+
+@pytest.mark.parametrize("policy", [{"allows_upgrade": False}, {"max_size": 1}])
+def test_a_classic_group_stays_one_where_the_policy_or_its_size_says_so(policy: dict[str, object]) -> None:
+    driver, _ = with_classic_pair(**policy)
+    fields = {"topic_names": frozenset({"t"}), "rebalance_timeout_ms": 1, "owned": {}}
+    assert driver.refused("new", 0, **fields) in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert driver.classic.state is ClassicState.STABLE
+
+
+def test_a_group_that_is_no_consumers_group_stays_classic() -> None:
+    driver = GroupsDriver()
+    driver.joined(protocol_type="connect", protocols=(JoinProtocol("x", b"?"),))
+    assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_subscription_that_cannot_be_read_keeps_the_group_classic() -> None:
+    driver = GroupsDriver()
+    driver.joined(protocols=(JoinProtocol("range", b"?"),))
+    written = len(driver.log)
+    assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert len(driver.log) == written
+    assert isinstance(driver.machine.groups["g"], ClassicGroup)
+
+
+def test_when_the_last_member_of_the_new_protocol_leaves_the_rest_is_a_classic_group_that_rebalances() -> None:
+    driver, (leader, second) = with_classic_pair()
+    driver.join("new")
+    driver.beat("new", -1)
+    assert driver.classic.state is ClassicState.PREPARING_REBALANCE
+    assert {member.member_id for member in driver.classic.members} == {leader, second}
+    assert driver.classic.generation == 3
+    assert driver.classic_beat(leader, 3) is ErrorCode.REBALANCE_IN_PROGRESS
+    restored = driver.restored().groups["g"]
+    assert isinstance(restored, ClassicGroup)
+    assert {read_assignment(member.assignment, driver.topics)[T] for member in restored.members} == {frozenset({0, 1}), frozenset({2, 3})}
+
+
+def test_members_of_the_new_classic_group_have_sessions() -> None:
+    driver, _ = with_classic_pair()
+    driver.join("new")
+    driver.beat("new", -1)
+    driver.pass_ms(10_000)
+    assert driver.classic.state is ClassicState.EMPTY
+
+
+def test_a_silent_last_member_of_the_new_protocol_makes_the_group_classic_too() -> None:
+    driver, (leader, second) = with_classic_pair(session_timeout_ms=5_000)
+    driver.join("new")
+    driver.pass_ms(5_000)
+    assert {member.member_id for member in driver.classic.members} == {leader, second}
+
+
+def test_without_downgrade_the_rest_stays_a_consumer_group() -> None:
+    driver, (leader, second) = with_classic_pair(allows_downgrade=False)
+    driver.join("new")
+    driver.beat("new", -1)
+    assert set(driver.group.members) == {leader, second}
+
+
+def test_a_static_member_that_comes_back_classic_as_the_last_turns_the_group_without_a_rebalance() -> None:
+    driver = GroupsDriver()
+    driver.join("new", instance_id="i")
+    had = driver.member("new").assigned
+    answer = driver.joined(instance_id="i")
+    assert driver.classic.state is ClassicState.STABLE
+    assert driver.classic.generation == answer.generation
+    synced = driver.sync(answer.member_id, answer.generation)
+    assert read_assignment(synced.assignment, driver.topics) == had
+
+
+def test_an_empty_classic_group_makes_place_and_its_offsets_stay() -> None:
+    from broker.groups.coordinator import Commit, OffsetToCommit
+
+    driver = GroupsDriver(allows_upgrade=False)
+    effects = driver.machine.commit(Commit(group_id="g", offsets=[OffsetToCommit("t", 0, 7)]), driver.now)
+    driver._take(effects.records, [])
+    driver.join("new")
+    assert driver.machine.fetch("g", None, require_stable=True).response[0][1][0].offset == 7
+    assert driver.restored().fetch("g", None, require_stable=True).response[0][1][0].offset == 7
+
+
+def test_an_empty_consumer_group_makes_place_for_a_classic_one() -> None:
+    driver = GroupsDriver(FakeTopics(t=4), allows_downgrade=False)
+    driver.join("new", (), topic_regex="t")
+    driver.beat("new", -1)
+    assert driver.classic_join("left-over") == JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="left-over")
+    assert driver.group.is_empty
+    answer = driver.joined()
+    assert (answer.generation, answer.leader) == (1, answer.member_id)
+    assert isinstance(driver.restored().groups.get("g"), ClassicGroup | None)
+
+
+def test_a_deleted_group_leaves_nothing_behind() -> None:
+    driver = GroupsDriver()
+    driver.join("new", (), topic_regex="t")
+    driver.beat("new", -1)
+    driver._take(driver.machine.delete_group("g").records, [])
+    assert driver.machine.groups == {}
+    assert driver.restored().groups == {}
+    latest = dict(driver.log)
+    assert all(value is None for value in latest.values())
+
+
+def test_there_and_back_again_the_log_gives_the_group_that_is() -> None:
+    driver, _ = with_classic_pair()
+    driver.join("new")
+    restored = driver.restored().groups["g"]
+    assert isinstance(restored, ConsumerGroup)
+    assert facts_of(restored) == facts_of(driver.group)

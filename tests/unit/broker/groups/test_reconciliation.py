@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState
+from broker.groups.reconciliation import Target, is_subset, reconcile
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import topic_id
+
+T = topic_id("t")
+
+
+def parts(*partitions: int) -> Assignment:
+    return {T: frozenset(partitions)} if partitions else {}
+
+
+def target(epoch: int, *partitions: int, held: set[int] | None = None) -> Target:
+    return Target(epoch, parts(*partitions), lambda _, partition: partition not in (held or set()))
+
+
+def member(epoch: int, *assigned: int, state: MemberState = MemberState.STABLE, pending: Assignment | None = None) -> ConsumerMember:
+    return ConsumerMember(
+        member_id="m", epoch=epoch, previous_epoch=epoch, state=state, assigned=parts(*assigned), pending_revocation=pending or {}
+    )
+
+
+def test_a_member_in_the_targets_epoch_stays_as_it_is() -> None:
+    stable = member(3, 1)
+    assert reconcile(stable, target(3, 1, 2), None) is stable
+
+
+def test_a_new_member_gets_what_is_free() -> None:
+    after = reconcile(member(0), target(1, 0, 1), parts())
+    assert (after.state, after.epoch, after.previous_epoch, after.assigned) == (MemberState.STABLE, 1, 0, parts(0, 1))
+
+
+def test_what_others_still_hold_is_waited_for_in_the_new_epoch() -> None:
+    after = reconcile(member(0), target(2, 0, 1), parts())
+    waiting = reconcile(member(0), target(2, 0, 1, held={1}), parts())
+    assert after.assigned == parts(0, 1)
+    assert (waiting.state, waiting.epoch, waiting.assigned) == (MemberState.UNRELEASED_PARTITIONS, 2, parts(0))
+    assert reconcile(waiting, target(2, 0, 1), None).assigned == parts(0, 1)
+
+
+def test_nothing_new_is_given_before_everything_is_given_back() -> None:
+    after = reconcile(member(1, 0, 1), target(2, 1, 2), None)
+    assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (
+        MemberState.UNREVOKED_PARTITIONS,
+        1,
+        parts(1),
+        parts(0),
+    )
+
+
+@pytest.mark.parametrize("owned", [None, parts(0, 1), parts(0)], ids=["not said", "all", "the one to give back"])
+def test_a_member_that_does_not_say_that_it_let_go_has_not(owned: Assignment | None) -> None:
+    revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
+    assert reconcile(revoking, target(2, 1, 2), owned) is revoking
+
+
+def test_once_it_let_go_it_enters_the_epoch_and_gets_the_rest() -> None:
+    revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
+    after = reconcile(revoking, target(2, 1, 2), parts(1))
+    assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (MemberState.STABLE, 2, parts(1, 2), {})
+
+
+def test_a_member_that_let_go_may_be_told_to_give_back_more_for_a_newer_target() -> None:
+    revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
+    after = reconcile(revoking, target(4, 2), parts(1))
+    assert (after.state, after.epoch, after.pending_revocation) == (MemberState.UNREVOKED_PARTITIONS, 2, parts(1))
+
+
+def test_a_member_that_does_not_own_what_is_taken_back_goes_on_at_once() -> None:
+    after = reconcile(member(1, 0, 1), target(2, 1), parts(1))
+    assert (after.state, after.epoch, after.assigned) == (MemberState.STABLE, 2, parts(1))
+
+
+def test_a_waiting_member_to_whom_nothing_happened_is_not_written_again() -> None:
+    waiting = reconcile(member(0), target(2, 0, 1, held={1}), parts())
+    assert reconcile(waiting, target(2, 0, 1, held={1}), parts(0)) is waiting
+
+
+def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:
+    unknown = member(1, 0, state=MemberState.UNKNOWN)
+    with pytest.raises(Rejected) as refused:
+        reconcile(unknown, target(2, 1), parts(0))
+    assert refused.value.code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert reconcile(unknown, target(2, 1), parts()).assigned == parts(1)
+
+
+def test_whoever_does_not_say_what_it_owns_is_not_believed_to_own_a_part_of_it() -> None:
+    assert is_subset(parts(0), parts(0, 1))
+    assert is_subset(parts(), parts())
+    assert not is_subset(None, parts(0))
+    assert not is_subset(parts(0, 2), parts(0, 1))
+    assert not is_subset({topic_id("u"): frozenset({0})}, parts(0))

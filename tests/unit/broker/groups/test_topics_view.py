@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.groups.topics_view import NoTopics, TopicInfo, check_regex, hash_of, topics_matching
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import FakeTopics, topic_id
+
+
+def test_an_expression_has_to_match_the_whole_name() -> None:
+    topics = FakeTopics(**{"t": 1, "tt": 1, "at": 1, "u.1": 1})
+    assert topics_matching("t", topics) == ["t"]
+    assert topics_matching("t.*|u\\..", topics) == ["t", "tt", "u.1"]
+    assert topics_matching(".*", NoTopics()) == []
+
+
+@pytest.mark.parametrize("regex", ["(", "a{1000}{1000}", "(?=x)", "\\1", "[z-a]"])
+def test_what_re2_does_not_know_is_refused(regex: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_regex(regex)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert regex in refused.value.message
+
+
+def test_no_expression_makes_matching_slow() -> None:
+    began = time.monotonic()
+    assert topics_matching("(a+)+b", FakeTopics(**{"a" * 249: 1})) == []
+    assert time.monotonic() - began < 1
+
+
+def test_the_hash_differs_by_name_id_and_partitions_and_not_by_order() -> None:
+    t, u = TopicInfo("t", topic_id("t"), 1), TopicInfo("u", topic_id("u"), 1)
+    hashes = {hash_of(topics) for topics in ([], [t], [u], [t, u], [TopicInfo("t", topic_id("t"), 2)], [TopicInfo("t", topic_id("x"), 1)])}
+    assert len(hashes) == 6
+    assert hash_of([t, u]) == hash_of([u, t])
+    assert hash_of([]) == 0
+    assert all(-(2**63) <= one < 2**63 for one in hashes)
