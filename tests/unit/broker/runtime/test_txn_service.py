@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from broker.runtime.txn_service import Answer
 from broker.topics.create_topics import NewTopic
 from broker.topics.delete_topics import TopicRef
 from broker.txns.states import TxnState
+from broker.txns.txn_records import TxnRecord
 from protocol.error_codes import ErrorCode
 from protocol.records.control import ControlType
 from protocol.records.record import SimpleRecord
@@ -196,6 +198,32 @@ async def test_a_disk_that_refuses_the_last_record_is_asked_again(opened: TxnDir
     opened.pass_ms(limits.MARKER_RETRY_MS)
     assert opened.transaction().state is TxnState.COMPLETE_COMMIT
     assert opened.outcomes(A) == [ControlType.COMMIT]
+
+
+async def test_a_rotation_that_was_promised_is_kept_over_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
+    """The producer heard of its next id; the kill comes before the transaction is complete."""
+    opened.init()
+    (shard,) = opened.txns._shards.values()
+    shard.coordinator.append([TxnRecord("tx", replace(opened.transaction(), producer_epoch=32_766))])
+    last = Answer(producer_id=opened.transaction().producer_id, producer_epoch=32_766)
+    opened.add(last, A)
+    marked = opened.partitions.get(*A).log.segments.active.path
+
+    def refuse_markers(operation: str, path: Path) -> None:
+        if operation == "write" and path == marked:
+            raise OSError(28, "full")
+
+    files.on_call = refuse_markers
+    promised = opened.end(last, commit=True)
+    assert (promised.error, promised.producer_epoch) == (ErrorCode.NONE, 0)
+    assert promised.producer_id > last.producer_id
+    assert opened.add(promised, A) is ErrorCode.CONCURRENT_TRANSACTIONS
+    files.heal()
+    again = await reopened(opened, tmp_path, files)
+    assert again.outcomes(A) == [ControlType.COMMIT]
+    assert again.end(last, commit=True) == promised, "a retry is recognised, too"
+    assert again.add(promised, A) is ErrorCode.NONE
+    again.crash()
 
 
 async def test_a_topic_that_was_deleted_meanwhile_does_not_hold_the_transaction_up(opened: TxnDir) -> None:
