@@ -29,9 +29,9 @@ from client_compat.demo_transactions.counting import Chunk, Increment, increment
 INPUT = "flights"
 INPUT_PARTITIONS = 6
 CLIENTS = ("aiokafka", "confluent-kafka")
-CHUNK_RECORDS = 2_000
-PATIENCE_S = (0.3, 0.8)
-STALL_SHARE = 0.06  # of the deliveries
+CHUNK_RECORDS = 750
+PATIENCE_S = (0.5, 1.0)  # librdkafka waits half a second when the transaction that it fences is not over yet
+STALL_SHARE = 0.03  # of the chunks
 STALL_S = 0.5
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
