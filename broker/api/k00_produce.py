@@ -66,6 +66,11 @@ ADDING_SINCE = 12
 """Producers from this version on speak transaction version 2: writing adds the partition to the transaction."""
 
 _RETRIED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+_WITHOUT_START = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}
+)
+"""Refusals of an append that do not tell where the log starts, as Kafka's do not (ReplicaManager.appendRecordsToLeader)."""
+
 _NOTHING: Refused = {}
 
 Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
@@ -174,7 +179,13 @@ def _append(ctx: Context, partition: Partition, data: PartitionProduceData, wait
     batch = _one_batch(data.records, ctx.version)
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
-    info = partition.append(batch, transaction_version=ADDING_VERSION if ctx.version >= ADDING_SINCE else 0)
+    try:
+        info = partition.append(batch, transaction_version=ADDING_VERSION if ctx.version >= ADDING_SINCE else 0)
+    except Rejected as rejected:
+        refused = _error(data.index, rejected)
+        if rejected.code not in _WITHOUT_START:
+            refused.log_start_offset = partition.log.log_start_offset
+        return refused
     answer = PartitionProduceResponse(data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset)
     durable = partition.when_durable(info)
     if durable is not None:

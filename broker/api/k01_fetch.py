@@ -35,6 +35,9 @@ from protocol.messages.k01_fetch import (
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition
 
+_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+"""Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
+
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
@@ -196,7 +199,8 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 
 
 def _error(ctx: Context, target: Target, rejected: Rejected) -> PartitionData:
-    data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=None, records=b"")
+    aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
+    data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING:
         epoch = _find(ctx, target.topic, target.asked.partition).log.leader_epoch
         data.current_leader = LeaderIdAndEpoch(ctx.services.node_id, epoch)

@@ -3,7 +3,7 @@
 Promises: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED), -2 earliest, -3 the record with the greatest
 timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9; here none); else the first
 record that is not older. What a consumer may not see yet is not found: offset -1, timestamp -1, no error. A partition named twice is
-refused both times.
+refused, with one answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics=[
             ListOffsetsTopicResponse(
                 topic.name,
-                [_answer(ctx, request, topic.name, asked, named[topic.name, asked.partition_index]) for asked in topic.partitions],
+                [
+                    _answer(ctx, request, topic.name, asked, named[topic.name, asked.partition_index])
+                    for asked in {asked.partition_index: asked for asked in topic.partitions}.values()
+                ],
             )
             for topic in request.topics
         ]

@@ -66,7 +66,8 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     host, port = ctx.connection.broker_address
-    return Coordinator(key, ctx.services.node_id, host, port, error_message="NONE")
+    # Kafka's words for "no error": one for the versions that ask for a single key, none for those that ask for many.
+    return Coordinator(key, ctx.services.node_id, host, port, error_message="" if ctx.version >= 4 else "NONE")
 
 
 def _refusal(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode, message: str) -> FindCoordinatorResponse:

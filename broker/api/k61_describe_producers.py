@@ -6,7 +6,6 @@ Promises: what is answered is the state that decides about the producers' next b
 from __future__ import annotations
 
 from broker.api.context import Context
-from broker.api.topic_answers import error_fields
 from broker.core.rejected import Rejected
 from protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
@@ -30,7 +29,7 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     try:
         log = ctx.services.partitions.get(topic, index).log
     except Rejected as error:
-        return PartitionResponse(index, *error_fields(error))
+        return PartitionResponse(index, error.code, error.message or error.code.name)
     return PartitionResponse(
         index,
         active_producers=[

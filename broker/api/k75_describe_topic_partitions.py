@@ -57,7 +57,9 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
     topic = ctx.services.topics.topic(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-        unknown = DescribeTopicPartitionsResponseTopic(code, name, is_internal=is_internal(name))
+        unknown = DescribeTopicPartitionsResponseTopic(
+            code, name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+        )
         return unknown, None
     end = min(len(topic.partitions), first + most)
     answer = DescribeTopicPartitionsResponseTopic(

@@ -193,6 +193,8 @@ class TopicService:
                 continue
             try:
                 log = self._log_dir.create_log(name, index, topic.topic_id, self.log_config(name))
+                # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
+                log.become_leader(topic.partitions[index].leader_epoch)
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, index, error)
                 return error

@@ -1,7 +1,8 @@
 """Deciding DeleteTopics (Kafka's `ControllerApis.deleteTopics`): by name or by id, each topic at most once.
 
 Rules that hold inside:
-- A name or an id that appears twice, and a name whose topic was also asked for by id, is refused; nothing is deleted for it.
+- A name or an id that appears twice is refused. So is a topic that was asked for by name and by id, with one answer for both. Nothing is
+  deleted for either.
 - Internal topics are not deletable here: group and transaction state would vanish under a running coordinator (Kafka allows it).
 """
 
@@ -40,6 +41,7 @@ def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[Metadat
     """Decides a whole request; one answer for each distinct reference, in the request's order."""
     seen = Counter(refs)
     asked_ids = {ref.topic_id for ref in refs if ref.name is None}
+    asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID}
     records: list[MetadataRecord] = []
     results: list[DeletedTopic] = []
     for ref in seen:
@@ -48,8 +50,11 @@ def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[Metadat
                 what = "name" if ref.name is not None else "id"
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
             topic = _find(catalog, ref)
-            if ref.name is not None and topic.topic_id in asked_ids:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+            if topic.topic_id in asked_ids and topic.name in asked_names:
+                if ref.name is not None:
+                    error = Rejected(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+                    results.append(DeletedTopic(topic.name, topic.topic_id, error))
+                continue
             if topic.is_internal:
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The internal topic {topic.name} cannot be deleted.")
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))

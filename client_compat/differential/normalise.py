@@ -149,7 +149,7 @@ def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Pl
 
 
 def _by_label(items: list[Plain]) -> dict[str, Plain]:
-    """The elements by what they are about, so that one that only one side has does not shift the others; by place where that is not told."""
+    """The elements by what they are about, so that one that only one side has does not shift the others; else by place."""
     labels = [_label(item, index) for index, item in enumerate(items)]
     if len(set(labels)) < len(labels):
         labels = [str(index) for index in range(len(items))]

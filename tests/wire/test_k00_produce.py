@@ -139,6 +139,13 @@ def test_a_gap_in_the_sequence_is_refused(client: Client) -> None:
     assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_a_refused_append_tells_where_the_log_starts_and_a_batch_that_is_too_large_does_not(client: Client) -> None:
+    create(client, "t", configs={"max.message.bytes": "200"})
+    gap = produce(client, batch(producer_id=5, producer_epoch=0, base_sequence=-1))
+    assert (gap.error_code != ErrorCode.NONE, gap.log_start_offset) == (True, 0)
+    assert produce(client, batch(b"x" * 300)).log_start_offset == -1
+
+
 def test_records_without_a_key_are_named_when_the_topic_is_compacted(client: Client) -> None:
     create(client, "t", configs={"cleanup.policy": "compact"})
     answer = produce(client, batch(b"a", b"b"))
@@ -254,6 +261,14 @@ def test_partitions_that_may_be_written_are_and_others_are_told_why(broker: Runn
         ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+def test_a_refused_internal_topic_is_not_added_to_the_transaction(broker: RunningBroker, client: Client) -> None:
+    producer = Transactional(broker).init()
+    assert producer.produce(client, 0, topic="__transaction_state").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    transaction = broker.call(lambda running: running.services.txns.get("tx"))
+    assert transaction is not None
+    assert transaction.partitions == frozenset()
 
 
 def test_another_producers_transactional_id_does_not_verify(broker: RunningBroker, client: Client) -> None:

@@ -66,6 +66,7 @@ def test_every_later_version_reads_by_topic_id(client: Client, version: int) -> 
     assert values(fetch(client, request(part(), topic="", topic_id=topic_id), version)) == [b"a"]
     unknown = fetch(client, request(part(), topic="", topic_id=b"\x09" * 16), version).responses[0].partitions[0]
     assert (unknown.error_code, unknown.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+    assert unknown.aborted_transactions == []
 
 
 @pytest.mark.parametrize(("offset", "error"), [(-1, 1), (0, 0), (1, 0), (2, 0), (3, 1)])

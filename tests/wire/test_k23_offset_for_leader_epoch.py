@@ -52,3 +52,8 @@ def test_a_client_that_knows_another_leader_epoch_is_told(client: Client, curren
 
 def test_an_unknown_partition_is_an_error_of_that_partition(client: Client) -> None:
     assert ask(client, 0, topic="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_epoch_of_an_empty_log_ends_where_it_begins(client: Client) -> None:
+    create(client, "t")
+    assert (ask(client, 0).leader_epoch, ask(client, 0).end_offset) == (0, 0)

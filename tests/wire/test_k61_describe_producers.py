@@ -35,3 +35,4 @@ def test_a_partition_that_is_not_here_has_an_error(client: Client) -> None:
     here, not_here = ask(client, "t", 0, 5)
     assert (here.error_code, not_here.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert ask(client, "no", 0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(client, "no", 0)[0].error_message

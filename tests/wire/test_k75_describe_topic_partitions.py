@@ -53,3 +53,8 @@ def test_a_cursor_outside_the_request_is_an_invalid_request(client: Client) -> N
     for cursor in (Cursor("zz", 0), Cursor("a", -1)):
         response = ask(client, "a", cursor=cursor)
         assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_an_unknown_topic_is_told_with_the_operations_too(client: Client) -> None:
+    (topic,) = ask(client, "absent").topics
+    assert (topic.error_code, topic.topic_authorized_operations) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 3576)

@@ -47,9 +47,13 @@ def test_a_name_or_id_given_twice_is_refused_and_nothing_deleted(live: LiveCatal
     assert len(live.catalog) == 3
 
 
-def test_a_name_whose_topic_was_also_asked_for_by_id_is_refused_and_deleted_once(live: LiveCatalog) -> None:
-    assert codes(live, TopicRef("a"), TopicRef(None, id_of(live, "a"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    assert live.catalog.topic("a") is None
+@pytest.mark.parametrize("by_name_first", [True, False])
+def test_a_topic_asked_for_by_name_and_by_id_is_refused_with_one_answer_and_not_deleted(live: LiveCatalog, by_name_first: bool) -> None:
+    topic_id = id_of(live, "a")
+    refs = [TopicRef("a"), TopicRef(None, topic_id)]
+    (answer,) = live.run(delete_topics(live.catalog, refs if by_name_first else refs[::-1]))
+    assert (answer.name, answer.topic_id, code_of(answer.error)) == ("a", topic_id, ErrorCode.INVALID_REQUEST)
+    assert live.catalog.topic("a") is not None
 
 
 def test_an_internal_topic_is_not_deletable(live: LiveCatalog) -> None:
