@@ -218,7 +218,7 @@ def _open(topic: str, partition: int, producer: ProducerState) -> Open:
 
 
 def _hanging(cluster: Cluster, candidates: Sequence[Open]) -> list[Open]:
-    """Those of which no coordinator says that they are open over their partition."""
+    """Those of which no coordinator says that they are open over their partition. (A transaction that is done has no partitions.)"""
     if not candidates:
         return []
     producers = sorted({each.producer_id for each in candidates})
@@ -228,9 +228,8 @@ def _hanging(cluster: Cluster, candidates: Sequence[Open]) -> list[Open]:
         ids.update({listed.producer_id: listed.transactional_id for listed in answer.transaction_states})
     known: set[tuple[int, TopicPartition]] = set()
     for producer_id, transactional_id in sorted(ids.items()):
-        described = _described(cluster, transactional_id)
-        if described.producer_id == producer_id and described.transaction_state in OPEN_STATES:
-            known |= {(producer_id, TopicPartition(topic.topic, index)) for topic in described.topics for index in topic.partitions}
+        topics = _described(cluster, transactional_id).topics
+        known |= {(producer_id, TopicPartition(topic.topic, index)) for topic in topics for index in topic.partitions}
     return [each for each in candidates if (each.producer_id, each.place) not in known]
 
 

@@ -202,6 +202,31 @@ async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: 
     assert {group.group_id for group in place.service.all_groups()} == {"g", "h"}
 
 
+async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place: Place) -> None:
+    commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
+    assert place.service.commit_transactional(commit, 5, 0) == [ErrorCode.NONE]
+    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    with pytest.raises(Rejected) as refused:
+        place.service.write_marker(0, 5, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await load
+    place.service.write_marker(0, 5, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].offset == 7
+
+
+def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: Place) -> None:
+    commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(Rejected) as refused:
+        place.service.commit_transactional(commit, 5, 0)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].error is ErrorCode.NONE
+
+
 async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_made(place: Place) -> None:
     place.topic = None
     assert not place.service.has_topic
