@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
+.PHONY: help setup java kcat maven demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ kcat: ## Find kcat for the client tests, or install it with apt-get where that i
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >/dev/null; \
 	else echo "kcat is missing: its tests will be skipped (Debian, Ubuntu: 'sudo apt-get install kcat')" >&2; fi
 
+maven: ## Find Maven and a JDK for the Java client's tests, or install them with apt-get where that is allowed
+	@if command -v mvn >/dev/null 2>&1 && command -v javac >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven openjdk-17-jdk-headless >/dev/null; \
+	else echo "mvn or javac is missing: the Java client's tests will be skipped (Debian, Ubuntu: 'sudo apt-get install maven openjdk-17-jdk-headless')" >&2; fi
+
 demo: $(STAMP) java ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
 
@@ -53,7 +59,7 @@ demo-transactions: $(STAMP) java ## Exactly once: two instances of one transacti
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
-test: $(STAMP) java kcat ## Run all tests
+test: $(STAMP) java kcat maven ## Run all tests
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(STAMP) ## Check style and layers
@@ -68,7 +74,7 @@ fmt: $(STAMP) ## Format the code
 bench: $(STAMP) ## Measure speed, side by side with a Rust broker in the same run
 	@$(PY) -m client_compat.bench $(ARGS)
 
-compat: $(STAMP) kcat ## Run the scenarios of every real client
+compat: $(STAMP) kcat maven ## Run the scenarios of every real client
 	@$(PY) -m pytest tests/scenario -k 'client or kcat or group' $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
