@@ -30,11 +30,14 @@ _LOGGER = logging.getLogger("confluent-kafka")
 
 @contextmanager
 def _sorted_errors() -> Iterator[None]:
-    """A client's exception as one of ours."""
+    """A client's exception as one of ours. A fatal error is raised amid the client's own callbacks, and then a SystemError hides it."""
     try:
         yield
-    except KafkaException as error:
-        cause = error.args[0]
+    except (KafkaException, SystemError) as error:
+        source = error.__cause__ if isinstance(error, SystemError) else error
+        if not isinstance(source, KafkaException):
+            raise
+        cause = source.args[0]
         raise (Fenced if cause.code() in FENCINGS else Failed)(str(cause)) from error
 
 
@@ -97,10 +100,18 @@ class ConfluentInstance(Instance):
         with self._in_transaction() as producer:
             if self._job.transactional:
                 producer.begin_transaction()
+            refused: list[KafkaError] = []
+
+            def delivered(error: KafkaError | None, _message: object) -> None:
+                if error is not None:
+                    refused.append(error)
+
             for increment in output:
-                producer.produce(self._job.output, increment.value(), increment.key)
+                producer.produce(self._job.output, increment.value(), increment.key, on_delivery=delivered)
             if producer.flush(ANSWER_TIMEOUT_S):
                 raise Failed("not everything was acknowledged in time")
+            if refused and not self._job.transactional:  # of a transaction the commit tells, and why
+                raise Failed(str(refused[0]))
 
     async def commit(self, positions: dict[int, int]) -> None:
         offsets = [TopicPartition(INPUT, partition, offset) for partition, offset in positions.items()]
