@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat maven demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
+.PHONY: help setup java kcat databases maven demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ maven: ## Find Maven and a JDK for the Java client's tests, or install them with
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven openjdk-17-jdk-headless >/dev/null; \
 	else echo "mvn or javac is missing: the Java client's tests will be skipped (Debian, Ubuntu: 'sudo apt-get install maven openjdk-17-jdk-headless')" >&2; fi
 
+databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get where that is allowed
+	@if [ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql redis-server >/dev/null; \
+	else echo "PostgreSQL or Redis is missing: their tests will be skipped (Debian, Ubuntu: 'sudo apt-get install postgresql redis-server')" >&2; fi
+
 demo: $(STAMP) java ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
 
@@ -59,7 +65,7 @@ demo-transactions: $(STAMP) java ## Exactly once: two instances of one transacti
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
-test: $(STAMP) java kcat maven ## Run all tests
+test: $(STAMP) java kcat maven databases ## Run all tests
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(STAMP) ## Check style and layers

@@ -1,0 +1,88 @@
+"""The recipe as a program: adds up payments per account in SQLite. `python -m client_compat.dedupe BOOTSTRAP TOPIC FILE`.
+
+Values are JSON: {"payment": "p-17", "account": "a", "cents": 100}. Ends when nothing came for a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+
+from client_compat.dedupe.consumer import Processed, step
+from client_compat.dedupe.sqlite_store import SqliteStore
+
+GROUP: Final = "totals"
+QUIET_POLLS: Final = 3
+
+
+def payment_id(record: ConsumerRecord) -> str:
+    """The business key: the payment's own number, whoever sent it."""
+    return str(json.loads(record.value)["payment"])
+
+
+async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -> None:
+    """The effect."""
+    payment = json.loads(record.value)
+    connection.execute(
+        "INSERT INTO totals (account, cents) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET cents = cents + excluded.cents",
+        (payment["account"], payment["cents"]),
+    )
+
+
+async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) -> Processed:
+    """Consume until nothing comes any more."""
+    total, quiet = Processed(), 0
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=GROUP,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
+    )
+    with SqliteStore(file) as store:
+        store.connection.execute("CREATE TABLE IF NOT EXISTS totals (account TEXT PRIMARY KEY, cents INTEGER NOT NULL)")
+
+        left = kill_after
+
+        async def effect(connection: sqlite3.Connection, record: ConsumerRecord) -> None:
+            nonlocal left
+            await add_to_total(connection, record)
+            if left is not None:
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left -= 1
+
+        async with consumer:
+            while quiet < QUIET_POLLS:
+                done = await step(consumer, store, payment_id, effect)
+                total.applied += done.applied
+                total.repeated += done.repeated
+                quiet = 0 if done.applied or done.repeated or not consumer.assignment() else quiet + 1
+    return total
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m client_compat.dedupe", description="Add up payments, each once.")
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("file", type=Path, help="the SQLite file")
+    parser.add_argument("--kill-after", type=int, help="SIGKILL itself inside the transaction behind so many payments, to try a crash")
+    options = parser.parse_args()
+    done = asyncio.run(run(options.bootstrap, options.topic, options.file, options.kill_after))
+    print(f"{done.applied} payments applied, {done.repeated} repeated ones passed over")
+
+
+if __name__ == "__main__":
+    main()

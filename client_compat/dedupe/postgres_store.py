@@ -1,0 +1,42 @@
+"""Keys and effects in one PostgreSQL database (psycopg 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from psycopg import AsyncConnection
+
+SCHEMA = """
+    CREATE TABLE IF NOT EXISTS processed (
+        business_key text PRIMARY KEY,
+        at timestamptz NOT NULL DEFAULT now()
+    )
+"""
+
+
+class PostgresStore:
+    """Any number of processes: of two that insert one key at a time, the second waits for the first's commit, and then sees the key."""
+
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
+        self.connection = connection
+
+    @classmethod
+    async def connect(cls, conninfo: str) -> PostgresStore:
+        """Connect and make the table. `conninfo`: libpq's. Raises psycopg.OperationalError."""
+        connection = await AsyncConnection.connect(conninfo, autocommit=True)
+        await connection.execute(SCHEMA)
+        return cls(connection)
+
+    async def once(self, key: str, effect: Callable[[AsyncConnection[Any]], Awaitable[None]]) -> bool:
+        """See `Store.once`."""
+        async with self.connection.transaction():
+            inserted = await self.connection.execute("INSERT INTO processed (business_key) VALUES (%s) ON CONFLICT DO NOTHING", (key,))
+            if inserted.rowcount != 1:
+                return False
+            await effect(self.connection)
+        return True
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.connection.close()
