@@ -169,7 +169,7 @@ class Broker:
             groups,
             new_producer_id=producer_ids.next,
             create_topic=topic_service.ensure,
-            exists=topic_service.has_partition,
+            catalog=topic_service.catalog,
         )
         await txns.load()
         return Services(

@@ -65,7 +65,7 @@ def _start(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Errors |
 def _problem(ctx: Context, place: TopicPartition) -> ErrorCode:
     if ctx.version < 4 and is_internal(place[0]):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if ctx.services.topic_service.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if ctx.services.topics.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _respond(

@@ -122,11 +122,6 @@ class TopicService:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name} was deleted as soon as it was created.")
         return topic
 
-    def has_partition(self, place: tuple[str, int]) -> bool:
-        """Whether the partition is one of a topic that was not deleted, be it online or not."""
-        topic = self.catalog.topic(place[0])
-        return topic is not None and place[1] in topic.partitions
-
     async def stop(self) -> None:
         """Waits for operations that have begun."""
         while self._running:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker.runtime.group_service import GroupService
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
+    from broker.topics.catalog import Catalog
 
 LOAD_CHUNK_BYTES = 128 * 1024
 """Read back in one turn of the loop: about 1,000 records, 10 ms."""
@@ -97,7 +98,7 @@ class TxnService:
         *,
         new_producer_id: Callable[[], int],
         create_topic: Callable[[str], Awaitable[object]],
-        exists: Callable[[TopicPartition], bool],
+        catalog: Catalog,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -105,7 +106,8 @@ class TxnService:
         self._partitions = partitions
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
-        self.markers = TxnMarkers(partitions, groups, timers, clock, exists)
+        self._catalog = catalog
+        self.markers = TxnMarkers(partitions, groups, timers, clock, catalog.has_partition)
         self._shards: dict[int, _Shard] = {}
         self._timeouts: TimerHandle | None = None
         self._expiry: TimerHandle | None = None
@@ -254,8 +256,6 @@ class TxnService:
         self.markers.carry_through(txn, shard.partition.log.leader_epoch, lambda: self._complete(shard, txn))
 
     def _complete(self, shard: _Shard, txn: Transaction) -> bool:
-        if shard.partition.removed:
-            return True
         try:
             shard.append(txn.completed(self._clock.now_ms()))
         except Rejected as error:
@@ -306,16 +306,17 @@ class TxnService:
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 
     def _served(self) -> list[_Shard]:
-        return [shard for shard in self._shards.values() if shard.loaded and not shard.partition.removed]
+        return [shard for shard in self._shards.values() if shard.loaded]
 
     def _shard(self, transactional_id: str) -> _Shard:
         """The loaded shard of an id. Raises Rejected."""
-        topic = self._partitions.by_name(TRANSACTION_STATE)
+        # Not by the partitions that are served: with one of them offline, ids would move.
+        topic = self._catalog.topic(TRANSACTION_STATE)
         if topic is None:
             raise Rejected(ErrorCode.NOT_COORDINATOR)
         index = partition_of(transactional_id, len(topic.partitions))
         shard = self._shards.get(index)
-        if shard is None or shard.partition.removed:
+        if shard is None:
             shard = self._open(index)
         if not shard.loaded:
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

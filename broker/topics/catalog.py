@@ -87,6 +87,11 @@ class Catalog:
         """The topic of that name, or None."""
         return self._by_name.get(name)
 
+    def has_partition(self, place: tuple[str, int]) -> bool:
+        """Whether this partition, by topic and index, is one of a topic that was not deleted, be it online or not."""
+        topic = self._by_name.get(place[0])
+        return topic is not None and place[1] in topic.partitions
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic of that id, or None."""
         return self._by_id.get(bytes(topic_id))

@@ -50,7 +50,7 @@ class TxnDir(TopicDir):
             self.groups,
             new_producer_id=ids.next,
             create_topic=self.service.ensure,
-            exists=self.service.has_partition,
+            catalog=self.service.catalog,
         )
 
     async def load(self) -> TxnDir:

@@ -15,11 +15,13 @@ from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
 from broker.runtime import txn_service
 from broker.runtime.txn_service import Answer
+from broker.storage.log_values import Isolation
 from broker.topics.create_topics import NewTopic
 from broker.topics.delete_topics import TopicRef
 from broker.txns.states import TxnState
 from broker.txns.txn_records import TxnRecord
 from protocol.error_codes import ErrorCode
+from protocol.records.batch import split_batches
 from protocol.records.control import ControlType
 from protocol.records.record import SimpleRecord
 from tests.support.memory_files import MemoryFiles
@@ -151,6 +153,9 @@ async def test_many_long_ids_are_forgotten_in_batches_that_stay_small(opened: Tx
     opened.pass_ms(WEEK_MS + HOUR_MS)
     assert list(opened.txns.all_transactions()) == []
     assert log.log_end_offset == before + 10
+    records = bytes(log.read(before, 1 << 20, isolation=Isolation.LOG_END).records)
+    tombstones = [header.record_count for _, header in split_batches(records) if header.base_offset >= before]
+    assert tombstones == [5, 5]
 
 
 async def test_a_disk_that_refuses_the_decision_leaves_the_transaction_open(opened: TxnDir, files: MemoryFiles) -> None:
@@ -294,7 +299,40 @@ async def test_a_record_that_cannot_be_read_costs_its_own_id_only(
     again.crash()
 
 
-async def test_after_a_stop_no_timer_is_left(opened: TxnDir) -> None:
+async def test_after_a_stop_no_timer_is_left(opened: TxnDir, files: MemoryFiles) -> None:
+    producer = opened.init()
+    opened.add(producer, A)
+    marked = opened.partitions.get(*A).log.segments.active.path
+
+    def refuse_markers(operation: str, path: Path) -> None:
+        if operation == "write" and path == marked:
+            raise OSError(28, "full")
+
+    files.on_call = refuse_markers
+    opened.end(producer, commit=True)
     opened.txns.stop()
     opened.groups.stop()
     assert len(opened.timers) == 0
+
+
+async def test_with_a_partition_offline_no_id_moves_to_another(tmp_path: Path, files: MemoryFiles) -> None:
+    settings = BrokerSettings(transaction_state_log_num_partitions=3, offsets_topic_num_partitions=1)
+    opened = await TxnDir(tmp_path, files=files, settings=settings).load()
+    await opened.make_topics(("t", 2))
+    before = {name: opened.init(name) for name in ("a", "b", "c", "d", "e", "f")}
+    opened.crash()
+    offline = tmp_path / "__transaction_state-1"
+
+    def refuse(operation: str, path: Path) -> None:
+        if path.parent == offline and path.suffix == ".log":
+            raise OSError(5, "broken")
+
+    files.on_call = refuse
+    again = await TxnDir(tmp_path, files=files, settings=settings).load()
+    after = {name: again.init(name) for name in before}
+    served = {name for name, answer in after.items() if answer.error is ErrorCode.NONE}
+    assert {after[name].error for name in before.keys() - served} == {ErrorCode.NOT_COORDINATOR}
+    assert 0 < len(served) < len(before)
+    for name in served:
+        assert (after[name].producer_id, after[name].producer_epoch) == (before[name].producer_id, 1)
+    again.crash()

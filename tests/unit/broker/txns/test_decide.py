@@ -106,6 +106,13 @@ def test_a_holder_of_the_last_epoch_rotates_and_is_recognised_when_it_asks_again
     assert init(rotated, (PID, LAST - 1)).error is FENCED
 
 
+def test_at_the_last_epoch_only_its_holder_rotates() -> None:
+    stored = txn(epoch=LAST, last_producer_epoch=LAST - 1)
+    assert init(stored, (PID, 3)) == Decision(FENCED)
+    again = init(stored, (PID, LAST - 1))
+    assert (again.error, again.producer_id, again.producer_epoch) == (OK, PID, LAST), "a retry of what was answered before"
+
+
 @pytest.mark.parametrize("state", PREPARED)
 @pytest.mark.parametrize("expected", [None, (PID, 4), (99, 9)])
 def test_while_markers_are_written_everybody_waits(state: TxnState, expected: tuple[int, int] | None) -> None:
