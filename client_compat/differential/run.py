@@ -101,7 +101,7 @@ def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: S
             found.append(Difference(*where, "(the scenario went another way)", theirs.label, mine.label))
             break
         for path, expected, got in differences(theirs.response, mine.response):
-            reason = next((row.why for row in known if row.explains(scenario, theirs, path, expected, got)), "")
+            reason = next((row.why for row in known if row.explains(theirs, path, expected, got)), "")
             found.append(Difference(*where, path, expected, got, reason))
     if len(kafka) != len(ours):
         found.append(Difference(scenario, "", "", -1, "(number of answers)", len(kafka), len(ours)))

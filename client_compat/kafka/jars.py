@@ -14,7 +14,7 @@ from pathlib import Path
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
-VERSION_VARIABLE = "OTTLA_KAFKA_VERSION"
+VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
 
 
@@ -23,7 +23,7 @@ class KafkaMissing(RuntimeError):
 
 
 def default_version() -> str:
-    """The version that the pom names, or the one in `OTTLA_KAFKA_VERSION`."""
+    """The version that the pom names, or the one in `KAFKA_REFERENCE_VERSION`."""
     found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
     assert found is not None, f"{POM} names no version"
     return os.environ.get(VERSION_VARIABLE) or found[1]

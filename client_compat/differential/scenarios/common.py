@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from client_compat.differential.probe import Probe
@@ -16,7 +17,8 @@ from protocol.records.record import SimpleRecord, build_batch
 TIME = 1_000_000_000_000
 """The first record's timestamp: September 2001, in milliseconds."""
 
-ATTEMPTS_MAX = 2_000
+WAIT_S = 30.0
+POLL_S = 0.002
 UNKNOWN_ID = b"\x07" * 16
 
 
@@ -34,11 +36,19 @@ def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, s
 def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
     """Until every partition answers as its leader does: Apache Kafka says that a topic is created before its broker has heard of it."""
     wanted = ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in range(partitions)])
-    for _ in range(ATTEMPTS_MAX):
+    for _ in until(f"{name} has a leader"):
         (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
         if not any(partition.error_code for partition in topic.partitions):
             return
-    raise TimeoutError(f"{name} had no leader after {ATTEMPTS_MAX} questions")
+
+
+def until(what: str) -> Iterator[None]:
+    """Turns of a loop that asks again until it leaves by itself. Raises TimeoutError after `WAIT_S`."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(POLL_S)
+    raise TimeoutError(f"not within {WAIT_S:.0f} s: {what}")
 
 
 def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fields: Any) -> bytes:
@@ -63,11 +73,11 @@ def produce(probe: Probe, label: str, topic: str, records: bytes | None, version
 
 def producer_id(probe: Probe) -> int:
     """A new producer id."""
-    for _ in range(ATTEMPTS_MAX):
+    for _ in until("there are producer ids"):
         response = probe.quietly(InitProducerIdRequest(None, 60_000), 4)
         if response.error_code == 0:
             return int(response.producer_id)
-    raise TimeoutError(f"no producer id after {ATTEMPTS_MAX} questions")
+    raise AssertionError("unreachable: `until` raises")
 
 
 def versions(probe: Probe, key: ApiKey, first: int = 0, last: int = 99) -> list[int]:

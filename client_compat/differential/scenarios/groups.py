@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import ATTEMPTS_MAX, create
+from client_compat.differential.scenarios.common import create, until
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -31,13 +31,12 @@ SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06joined\x00\x00\x00\x00\x00\x00\
 
 def ready(probe: Probe) -> None:
     """Until the coordinator answers: the first look makes the offsets topic."""
-    for _ in range(ATTEMPTS_MAX):
+    for _ in until("groups have a coordinator"):
         found = probe.quietly(FindCoordinatorRequest("any", 0, ["any"]), 4)
         if found.coordinators[0].error_code == 0:
             answer = probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4)
             if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 return
-    raise TimeoutError(f"no coordinator after {ATTEMPTS_MAX} questions")
 
 
 def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:

@@ -1,0 +1,60 @@
+"""Apache Kafka's own command-line tools, run from its jars: `kafka-topics` and the rest, by the names that they have in `bin/`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from client_compat.kafka.jars import default_version
+from client_compat.kafka.reference import java_command
+
+TIMEOUT_S = 60.0
+
+MAIN_CLASSES: Mapping[str, str] = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-storage": "kafka.tools.StorageTool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a tool ended, and all that it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Kafka's tools of one version. Making one may fetch the jars; raises `KafkaMissing`."""
+
+    version: str = field(default_factory=default_version)
+
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """The whole command, for those who run it themselves."""
+        quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "error"}
+        return java_command(self.version, MAIN_CLASSES[tool], *arguments, properties=quiet)
+
+    def run(self, tool: str, *arguments: str, text: str = "", timeout_s: float = TIMEOUT_S) -> Done:
+        """Run it to its end with `text` as its input. Raises subprocess.TimeoutExpired."""
+        done = subprocess.run(self.command(tool, *arguments), input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
