@@ -8,11 +8,14 @@ from typing import Any
 
 from broker.groups import group_records
 from broker.topics import catalog_records
+from broker.txns import txn_records
+from broker.txns.transaction import Transaction
 from protocol.errors import ProtocolError
 from protocol.records.control import ControlType, control_type
 from protocol.records.record import Record
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 
 
@@ -43,10 +46,29 @@ def _decoded(topic: str, record: Record) -> dict[str, Any] | None:
             return None
         value = None if found.value is None else _plain(dataclasses.asdict(found.value))
         return {"type": type(found.key).__name__, **_plain(dataclasses.asdict(found.key)), "value": value}
+    if topic == TRANSACTION_STATE:
+        stored = txn_records.decode_record(record.key, record.value)
+        return None if stored is None else {"transactional_id": stored.transactional_id, "value": _transaction(stored.value)}
     if topic == CLUSTER_METADATA and record.value is not None:
         change = catalog_records.decode_record(record.value)
         return None if change is None else {"type": type(change).__name__, **_plain(dataclasses.asdict(change))}
     return None
+
+
+def _transaction(txn: Transaction | None) -> dict[str, Any] | None:
+    if txn is None:
+        return None
+    shown = {
+        "state": txn.state.wire_name,
+        "producer_id": txn.producer_id,
+        "producer_epoch": txn.producer_epoch,
+        "timeout_ms": txn.timeout_ms,
+        "start_ms": txn.start_ms,
+        "last_update_ms": txn.last_update_ms,
+        "version": txn.version,
+        "partitions": [f"{topic}-{index}" for topic, index in sorted(txn.partitions)],
+    }
+    return shown if txn.next_producer_id < 0 else {**shown, "next_producer_id": txn.next_producer_id}
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.cli.internal_records import describe_record
+from broker.txns.states import TxnState
+from broker.txns.transaction import Transaction
+from broker.txns.txn_records import TxnRecord, encode_record
+from protocol.records.record import Record, SimpleRecord, build_batch, iter_records
+
+OPEN = Transaction("tx", 7, 3, 60_000, TxnState.ONGOING, frozenset({("t", 1), ("t", 0)}), 1_000, 2_000, version=2)
+
+
+def record(key: bytes, value: bytes | None) -> Record:
+    (read,) = iter_records(build_batch([SimpleRecord(key, value, 0)]))
+    return read
+
+
+def shown(txn: Transaction | None) -> object:
+    key, value = encode_record(TxnRecord("tx", txn), 2)
+    return describe_record("__transaction_state", record(key, value))["decoded"]
+
+
+def test_a_transaction_is_shown_in_words() -> None:
+    assert shown(OPEN) == {
+        "transactional_id": "tx",
+        "value": {
+            "state": "Ongoing",
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "timeout_ms": 60_000,
+            "start_ms": 1_000,
+            "last_update_ms": 2_000,
+            "version": 2,
+            "partitions": ["t-0", "t-1"],
+        },
+    }
+
+
+def test_a_rotation_that_is_under_way_shows_the_id_to_come() -> None:
+    described = shown(replace(OPEN, state=TxnState.PREPARE_COMMIT, next_producer_id=99))
+    assert isinstance(described, dict)
+    assert described["value"]["next_producer_id"] == 99
+
+
+def test_a_forgotten_id_has_no_value() -> None:
+    assert shown(None) == {"transactional_id": "tx", "value": None}
+
+
+def test_damage_is_named_and_another_kind_of_record_shown_as_it_is() -> None:
+    damaged = describe_record("__transaction_state", record(b"\x00\x00\x00\x05ab", None))
+    assert damaged["decoded"].startswith("not readable")
+    assert describe_record("__transaction_state", record(b"\x00\x09x", b"y"))["value"] == "y"
