@@ -271,6 +271,17 @@ def test_a_refused_internal_topic_is_not_added_to_the_transaction(broker: Runnin
     assert transaction.partitions == frozenset()
 
 
+def test_acks_that_are_not_allowed_refuse_a_transactional_batch_before_anybody_is_asked(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    producer = Transactional(broker).init()
+    data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, producer.batch(0))])]
+    request = ProduceRequest(transactional_id="tx", acks=2, topic_data=data)
+    (answer,) = client.call(request, version=12).responses[0].partition_responses
+    transaction = broker.call(lambda running: running.services.txns.get("tx"))
+    assert transaction is not None
+    assert (answer.error_code, transaction.partitions) == (ErrorCode.INVALID_REQUIRED_ACKS, frozenset())
+
+
 def test_another_producers_transactional_id_does_not_verify(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     owner, stranger = Transactional(broker, "owner").init(), Transactional(broker, "stranger").init()
