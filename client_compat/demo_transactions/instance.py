@@ -29,10 +29,11 @@ from client_compat.demo_transactions.counting import Chunk, Increment, increment
 INPUT = "flights"
 INPUT_PARTITIONS = 6
 CLIENTS = ("aiokafka", "confluent-kafka")
-CHUNK_RECORDS = 750
-PATIENCE_S = (0.5, 1.0)  # librdkafka waits half a second when the transaction that it fences is not over yet
-STALL_SHARE = 0.03  # of the chunks
-STALL_S = 0.5
+CHUNK_RECORDS = 1_000
+# librdkafka waits half a second when the transaction that it fences is not over yet: less patience than that, and it never gets its turn.
+PATIENCE_S = (0.8, 1.6)
+STALL_SHARE = 0.02  # of the chunks
+STALL_S = 1.8  # longer than the other's patience
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
 ANSWER_TIMEOUT_S = 30.0

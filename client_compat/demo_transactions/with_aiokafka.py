@@ -66,7 +66,8 @@ class AiokafkaInstance(Instance):
 
     async def committed(self) -> dict[int, int]:
         async with _sorted_errors():
-            return {tp.partition: await self._reader.committed(tp) or 0 for tp in self._partitions}
+            found = await asyncio.gather(*(self._reader.committed(tp) for tp in self._partitions))
+        return {tp.partition: offset or 0 for tp, offset in zip(self._partitions, found, strict=True)}
 
     async def read(self) -> list[Chunk]:
         async with _sorted_errors():
