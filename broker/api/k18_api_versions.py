@@ -28,6 +28,9 @@ METADATA_VERSION = 27
 
 TRANSACTION_VERSION_MAX = 2
 
+GROUP_VERSION = 1
+"""group.version 1: the consumer groups of KIP-848. A Kafka 4.1 cluster finalizes it."""
+
 _FEATURES_EPOCH = 1
 
 
@@ -44,9 +47,13 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 @cache
 def _response(transaction_version: int, shows_level_0: bool) -> ApiVersionsResponse:
     supported = [SupportedFeatureKey("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION)]
-    finalized = [FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION)]
+    finalized = [
+        FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION),
+        FinalizedFeatureKey("group.version", GROUP_VERSION, GROUP_VERSION),
+    ]
     if shows_level_0:
         supported.append(SupportedFeatureKey("transaction.version", 0, TRANSACTION_VERSION_MAX))
+        supported.append(SupportedFeatureKey("group.version", 0, GROUP_VERSION))
     if transaction_version > 0:
         finalized.append(FinalizedFeatureKey("transaction.version", transaction_version, transaction_version))
     return ApiVersionsResponse(

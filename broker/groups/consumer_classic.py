@@ -93,8 +93,10 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
     _check_generation(member, generation)
     draft.keep_session(member)
     group = draft.group
+    # What this finds is not written: the join that is asked for finds it again.
+    draft.refresh(subscriptions_changed=False)
     has_step = (
-        member.epoch < group.epoch
+        member.epoch < draft.group.epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
     )

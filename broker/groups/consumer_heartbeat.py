@@ -6,6 +6,7 @@ Rules that hold here:
   changed.
 * A member that comes with the epoch before its own is believed if it owns nothing that it should not: the response that told it the new
   one was lost. Any other epoch than its own fences it, and it has to begin again without partitions.
+* A member that joins again under its id, because it was fenced or did not hear the answer, owns nothing, and is told what it is to have.
 * An instance id has one live member. Its next one gets in when the last has left with -2, and finds everything as that left it.
 
 Source: KAFKA GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
@@ -175,14 +176,12 @@ def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
         _check_epoch(member, beat)
         return member
     if beat.instance_id is None:
-        known = group.members.get(beat.member_id)
-        if known is None:
-            return ConsumerMember(member_id=beat.member_id)
-        _check_epoch(known, beat)
-        return known
+        return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
     holder = group.static_member(beat.instance_id)
     if holder is None:
         return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
+    if holder.member_id == beat.member_id and holder.epoch != LEAVE_STATIC_EPOCH:
+        return holder
     if holder.classic is None and holder.epoch != LEAVE_STATIC_EPOCH:
         raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,

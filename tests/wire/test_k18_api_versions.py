@@ -37,10 +37,10 @@ def test_every_route_serves_versions_that_its_messages_have_and_has_a_handler() 
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_transactions_of_version_2_are_finalized(client: Client, version: int) -> None:
+def test_transactions_of_version_2_and_consumer_groups_are_finalized(client: Client, version: int) -> None:
     response = ask(client, version)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    assert finalized == {"metadata.version": 27, "transaction.version": 2}
+    assert finalized == {"metadata.version": 27, "transaction.version": 2, "group.version": 1}
     assert response.finalized_features_epoch >= 0
 
 
@@ -48,6 +48,7 @@ def test_a_feature_from_level_0_on_is_shown_to_those_who_can_read_the_0(client: 
     assert [feature.name for feature in ask(client, 3).supported_features] == ["metadata.version"]
     shown = {feature.name: (feature.min_version, feature.max_version) for feature in ask(client, 4).supported_features}
     assert shown["transaction.version"] == (0, 2)
+    assert shown["group.version"] == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_a_feature_from_level_0_on_is_shown_to_those_who_can_read_the_0(client: 
 )
 def test_a_setting_chooses_the_level_and_0_is_not_mentioned(client: Client, level: int, finalized: dict[str, int]) -> None:
     features = {feature.name: feature.max_version_level for feature in ask(client, 4).finalized_features}
-    assert {name: found for name, found in features.items() if name != "metadata.version"} == finalized
+    assert {name: found for name, found in features.items() if name not in {"metadata.version", "group.version"}} == finalized
 
 
 def test_tags_0_1_and_2_are_filled_and_tag_3_is_absent_for_old_librdkafka(client: Client) -> None:

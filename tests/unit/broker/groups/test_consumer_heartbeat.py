@@ -123,6 +123,21 @@ def test_the_epoch_before_is_believed_of_a_member_that_owns_no_more_than_it_shou
     assert driver.refused("a", 1) is ErrorCode.FENCED_MEMBER_EPOCH, "it does not say what it owns"
 
 
+def test_a_fenced_member_joins_again_at_once_under_its_id() -> None:
+    driver = two_members()
+    stable_pair(driver)
+    assert driver.refused("a", 9) is ErrorCode.FENCED_MEMBER_EPOCH
+    answer = driver.join("a")
+    assert (answer.epoch, answer.assignment) == (2, driver.member("a").assigned)
+    assert driver.group.state is ConsumerState.STABLE
+
+
+def test_a_static_member_that_did_not_hear_the_answer_to_its_join_asks_again() -> None:
+    driver = GroupsDriver()
+    had = driver.join("a", instance_id="i").assignment
+    assert driver.join("a", instance_id="i").assignment == had
+
+
 @pytest.mark.parametrize("epoch", [1, 9])
 def test_any_other_epoch_fences(epoch: int) -> None:
     driver = GroupsDriver()

@@ -1,0 +1,299 @@
+"""Random lives of a consumer group: lost answers, silent members, topics that come and go, broken disks and restarts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.core.rejected import Rejected
+from broker.groups.consumer import ConsumerGroup, ConsumerState
+from broker.groups.consumer_heartbeat import HeartbeatAnswer
+from broker.groups.consumer_member import Assignment
+from broker.groups.embedded_protocol import read_assignment
+from broker.groups.roster import JoinProtocol
+from protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription
+
+TOPICS = ["t", "u", "v"]
+topic_sets = st.frozensets(st.sampled_from(TOPICS), min_size=1)
+indexes = st.integers(0, 7)
+Partitions = frozenset[tuple[bytes, int]]
+
+
+@dataclass
+class Client:
+    """What a member believes. `told` is the last assignment it heard, `owned` what it works on."""
+
+    member_id: str
+    topics: frozenset[str]
+    instance_id: str | None = None
+    is_classic: bool = False
+    epoch: int = 0
+    owned: Partitions = field(default_factory=frozenset)
+    told: Partitions = field(default_factory=frozenset)
+
+    def drop_all(self) -> None:
+        self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
+
+    def settle(self) -> None:
+        """Do what it was told."""
+        self.owned = self.told
+
+
+def flat(assignment: Assignment) -> Partitions:
+    return frozenset((topic, partition) for topic, partitions in assignment.items() for partition in partitions)
+
+
+def nested(partitions: Partitions) -> Assignment:
+    return {topic: frozenset(p for t, p in partitions if t == topic) for topic, _ in partitions}
+
+
+class GroupLife(RuleBasedStateMachine):
+    """Clients are known by index; one that the group put out learns of it when it next asks."""
+
+    @initialize(assignor=st.sampled_from([None, "range"]))
+    def begin(self, assignor: str | None) -> None:
+        self.driver = GroupsDriver(FakeTopics(t=4, u=2), session_timeout_ms=45_000, allows_downgrade=False)
+        self.assignor = assignor
+        self.clients: list[Client] = []
+        self.names = 0
+
+    # --- what members do --------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.clients) < 5)
+    @rule(topics=topic_sets, instance=st.sampled_from([None, None, "i"]), classic=st.booleans())
+    def arrive(self, topics: frozenset[str], instance: str | None, classic: bool) -> None:
+        self.names += 1
+        client = Client(f"m{self.names}", topics, instance, is_classic=classic and instance is None)
+        self.clients.append(client)
+        if not client.is_classic:
+            self.heartbeat(client)
+        elif isinstance(self.driver.machine.groups.get("g"), ConsumerGroup) and self.driver.group.members:
+            self.rejoin_classic(client, knows_id=False)
+        else:
+            self.clients.remove(client)
+
+    @precondition(lambda self: self.clients)
+    @rule(index=indexes, lost=st.sampled_from([False, False, False, True]), says=st.booleans(), settles=st.booleans())
+    def beat(self, index: int, lost: bool, says: bool, settles: bool) -> None:
+        client = self.client(index)
+        if client.is_classic:
+            self.beat_classic(client)
+        else:
+            self.heartbeat(client, lost=lost, says=says)
+        if settles:
+            client.settle()
+
+    @precondition(lambda self: self.clients)
+    @rule(says=st.booleans(), settles=st.booleans())
+    def all_beat(self, says: bool, settles: bool) -> None:
+        for client in list(self.clients):
+            if client.is_classic:
+                self.beat_classic(client)
+            else:
+                self.heartbeat(client, says=says)
+            if settles:
+                client.settle()
+
+    @precondition(lambda self: self.clients)
+    @rule(index=indexes)
+    def settle(self, index: int) -> None:
+        self.client(index).settle()
+
+    @precondition(lambda self: self.clients)
+    @rule(index=indexes, topics=topic_sets)
+    def subscribe(self, index: int, topics: frozenset[str]) -> None:
+        client = self.client(index)
+        client.topics = topics
+        if not client.is_classic:
+            self.heartbeat(client, says=True)
+
+    @precondition(lambda self: self.clients)
+    @rule(index=indexes, for_a_while=st.booleans())
+    def leave(self, index: int, for_a_while: bool) -> None:
+        client = self.client(index)
+        if client.is_classic or client.epoch <= 0:
+            return
+        self.clients.remove(client)
+        epoch = -2 if for_a_while and client.instance_id else -1
+        try:
+            self.driver.beat(client.member_id, epoch, instance_id=client.instance_id)
+        except Rejected:
+            assert client.member_id not in self.members() or self.driver.refuses_writes
+
+    @precondition(lambda self: self.clients)
+    @rule(index=indexes)
+    def vanish(self, index: int) -> None:
+        """A process dies: nothing is heard of it any more."""
+        self.clients.remove(self.client(index))
+
+    # --- what happens to them ---------------------------------------------------------------------------------------------------
+
+    @rule(delta_ms=st.sampled_from([1_000, 1_000, 10_000, 31_000, 46_000]))
+    def pass_time(self, delta_ms: int) -> None:
+        if not self.driver.refuses_writes:
+            self.driver.pass_ms(delta_ms)
+
+    @rule(name=st.sampled_from(TOPICS), more=st.integers(1, 2))
+    def grow_topic(self, name: str, more: int) -> None:
+        known = self.driver.topics.by_name(name)
+        self.driver.topics.set(name, min(8, more + (known.partitions if known is not None else 0)))
+
+    @rule(name=st.sampled_from(TOPICS))
+    def delete_topic(self, name: str) -> None:
+        self.driver.topics.set(name, 0)
+
+    @rule()
+    def restart(self) -> None:
+        self.driver.restart()
+
+    @rule(broken=st.sampled_from([False, False, False, True]))
+    def disk(self, broken: bool) -> None:
+        self.driver.refuses_writes = broken
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """Everybody goes on talking, and nothing else happens."""
+        self.driver.refuses_writes = False
+        for _ in range(24):
+            self.driver.pass_ms(5_000)
+            self.all_beat(says=True, settles=True)
+        if isinstance(self.driver.machine.groups.get("g"), ConsumerGroup) and self.members():
+            self.check_rest()
+
+    def check_rest(self) -> None:
+        group, topics = self.driver.group, self.driver.topics
+        assert group.state is ConsumerState.STABLE
+        wanted = {
+            (info.topic_id, partition)
+            for name in group.subscribed_topics()
+            if (info := topics.by_name(name)) is not None
+            for partition in range(info.partitions)
+        }
+        assert {partition for member in group.members.values() for partition in member.owned()} == wanted, "all is assigned"
+        for client in self.clients:
+            if client.member_id in group.members:
+                assert client.owned == flat(group.members[client.member_id].assigned), "members know what they have"
+        if self.assignor is None:
+            self.check_balance(group)
+
+    def check_balance(self, group: ConsumerGroup) -> None:
+        load = {member_id: len(list(member.owned())) for member_id, member in group.members.items()}
+        for giver, member in group.members.items():
+            for topic_id, _ in member.owned():
+                info = self.driver.topics.by_id(topic_id)
+                assert info is not None
+                takers = [other for other, one in group.members.items() if info.name in group.topics_of(one)]
+                assert all(load[giver] - load[taker] <= 1 for taker in takers), load
+
+    # --- the leaves ---------------------------------------------------------------------------------------------------------------
+
+    def client(self, index: int) -> Client:
+        return self.clients[index % len(self.clients)]
+
+    def members(self) -> set[str]:
+        group = self.driver.machine.groups.get("g")
+        return set(group.members) if isinstance(group, ConsumerGroup) else set()
+
+    def heartbeat(self, client: Client, *, lost: bool = False, says: bool = True) -> None:
+        joins = client.epoch == 0
+        try:
+            answer: HeartbeatAnswer = self.driver.beat(
+                client.member_id,
+                client.epoch,
+                instance_id=client.instance_id,
+                rebalance_timeout_ms=30_000 if joins else -1,
+                topic_names=client.topics,
+                server_assignor=self.assignor,
+                owned=nested(client.owned) if says or joins else None,
+            )
+        except Rejected as refused:
+            if refused.code in {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
+                client.drop_all()
+            elif refused.code in {ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID}:
+                self.clients.remove(client)
+            elif refused.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            return
+        if lost:
+            return
+        client.epoch = answer.epoch
+        if answer.assignment is not None:
+            client.told = flat(answer.assignment)
+
+    def beat_classic(self, client: Client) -> None:
+        error = self.driver.classic_beat(client.member_id, client.epoch)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.rejoin_classic(client, knows_id=True)
+        elif error is not ErrorCode.NONE:
+            self.clients.remove(client)
+
+    def rejoin_classic(self, client: Client, *, knows_id: bool) -> None:
+        owned = nested(client.owned)
+        protocols = (JoinProtocol("cooperative-sticky", subscription(*sorted(client.topics), owned=owned)),)
+        try:
+            answer = self.driver.classic_join(
+                client.member_id if knows_id else "", new_member_id=client.member_id, protocols=protocols, session_timeout_ms=45_000
+            )
+        except Rejected:
+            if not knows_id:
+                self.clients.remove(client)
+            return
+        assert answer is not None
+        if answer.error is not ErrorCode.NONE:
+            self.clients.remove(client)
+            return
+        client.epoch = answer.generation
+        synced = self.driver.sync(client.member_id, client.epoch)
+        if synced.error is ErrorCode.NONE:
+            client.told = flat(read_assignment(synced.assignment, self.driver.topics))
+
+    # --- what always holds ----------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def no_partition_is_in_two_members_hands(self) -> None:
+        living = [client for client in self.clients if client.member_id in self.members()]
+        for one, other in combinations(living, 2):
+            assert not (one.owned | one.told) & (other.owned | other.told), (one, other)
+
+    @invariant()
+    def no_partition_is_held_by_two_members_of_the_group(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        if isinstance(group, ConsumerGroup):
+            held = [partition for member in group.members.values() for partition in member.owned()]
+            assert len(held) == len(set(held))
+            assert all(group.holder(*partition) is not None for partition in held)
+
+    @invariant()
+    def the_log_gives_back_the_group_that_is(self) -> None:
+        live, restored = self.driver.machine.groups.get("g"), self.driver.restored().groups.get("g")
+        if isinstance(live, ConsumerGroup):
+            assert isinstance(restored, ConsumerGroup)
+            assert facts_of(restored) == facts_of(live)
+
+    @invariant()
+    def compaction_changes_nothing(self) -> None:
+        live = self.driver.machine.groups.get("g")
+        if isinstance(live, ConsumerGroup):
+            kept = {key: (offset, value) for offset, (key, value) in enumerate(self.driver.log)}
+            before = self.driver.log
+            try:
+                self.driver.log = [(key, value) for key, (_, value) in sorted(kept.items(), key=lambda one: one[1][0])]
+                restored = self.driver.restored().groups.get("g")
+            finally:
+                self.driver.log = before
+            assert isinstance(restored, ConsumerGroup)
+            assert facts_of(restored) == facts_of(live)
+
+    @invariant()
+    def every_member_has_a_deadline(self) -> None:
+        if self.members():
+            assert self.driver.machine.next_deadline("g") is not None
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, print_blob=True)
