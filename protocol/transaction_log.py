@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from protocol.schema import Message, array, int8, int16, int32, int64, string
 
 TRANSACTION_KEY = 0
+TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
+"""What the numbers of `transaction_status` mean."""
 
 
 @dataclass(slots=True)
