@@ -12,7 +12,9 @@ from client_compat.demo.verdict import Promise
 from client_compat.demo_transactions.instance import CLIENTS
 from client_compat.demo_transactions.run import KILLS, RunResult
 from spark_jobs.report import summary
-from spark_jobs.verdict import Verdict
+from spark_jobs.verdict import RuleResult, Verdict
+
+TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 
 
 def promises(exact: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
@@ -29,11 +31,14 @@ def promises(exact: RunResult, plain: RunResult, verdict: Verdict) -> list[Promi
         Promise(f"transactional: every count is the right one ({counted.wrong} of {counted.counts} differ)", counted.exact),
         Promise(f"transactional: transactions were aborted, and nobody reads them ({exact.aborted:,} increments)", exact.aborted > 0),
         Promise(f"plain: the counts are not right ({twin.wrong} of {twin.counts} differ, {twin.surplus:+,} flights)", not twin.exact),
-        Promise(
-            f"the audit finds no hanging, torn or zombie transaction, nor anything else ({log.violations} violations)",
-            log.violations == 0 and not log.problems,
-        ),
+        Promise(f"the audit finds nothing ({log.violations} violations)", log.violations == 0 and not log.problems),
+        *(_audited(rule, log.rules[rule]) for rule in TRANSACTION_RULES if rule in log.rules),
     ]
+
+
+def _audited(rule: str, result: RuleResult) -> Promise:
+    found = result.violations + result.warnings
+    return Promise(f"the audit finds no {rule.replace('-', ' ')} ({found})", result.judged and found == 0)
 
 
 def _share(index: int, result: RunResult) -> str:
