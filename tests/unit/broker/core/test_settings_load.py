@@ -89,3 +89,26 @@ def test_assignments_need_an_equals_sign_and_keep_further_ones() -> None:
     assert parse_assignments(["a=b=c"]) == {"a": "b=c"}
     with pytest.raises(SettingsError, match="name=value"):
         parse_assignments(["a"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group.consumer.session.timeout.ms": "44999"},
+        {"group.consumer.session.timeout.ms": "60001"},
+        {"group.consumer.heartbeat.interval.ms": "100"},
+        {"group.consumer.min.session.timeout.ms": "50000"},
+        {"group.consumer.assignors": ""},
+        {"group.consumer.assignors": "uniform,mine"},
+        {"group.consumer.migration.policy": "sideways"},
+        {"group.consumer.sesion.timeout.ms": "45000"},
+    ],
+)
+def test_settings_of_consumer_groups_are_checked(given: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"group\.consumer"):
+        load(given, {}, None)
+
+
+def test_a_shorter_session_needs_a_lower_minimum() -> None:
+    loaded = load({"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "1000"}, {}, None)
+    assert loaded.settings.group_consumer_session_timeout_ms == 1000
