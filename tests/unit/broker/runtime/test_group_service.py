@@ -14,6 +14,8 @@ from broker.core.timers import Timers
 from broker.groups.answers import JoinAnswer, SyncAnswer
 from broker.groups.classic import Leaving, Syncing
 from broker.groups.classic_join import Joining
+from broker.groups.consumer import ConsumerGroup
+from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
@@ -37,7 +39,7 @@ class Place:
     def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
         self.timers = Timers()
         registry = SimpleNamespace(
-            by_name=lambda name: self.topic if name == OFFSETS_TOPIC else None, get=lambda name, index: self.partition
+            by_name=lambda name: self.topic if name == OFFSETS_TOPIC else None, get=lambda name, index: self.partition, changes=0
         )
         partitions: Any = registry
         self.service = GroupService(BrokerSettings(offsets_load_buffer_size=chunk_bytes), self.clock, self.timers, partitions, self.create)
@@ -305,3 +307,45 @@ async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_
     assert "Could not read __consumer_offsets-0 back" in caplog.text
     with pytest.raises(Rejected):
         place.service.get("h")
+
+
+def beat(place: Place, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+    """A heartbeat of the one member of a consumer group."""
+    first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_names": frozenset({"t"}), "owned": {}} if epoch == 0 else {}
+    return place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
+
+
+async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_durable() -> None:
+    place = Place()
+    place.partition.holds_back = True
+    answer = beat(place)
+    assert isinstance(answer, asyncio.Future)
+    await asyncio.sleep(0)
+    assert not answer.done()
+    place.partition.make_durable()
+    assert (await answer).epoch == 1
+
+
+async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and_can_be_sent_again() -> None:
+    place = Place()
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(Rejected) as refused:
+        beat(place)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    place.partition.refusal = None
+    answer = beat(place)
+    assert isinstance(answer, HeartbeatAnswer)
+    assert answer.epoch == 1
+
+
+async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and_ends_without_them() -> None:
+    place = Place()
+    beat(place)
+    place.pass_ms(30_000)
+    beat(place, 1)
+    place.pass_ms(44_999)
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    assert set(group.members) == {"m"}
+    place.pass_ms(1)
+    assert group.members == {}
