@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat databases maven demo demo-transactions serve test lint types fmt bench compat spark crash fuzz clean
+.PHONY: help setup java kcat databases maven demo demo-transactions serve test lint types fmt bench compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench: $(STAMP) ## Measure speed, side by side with a Rust broker in the same ru
 
 compat: $(STAMP) kcat maven ## Run the scenarios of every real client
 	@$(PY) -m pytest tests/scenario -k 'client or kcat or group' $(ARGS)
+
+differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same and print each field in which they differ
+	@$(PY) -m client_compat.differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
 	@$(BIN)/ottla audit $(DIR) $(ARGS)

@@ -7,7 +7,6 @@ values are null. Client-metrics and group resources are answered without entries
 from __future__ import annotations
 
 from broker.api.context import Context
-from broker.api.topic_answers import error_fields
 from broker.core.rejected import Rejected
 from broker.topics.describe_configs import ConfigEntry, describe_configs
 from protocol.messages.k32_describe_configs import (
@@ -32,7 +31,7 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeC
     try:
         entries = describe_configs(ctx.services.topics, broker_configs, kind, name, keys)
     except Rejected as error:
-        result.error_code, result.error_message = error_fields(error)
+        result.error_code, result.error_message = error.code, error.message
         return result
     result.configs = [_entry(entry, request) for entry in entries]
     return result

@@ -40,8 +40,8 @@ class BrokerFeature:
 
 
 @dataclass(slots=True)
-class RegisterBrokerRecord(Message, versions="0-3", flexible="0+", api_key=0):
-    """A broker has joined."""
+class RegisterBrokerRecord(Message, versions="0-4", flexible="0+", api_key=0):
+    """A broker has joined. Version 4 (Kafka 4.3) only adds a tagged field, which is skipped."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean("2+")

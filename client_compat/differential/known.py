@@ -48,6 +48,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(ACCIDENT, "PRODUCE", r".*log_start_offset", label="gzip that is none", kafka="0", ours="-1"),
     Known(ACCIDENT, "METADATA", ".*", label="neither"),
+    Known(ACCIDENT, "DESCRIBE_TOPIC_PARTITIONS", ".*", label="empty name"),
     Known(TWICE, "FETCH|PRODUCE", ".*", label="a partition twice"),
     Known(TWICE, "PRODUCE", r".*base_offset", label="good and bad"),
     Known(ID_ERRORS, "METADATA", "brokers.*|cluster_id|controller_id", label="by id|unknown id|id and name"),

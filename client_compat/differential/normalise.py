@@ -159,5 +159,5 @@ def _by_label(items: list[Plain]) -> dict[str, Plain]:
 
 def _label(item: Plain, index: int) -> str:
     if isinstance(item, dict):
-        return next((str(item[key]) for key in SORT_KEYS if item.get(key) not in (None, "")), str(index))
+        return next((str(item[key]) for key in SORT_KEYS if item.get(key) not in (None, "", -1)), str(index))
     return str(index)

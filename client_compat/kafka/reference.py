@@ -49,12 +49,16 @@ def java_command(version: str, main_class: str, *arguments: str, properties: Map
 
 @dataclass(slots=True)
 class ReferenceBroker:
-    """One Apache Kafka over `data_dir`. `settings` go over `SETTINGS`. `broker` is its process. Use as a context manager."""
+    """One Apache Kafka over `data_dir`. `settings` go over `SETTINGS`. `broker` is its process. Use as a context manager.
+
+    With `static_voters` the quorum is named in its settings and not in its metadata log: so it starts on a directory that Ottla wrote.
+    """
 
     data_dir: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     version: str = field(default_factory=default_version)
     node_id: int = NODE_ID
+    static_voters: bool = False
     broker: BrokerProcess = field(init=False)
     _controller_port: int = field(init=False)
 
@@ -80,7 +84,16 @@ class ReferenceBroker:
     def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
         """`kafka-storage format`; a directory that is formatted already is left alone. Raises `BrokerFailed` with what the tool said."""
         self._write_properties()
-        arguments = ["format", "-t", cluster_id, "-c", str(self._properties_file), "--ignore-formatted", "--standalone", *options]
+        arguments = [
+            "format",
+            "-t",
+            cluster_id,
+            "-c",
+            str(self._properties_file),
+            "--ignore-formatted",
+            *([] if self.static_voters else ["--standalone"]),
+            *options,
+        ]
         command = java_command(self.version, "kafka.tools.StorageTool", *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode != 0:
@@ -109,8 +122,11 @@ class ReferenceBroker:
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
-            "controller.quorum.bootstrap.servers": f"{HOST}:{self._controller_port}",
         }
+        if self.static_voters:
+            own["controller.quorum.voters"] = f"{self.node_id}@{HOST}:{self._controller_port}"
+        else:
+            own["controller.quorum.bootstrap.servers"] = f"{HOST}:{self._controller_port}"
         lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **self.settings}.items()]
         self._properties_file.write_text("".join(lines))
 

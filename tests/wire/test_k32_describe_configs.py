@@ -50,3 +50,4 @@ def test_this_broker_tells_its_settings(client: Client) -> None:
 def test_a_resource_that_is_not_here_has_an_error_and_no_configs(client: Client, kind: int, name: str, code: ErrorCode) -> None:
     result = ask(client, DescribeConfigsResource(kind, name, None))
     assert (result.error_code, result.configs, result.resource_type, result.resource_name) == (code, [], kind, name)
+    assert result.error_message is not None

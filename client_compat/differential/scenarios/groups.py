@@ -260,6 +260,8 @@ def admin(probe: Probe) -> None:
     create(probe, "adm", 1)
     probe.ask("a commit", commit_request("adm-simple", 1, topic="adm"), 8)
     member = join(probe, "adm-joined", 9)
+    handed = [SyncGroupRequestAssignment(member.member_id, b"all")]
+    probe.ask("sync", SyncGroupRequest("adm-joined", member.generation_id, member.member_id, assignments=handed), 4)
     for version in probe.range(ApiKey.DESCRIBE_GROUPS):
         for names in (["adm-simple"], ["adm-joined"], ["unknown"], [""], [], ["unknown", "adm-simple"]):
             probe.ask(f"describe {names}", DescribeGroupsRequest(names), version)

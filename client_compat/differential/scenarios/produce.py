@@ -131,6 +131,8 @@ def idempotent(probe: Probe) -> None:
     """Sequences: first, next, gap, repeated, old, of other epochs; what is remembered of them."""
     create(probe, "idem", 3)
     pid = producer_id(probe)
+    for unknown in (pid, pid + 997, pid + 998, pid + 999):
+        probe.names.number("producer_id", unknown)
 
     def send(label: str, sequence: int, *values: bytes, epoch: int = 0, partition: int = 0, who: int = pid, version: int = 9) -> None:
         records = batch(*(values or (b"v",)), producer_id=who, producer_epoch=epoch, base_sequence=sequence)
