@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -21,7 +21,8 @@ import typer
 from spark_jobs import report, views
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Rule, Severity
-from spark_jobs.log_files import LogDirectory, find_logs
+from spark_jobs.columns import ddl
+from spark_jobs.log_files import TRANSACTION_STATE, LogDirectory, find_logs
 from spark_jobs.session import CannotJudge, require_spark, session
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""Kafka's default of transaction.max.timeout.ms."""
 SAMPLES: Final = 10
 
 Progress = Callable[[str, int, int], None]
@@ -67,6 +70,7 @@ def audit(
             progress("planning", 1, steps)
             judgeable = [logs.path for logs in found if logs.segments]
             _make_views(spark, judgeable, topics, key_field, producer_expiration_ms)
+            _make_transaction_views(spark, judgeable)
             try:
                 _run_rules(spark, rules, verdicts, samples, lambda step, done: progress(step, done + 2, steps))
             finally:
@@ -96,47 +100,70 @@ def _make_views(spark: SparkSession, paths: list[str], topics: Sequence[str], ke
     reader = spark.read.format("kafka_log").option("topic", ",".join(topics))
     reader.schema(views.RAW_BATCHES_NEED).load(paths).persist().createOrReplaceTempView("raw_batches")
     spark.sql(views.BATCHES).persist().createOrReplaceTempView("batches")
-    spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).createOrReplaceTempView("producer_batches")
+    spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).persist().createOrReplaceTempView("producer_batches")
     spark.sql(views.SEQUENCES).persist().createOrReplaceTempView("sequences")
     if key_field is not None:
         reader.option("level", "records").schema(views.KEYED_RECORDS_NEED).load(paths).createOrReplaceTempView("records")
         spark.sql(views.KEYED_RECORDS, args={"json_path": json_path(key_field)}).createOrReplaceTempView("keyed_records")
 
 
-def _count(spark: SparkSession, verdicts: dict[str, DirectoryVerdict]) -> None:
+def _make_transaction_views(spark: SparkSession, paths: list[str]) -> None:
+    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in paths}
+    there = [path for path, partitions in states.items() if partitions]
+    whole = [(path,) for path in there if states[path] == set(range(len(states[path])))]
+    spark.createDataFrame(whole, "log_dir string").createOrReplaceTempView("complete_states")
+    if there:
+        raw = spark.read.format("kafka_log").option("level", "transactions").load(there).persist()
+    else:
+        raw = spark.createDataFrame([], ddl("transactions"))
+    raw.createOrReplaceTempView("raw_states")
+    for name, query in (
+        ("states", views.STATES),
+        ("logs", views.LOGS),
+        ("transactions", views.TRANSACTIONS),
+        ("open_transactions", views.OPEN_TRANSACTIONS),
+    ):
+        spark.sql(query).persist().createOrReplaceTempView(name)
+
+
+def _count(spark: SparkSession, verdicts: dict[str, DirectoryVerdict]) -> bool:
+    """Fill in the counts; whether any batch is transactional."""
+    transactional = 0
     for row in spark.sql(views.COUNTS).collect():
         verdict = verdicts[row.log_dir]
         verdict.batches, verdict.records, verdict.producers = row.batches, row.records, row.producers
         if row.legacy:
             verdict.notes.append(f"{row.legacy} messages in the formats before v2: only their offsets were judged")
+        transactional += row.transactional
+    return transactional > 0
 
 
 def _run_rules(
     spark: SparkSession, rules: Sequence[Rule], verdicts: dict[str, DirectoryVerdict], samples: int, progress: Callable[[str, int], None]
 ) -> None:
     by_name = {rule.name: rule for rule in rules}
-    with ThreadPoolExecutor(3, "rules") as pool:
+    for verdict in verdicts.values():
+        for rule in rules:
+            verdict.rules[rule.name].judged = bool(verdict.segments)
+    progress("reading", 0)
+    with ThreadPoolExecutor(2, "rules") as pool:
         # Records take longest: their rule begins while the batches are being read. All others are one query, for planning and starting
         # one takes longer than running it.
-        passes = [[r for r in rules if r.view == "keyed_records"], [r for r in rules if r.view != "keyed_records"]]
-        running = {pool.submit(_judge, spark, some, samples): some for some in passes if some}
-        counting = pool.submit(_count, spark, verdicts)
-        progress("reading", 0)
-        done = 0
-        for future in as_completed(running):
-            for rule in running[future]:
-                for verdict in verdicts.values():
-                    verdict.rules[rule.name].judged = bool(verdict.segments)
-            for row in future.result():
-                _add(verdicts[row.log_dir].rules[row.rule], by_name[row.rule], row, samples)
-            done += len(running[future])
-            progress(f"{done} rules judged", done)
-        counting.result()
+        keyed = pool.submit(_judge, spark, [rule for rule in rules if rule.view == "keyed_records"], samples)
+        transactional = _count(spark, verdicts)
+        others = [rule for rule in rules if rule.view != "keyed_records" and (transactional or not rule.needs_transactions)]
+        progress("judging", 1)
+        found = _judge(spark, others, samples)
+        progress("judging keys", len(others))
+        for row in found + keyed.result():
+            _add(verdicts[row.log_dir].rules[row.rule], by_name[row.rule], row, samples)
 
 
 def _judge(spark: SparkSession, rules: Sequence[Rule], samples: int) -> list[Row]:
     """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
     exact number of its kind."""
+    if not rules:
+        return []
     place = ", ".join(PLACE)
     found = " UNION ALL ".join(
         f"""
@@ -154,7 +181,8 @@ def _judge(spark: SparkSession, rules: Sequence[Rule], samples: int) -> list[Row
                 row_number() OVER (PARTITION BY log_dir, rule, severity ORDER BY topic, partition, file, position, offset) AS place
             FROM ({found})
         ) WHERE place <= {max(1, samples)} ORDER BY log_dir, rule, severity, place
-        """
+        """,
+        args={"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
     ).collect()
     return rows
 

@@ -13,13 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from protocol.errors import ProtocolError
 from protocol.records import walk
 from protocol.records.batch import BatchHeader
 from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
 from protocol.records.errors import InvalidRecord, RecordsError
-from protocol.records.record import iter_records, records_section
+from protocol.records.record import Record, iter_records, records_section
 from protocol.records.sequence import increment_sequence
+from protocol.schema import decode, read_prefix
+from protocol.transaction_log import TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
 from spark_jobs.log_files import Segment
 from spark_jobs.segment_reader import RawBatch, Stop, read_segment
 
@@ -61,6 +64,7 @@ BATCH_COLUMNS: Final[dict[str, str]] = {
     "sparse": "boolean",
     "records_fault": "string",
     "marker": "string",
+    "coordinator_epoch": "int",
     "error": "string",
     "torn": "boolean",
 }
@@ -79,7 +83,22 @@ RECORD_COLUMNS: Final[dict[str, str]] = {
     "sequence": "int",
     "leader_epoch": "int",
 }
-LEVELS: Final[dict[str, dict[str, str]]] = {"batches": BATCH_COLUMNS, "records": RECORD_COLUMNS}
+TRANSACTION_COLUMNS: Final[dict[str, str]] = {
+    "position": "bigint",
+    "offset": "bigint",
+    "timestamp": "bigint",
+    "transactional_id": "string",
+    "state": "string",
+    "producer_id": "bigint",
+    "producer_epoch": "int",
+    "timeout_ms": "int",
+    "partitions": "array<string>",
+    "started": "bigint",
+    "updated": "bigint",
+    "transaction_version": "int",
+}
+"""The records of `__transaction_state`; `partitions` as `topic-partition`; all after the id is null in a tombstone."""
+LEVELS: Final[dict[str, dict[str, str]]] = {"batches": BATCH_COLUMNS, "records": RECORD_COLUMNS, "transactions": TRANSACTION_COLUMNS}
 
 _CODECS: Final = {codec.value: codec.name.lower() for codec in Codec}
 _BATCH_WIDTH: Final = len(BATCH_COLUMNS)
@@ -130,6 +149,43 @@ def record_rows(segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]
         yield _to_arrow(segment, schema, held, rows)
 
 
+def transaction_rows(segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """One row a record of `__transaction_state`. What cannot be trusted or understood is left out."""
+    for item in read_segment(segment):
+        if isinstance(item, Stop) or not item.crc_ok:
+            continue
+        try:
+            rows = [_transaction_row(item.position, record) for record in iter_records(item.data)]
+        except (RecordsError, ProtocolError):
+            continue
+        if rows:
+            yield _to_arrow(segment, schema, dict(zip(TRANSACTION_COLUMNS, zip(*rows, strict=True), strict=True)), len(rows))
+
+
+def _transaction_row(position: int, record: Record) -> tuple[Any, ...]:
+    _, key = read_prefix(record.key or b"")
+    transactional_id = decode(TransactionLogKey, key, 0).transactional_id
+    if record.value is None:
+        return (position, record.offset, record.timestamp, transactional_id, *[None] * 8)
+    version, body = read_prefix(record.value)
+    value = decode(TransactionLogValue, body, version)
+    status = value.transaction_status
+    return (
+        position,
+        record.offset,
+        record.timestamp,
+        transactional_id,
+        TRANSACTION_STATES[status] if 0 <= status < len(TRANSACTION_STATES) else f"unknown ({status})",
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        [f"{each.topic}-{index}" for each in value.transaction_partitions or () for index in each.partition_ids],
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+    )
+
+
 def _stop_row(stop: Stop) -> list[Any]:
     row: list[Any] = [None] * _BATCH_WIDTH
     row[0], row[1], row[-2], row[-1] = stop.position, stop.size_bytes, stop.reason, stop.torn
@@ -164,7 +220,7 @@ def _batch_row(batch: RawBatch, walk_records: bool) -> tuple[Any, ...]:
         found,
         sparse,
         fault,
-        _marker(data) if trusted and head.is_control and head.producer_id >= 0 else None,
+        *(_marker(data) if trusted and head.is_control and head.producer_id >= 0 else (None, None)),
         None,
         None,
     )
@@ -188,12 +244,15 @@ def _walk(head: BatchHeader, data: memoryview) -> tuple[int | None, bool | None,
     return head.record_count, True, None
 
 
-def _marker(data: memoryview) -> str | None:
+def _marker(data: memoryview) -> tuple[str | None, int | None]:
+    """(commit or abort, coordinator epoch) of a marker."""
     try:
         marker = parse_marker(data)
     except InvalidRecord:
-        return None
-    return marker.type.name.lower() if marker.type is not None and marker.ends_transaction else None
+        return None, None
+    if marker.type is None or not marker.ends_transaction:
+        return None, None
+    return marker.type.name.lower(), marker.coordinator_epoch
 
 
 class _Records(NamedTuple):

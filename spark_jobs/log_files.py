@@ -20,7 +20,8 @@ SEGMENT_FILE: Final = re.compile(r"\d{20}\.log")
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
-COMPACTED_BY_DESIGN: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+TRANSACTION_STATE: Final = "__transaction_state"
+COMPACTED_BY_DESIGN: Final = frozenset({"__consumer_offsets", TRANSACTION_STATE, "__share_group_state"})
 """Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
 
 
@@ -148,6 +149,8 @@ def _read_checkpoint(path: Path, found: LogDirectory) -> dict[tuple[str, int], i
     a note."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
+        if not lines:  # Kafka makes the file before it has anything to write
+            return {}
         rows = [line.split() for line in lines[2:] if line]
         if lines[0] != "0" or len(rows) != int(lines[1]):
             raise ValueError("version or count")

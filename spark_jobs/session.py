@@ -27,6 +27,8 @@ SMALL_LOG_BYTES: Final = 512 << 20
 NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so whenever Spark's launcher starts it; nothing can be done about it, and nobody need know."""
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
+HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
+"""A heap that need not grow first: full collections at start-up cost a second."""
 
 
 class CannotJudge(Exception):
@@ -127,7 +129,7 @@ def _filtered_stderr() -> Iterator[int]:
 def settings(log_bytes: int) -> dict[str, str]:
     """Spark's settings for a log of this size."""
     cores = os.cpu_count() or 1
-    java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true -XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
+    java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true {HEAP_OPTIONS}"
     if log_bytes < SMALL_LOG_BYTES:
         java_options += " -XX:TieredStopAtLevel=1"
     return {

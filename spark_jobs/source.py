@@ -4,10 +4,9 @@
     spark.read.format("kafka_log").option("level", "records").load("/var/lib/ottla")
 
 Options: `path` (a broker's data directory or one partition's; several by `load([...])`), `topic` (only these, comma-separated), `level`
-(`batches`,
-the default, or `records`), `walk` (`true`, the default: at level batches also open each batch and count its records). A `.schema(...)`
-that names
-fewer columns makes the reader build only those. Segments are never split; small ones share a task.
+(`batches`, the default, `records`, or `transactions`: the records of `__transaction_state`, decoded), `walk` (`true`, the default: at level
+batches also open each batch and count its records). A `.schema(...)` that names fewer columns makes the reader build only those. Segments
+are never split; small ones share a task.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_jobs.columns import LEVELS, batch_rows, ddl, record_rows
-from spark_jobs.log_files import Segment, find_logs
+from spark_jobs.columns import LEVELS, batch_rows, ddl, record_rows, transaction_rows
+from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
 
 TASK_BYTES_MAX: Final = 64 << 20
 TASK_BYTES_MIN: Final = 1 << 20
@@ -50,6 +49,8 @@ class KafkaLogSource(DataSource):
         if not all(paths):
             raise ValueError("kafka_log needs a path: spark.read.format('kafka_log').load(DIR)")
         topics = [topic for topic in self.options.get("topic", "").split(",") if topic]
+        if self._level() == "transactions":
+            topics = [TRANSACTION_STATE]
         return KafkaLogReader(paths, topics, self._level(), self.options.get("walk", "true") == "true", to_arrow_schema(schema))
 
     def _level(self) -> str:
@@ -86,6 +87,8 @@ class KafkaLogReader(DataSourceReader):
         for segment in partition.segments:
             if self._level == "records":
                 yield from record_rows(segment, self._schema)
+            elif self._level == "transactions":
+                yield from transaction_rows(segment, self._schema)
             else:
                 yield from batch_rows(segment, self._schema, walk_records=self._walk_records)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 RAW_BATCHES_NEED: Final = (
-    "log_dir string, topic string, partition int, segment bigint, file string, cleaned_to bigint, clean_shutdown boolean, "
-    "position bigint, size_bytes bigint, base_offset bigint, last_offset bigint, magic int, transactional boolean, control boolean, "
-    "delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, producer_id bigint, producer_epoch int, "
-    "base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, records_fault string, marker string, "
-    "error string, torn boolean"
+    "log_dir string, topic string, partition int, segment bigint, file string, cleaned_to bigint, clean_shutdown boolean, position "
+    "bigint, size_bytes bigint, base_offset bigint, last_offset bigint, magic int, transactional boolean, control boolean, "
+    "log_append_time boolean, delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, producer_id "
+    "bigint, producer_epoch int, base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, "
+    "records_fault string, marker string, coordinator_epoch int, error string, torn boolean"
 )
 """The columns of the batches level that views and rules read: the reader builds no others."""
 
@@ -67,6 +67,8 @@ PRODUCER_BATCHES: Final = """
         FROM timed
     )
     SELECT *,
+        count_if(marker IS NOT NULL) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ordinal,
         max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
         CASE WHEN NOT control THEN max(producer_epoch) OVER (
@@ -77,7 +79,8 @@ PRODUCER_BATCHES: Final = """
     FROM sessions
     WINDOW of_kind AS (PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position)
 """
-"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer.
+"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer. `ordinal`:
+how many of the producer's transactions were ended before; a batch and the marker that ends it have the same.
 `max_epoch_before`: the newest epoch of any batch or marker before; `prev_epoch`: that of data batches alone."""
 
 _EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
@@ -90,7 +93,7 @@ SEQUENCES: Final = f"""
                  WHEN CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER in_epoch > 1073741824 THEN -1
                  ELSE 0 END AS turn
         FROM producer_batches
-        WHERE NOT control AND base_sequence >= 0
+        WHERE NOT control AND base_sequence >= 0 AND topic <> '__consumer_offsets'
         WINDOW in_epoch AS ({_EPOCH} ORDER BY segment, position)
     ), unrolled AS (
         SELECT *, base_sequence + 2147483648 * sum(turn) OVER ({_EPOCH} ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS sequence
@@ -107,9 +110,74 @@ SEQUENCES: Final = f"""
     FROM ended
     WINDOW before AS {_BEFORE}
 """
-"""Data batches with their sequence unrolled past the wrap at 2^31. `front`, `other`: the batch reaching highest among those with lower
+"""Data batches with their sequence unrolled past the wrap at 2^31; not the offsets that a transaction commits: a group's coordinator
+appends those in the producer's name, each with sequence 0. `front`, `other`: the batch reaching highest among those with lower
 sequences;
 `front_in_log`: the highest sequence among those at lower offsets."""
+
+TRANSACTIONS: Final = """
+    SELECT log_dir, topic, partition, producer_id, ordinal,
+        count_if(data) AS data_batches,
+        coalesce(sum(record_count) FILTER (WHERE data), 0) AS data_records,
+        min(base_offset) FILTER (WHERE data) AS first_offset,
+        min(max_timestamp) FILTER (WHERE data) AS first_timestamp,
+        min_by(file, base_offset) FILTER (WHERE data) AS file,
+        min_by(position, base_offset) FILTER (WHERE data) AS position,
+        min(producer_epoch) FILTER (WHERE data) AS data_epoch,
+        bool_or(data AND producer_epoch < max_epoch_before) AS behind,
+        bool_and(base_offset < cleaned_to AND cleaned_to < 9223372036854775807) FILTER (WHERE data) AS cleaned,
+        max(blind_before) FILTER (WHERE data) AS blind_at,
+        max(marker) AS outcome,
+        max(producer_epoch) FILTER (WHERE marker IS NOT NULL) AS marker_epoch,
+        max(base_offset) FILTER (WHERE marker IS NOT NULL) AS marker_offset,
+        max(max_timestamp) FILTER (WHERE marker IS NOT NULL) AS marker_timestamp,
+        max(file) FILTER (WHERE marker IS NOT NULL) AS marker_file,
+        max(position) FILTER (WHERE marker IS NOT NULL) AS marker_position
+    FROM (SELECT *, transactional AND NOT control AS data FROM producer_batches)
+    GROUP BY log_dir, topic, partition, producer_id, ordinal
+    HAVING data_batches > 0 OR outcome IS NOT NULL
+"""
+"""Each producer's transactions in each partition, ended or open (`outcome` is null). `behind`: some of its data came after a newer
+epoch."""
+
+STATES: Final = """
+    SELECT *,
+        lead(timestamp) OVER in_id AS next_timestamp,
+        lead(state) OVER in_id AS next_state,
+        row_number() OVER (PARTITION BY log_dir, transactional_id ORDER BY segment DESC, offset DESC) = 1 AS latest
+    FROM raw_states
+    WINDOW in_id AS (PARTITION BY log_dir, transactional_id ORDER BY segment, offset)
+"""
+"""What the coordinator wrote about each transactional id, in its order; `latest` is what holds."""
+
+LOGS: Final = """
+    SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
+        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN max_timestamp END)) OVER of_dir AS broker_time,
+        max(max(max_timestamp)) OVER of_dir AS last_time
+    FROM batches
+    GROUP BY log_dir, topic, partition
+    WINDOW of_dir AS (PARTITION BY log_dir)
+"""
+"""Each partition. `broker_time`: the newest time in the directory by a broker's clock; `last_time`: by anybody's."""
+
+OPEN_TRANSACTIONS: Final = """
+    SELECT t.*, l.blind > t.blind_at AS blind,
+        coalesce(l.broker_time, l.last_time) - t.first_timestamp AS age_ms,
+        coalesce(l.broker_time, l.last_time) - CASE WHEN s.state = 'Ongoing' THEN s.started ELSE s.updated END AS state_age_ms,
+        min(t.first_offset) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS last_stable_offset,
+        p.newest_epoch, s.transactional_id, s.state, s.timeout_ms, s.producer_epoch AS state_epoch,
+        array_contains(s.partitions, concat(t.topic, '-', t.partition)) AS listed,
+        c.log_dir IS NOT NULL AS states_known
+    FROM transactions t
+    JOIN logs l ON l.log_dir = t.log_dir AND l.topic = t.topic AND l.partition = t.partition
+    JOIN (SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
+          FROM producer_batches GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id
+    LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
+    LEFT JOIN complete_states c ON c.log_dir = t.log_dir
+    WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
+"""
+"""Transactions without a marker, with what the coordinator's last word on their producer is. Compaction never passes an open transaction:
+where it has been, there was an end. `complete_states`: the directories that hold every partition of `__transaction_state`."""
 
 KEYED_RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "
@@ -143,6 +211,7 @@ COUNTS: Final = """
     SELECT log_dir,
         count_if(error IS NULL) AS batches,
         count_if(magic < 2) AS legacy,
+        count_if(transactional) AS transactional,
         coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND NOT control THEN record_count END), 0) AS records,
         count(DISTINCT CASE WHEN error IS NULL AND crc_ok AND producer_id >= 0 THEN producer_id END) AS producers
     FROM raw_batches GROUP BY log_dir

@@ -10,7 +10,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.checks import business_key, counts, crc, duplicate_sequence, epochs, offsets, sequence_gap, sequence_order
+from spark_jobs.checks import (
+    business_key,
+    counts,
+    crc,
+    duplicate_sequence,
+    epochs,
+    hanging_transaction,
+    markers,
+    mixed_transaction,
+    offsets,
+    sequence_gap,
+    sequence_order,
+    torn_transaction,
+    zombie_batch,
+)
 from spark_jobs.checks.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -21,5 +35,10 @@ RULES: Final[tuple[Rule, ...]] = (
     offsets.RULE,
     crc.RULE,
     counts.RULE,
+    hanging_transaction.RULE,
+    torn_transaction.RULE,
+    zombie_batch.RULE,
+    mixed_transaction.RULE,
+    markers.RULE,
     business_key.RULE,
 )

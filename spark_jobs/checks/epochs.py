@@ -9,8 +9,8 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "max_epoch_before", "prev_epoch"),
     limits=(
-        "Transaction markers count as sightings of an epoch. After a silence longer than producer.id.expiration.ms a broker knows"
-        " no epoch any more, and any may follow. "
+        "Transaction markers count as sightings of an epoch; transactional batches of old epochs are rule `zombie-batch`'s. "
+        "After a silence longer than producer.id.expiration.ms a broker knows no epoch any more, and any may follow. "
         "A start above 0 is legal where compaction or unreadable bytes can have taken the batches before it."
     ),
     sql="""
@@ -20,7 +20,7 @@ RULE = Rule(
             log_dir, topic, partition, base_offset AS offset, file, position,
             producer_id, producer_epoch, base_sequence, max_epoch_before, prev_epoch
         FROM producer_batches
-        WHERE producer_epoch < max_epoch_before
+        WHERE (producer_epoch < max_epoch_before AND (control OR NOT transactional))
            OR (NOT control AND prev_epoch < producer_epoch AND base_sequence <> 0 AND blind_before = prev_blind_before
                AND holes_before - prev_holes_before < base_sequence)
     """,

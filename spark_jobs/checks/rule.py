@@ -31,3 +31,5 @@ class Rule:
     limits: str
     sql: str
     view: str = "batches"
+    needs_transactions: bool = False
+    """Where no batch is transactional the rule has nothing to judge: it is not run, and found nothing."""

@@ -1,0 +1,41 @@
+"""Rule `markers`: the markers in a partition come from coordinators in their order, and a commit ends something."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="markers",
+    title="Transaction markers",
+    proves="No coordinator that had lost its office ended a transaction: the coordinator epochs of a producer's markers never fall.",
+    severity=Severity.VIOLATION,
+    evidence=("producer_id", "producer_epoch", "marker", "coordinator_epoch", "newest_coordinator_epoch"),
+    limits=(
+        "A commit without data is an info: a coordinator writes its markers again when it was killed before it could note that they are "
+        "written, and data may be compacted away or deleted, where nothing is said. An abort without data is ordinary: a partition is "
+        "named before anything is sent to it."
+    ),
+    sql="""
+        SELECT * FROM (
+            SELECT
+                CASE WHEN coordinator_epoch < newest_coordinator_epoch THEN 'violation' ELSE 'info' END AS severity,
+                CASE WHEN coordinator_epoch < newest_coordinator_epoch THEN 'coordinator epoch regress'
+                     WHEN marker = 'commit' AND NOT preceded AND NOT compacted AND blind_before = 0 AND (ordinal > 0 OR log_start = 0)
+                     THEN 'commit of nothing'
+                END AS kind,
+                log_dir, topic, partition, base_offset AS offset, file, position,
+                producer_id, producer_epoch, marker, coordinator_epoch, newest_coordinator_epoch
+            FROM (
+                SELECT *,
+                    max(coordinator_epoch) OVER (
+                        PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest_coordinator_epoch,
+                    bool_or(transactional AND NOT control) OVER (PARTITION BY log_dir, topic, partition, producer_id, ordinal) AS preceded,
+                    min(base_offset) OVER (PARTITION BY log_dir, topic, partition) AS log_start
+                FROM producer_batches
+            )
+            WHERE marker IS NOT NULL
+        )
+        WHERE kind IS NOT NULL
+    """,
+    view="transactions",
+    needs_transactions=True,
+)

@@ -1,0 +1,65 @@
+"""Rule `torn-transaction`: a transaction has one outcome, in all of its partitions."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="torn-transaction",
+    title="Torn transactions",
+    proves="No transaction is committed in one partition and aborted, or not ended, in another.",
+    severity=Severity.VIOLATION,
+    evidence=("producer_id", "producer_epoch", "outcome", "elsewhere", "elsewhere_outcome", "transactional_id"),
+    limits=(
+        "Which partitions belong to one transaction is known in transactions of version 2 (KIP-890: each has an epoch of its own), and "
+        "from the decisions that `__transaction_state` still holds; compaction removes old ones. Transactions of version 1 share an epoch: "
+        "they are matched with decisions by the time between prepare and complete, so brokers' clocks must agree. A marker missing from a "
+        "partition without open data is a warning: its topic may have been deleted and made anew."
+    ),
+    sql="""
+        WITH ended AS (
+            SELECT * FROM transactions WHERE outcome IS NOT NULL AND data_batches > 0 AND marker_epoch > data_epoch
+        ), committed AS (
+            SELECT log_dir, producer_id, data_epoch, min(concat(topic, '-', partition, '@', marker_offset)) AS elsewhere
+            FROM ended WHERE outcome = 'commit' GROUP BY log_dir, producer_id, data_epoch
+        ), decided AS (
+            SELECT log_dir, transactional_id, producer_id, producer_epoch, transaction_version >= 2 AS own_epoch, timestamp, next_timestamp,
+                CASE state WHEN 'PrepareCommit' THEN 'commit' ELSE 'abort' END AS outcome, explode(partitions) AS place, file, position,
+                concat(topic, '-', partition, '@', offset) AS elsewhere
+            FROM states
+            WHERE state IN ('PrepareCommit', 'PrepareAbort') AND next_state LIKE 'Complete%'
+        ), judged AS (
+            SELECT d.*, l.topic, l.partition, l.log_start > 0 OR l.compacted OR l.blind > 0 AS vague,
+                bool_or(m.outcome = d.outcome) AS right, bool_or(m.outcome <> d.outcome) AS wrong,
+                min_by(struct(m.marker_offset AS offset, m.marker_file AS file, m.marker_position AS position), m.marker_offset)
+                    FILTER (WHERE m.outcome <> d.outcome) AS bad
+            FROM decided d
+            JOIN logs l ON l.log_dir = d.log_dir AND concat(l.topic, '-', l.partition) = d.place
+            LEFT JOIN transactions m ON m.log_dir = d.log_dir AND m.topic = l.topic AND m.partition = l.partition
+                AND m.producer_id = d.producer_id AND m.marker_epoch = d.producer_epoch
+                AND (d.own_epoch OR m.marker_timestamp BETWEEN d.timestamp AND d.next_timestamp)
+            GROUP BY ALL
+        )
+        SELECT 'violation' AS severity, 'committed elsewhere, aborted here' AS kind,
+            a.log_dir, a.topic, a.partition, a.first_offset AS offset, a.file, a.position,
+            a.producer_id, a.data_epoch AS producer_epoch, a.outcome, c.elsewhere, 'commit' AS elsewhere_outcome,
+            CAST(NULL AS STRING) AS transactional_id
+        FROM ended a JOIN committed c ON c.log_dir = a.log_dir AND c.producer_id = a.producer_id AND c.data_epoch = a.data_epoch
+        WHERE a.outcome = 'abort'
+        UNION ALL
+        SELECT CASE WHEN o.blind THEN 'warning' WHEN o.state LIKE 'Prepare%' AND o.listed THEN 'info' ELSE 'violation' END,
+            'committed elsewhere, open here', o.log_dir, o.topic, o.partition, o.first_offset, o.file, o.position,
+            o.producer_id, o.data_epoch, 'none', c.elsewhere, 'commit', o.transactional_id
+        FROM open_transactions o
+        JOIN committed c ON c.log_dir = o.log_dir AND c.producer_id = o.producer_id AND c.data_epoch = o.data_epoch
+        WHERE NOT coalesce(o.behind, false)
+        UNION ALL
+        SELECT CASE WHEN wrong THEN 'violation' ELSE 'warning' END,
+            CASE WHEN wrong THEN 'against the decision of its coordinator' ELSE 'marker missing' END,
+            log_dir, topic, partition, bad.offset, coalesce(bad.file, file), coalesce(bad.position, position),
+            producer_id, producer_epoch, CASE WHEN wrong THEN CASE outcome WHEN 'commit' THEN 'abort' ELSE 'commit' END ELSE 'none' END,
+            elsewhere, outcome, transactional_id
+        FROM judged
+        WHERE NOT coalesce(right, false) AND (wrong OR NOT vague)
+    """,
+    view="transactions",
+    needs_transactions=True,
+)

@@ -1,0 +1,53 @@
+"""The audit of directories that brokers wrote: this one, killed in the middle of a transaction, and Apache Kafka's. Nothing is found but
+what is there: the transaction that the kill left open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.audit import audit
+from spark_jobs.verdict import DirectoryVerdict
+from tests.support import audited_workload
+from tests.support.running_broker import RunningBroker
+from tests.support.spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+KAFKA_LOG = Path(__file__).parents[1] / "golden" / "kafka_log"
+
+
+@pytest.fixture(scope="module")
+def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DirectoryVerdict]:
+    ours = tmp_path_factory.mktemp("ottla") / "data"
+    with RunningBroker(ours) as broker:
+        audited_workload.run(broker.bootstrap)
+        broker.kill()
+    judged = audit([ours, KAFKA_LOG], key_field="row").directories
+    return dict(zip(("ottla", "kafka"), judged, strict=True))
+
+
+@pytest.mark.parametrize("name", ["ottla", "kafka"])
+def test_nothing_is_found_but_the_transaction_that_the_kill_left_open(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
+    found = [(f.rule, str(f.severity), f.kind, f.topic, f.partition) for r in verdicts[name].rules.values() for f in r.samples]
+    assert found == [
+        ("hanging-transaction", "info", "open", "payments", 0),
+        ("hanging-transaction", "info", "open", "payments", 1),
+    ]
+    assert all(result.judged for result in verdicts[name].rules.values())
+    assert verdicts[name].problems == []
+
+
+@pytest.mark.parametrize("name", ["ottla", "kafka"])
+def test_the_open_transaction_is_told_with_its_owner_and_timeout(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
+    evidence = verdicts[name].rules["hanging-transaction"].samples[0].evidence
+    assert (evidence["transactional_id"], evidence["coordinator"], evidence["timeout_ms"]) == ("fenced", "Ongoing", 60_000)
+
+
+def test_both_brokers_wrote_the_same_number_of_records(verdicts: dict[str, DirectoryVerdict]) -> None:
+    assert verdicts["ottla"].producers == verdicts["kafka"].producers
+    assert verdicts["kafka"].records > 0

@@ -1,0 +1,33 @@
+"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in test_audit.py and test_planted.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import checks
+from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import Rule
+
+
+def test_every_rule_has_a_file_of_its_name() -> None:
+    files = {path.stem.replace("_", "-") for path in Path(checks.__file__).parent.glob("*.py")} - {"--init--", "rule"}
+    assert sorted(rule.name for rule in RULES) == sorted(files)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_says_what_it_proves_and_where_it_is_blind(rule: Rule) -> None:
+    assert rule.proves.endswith(".")
+    assert rule.limits.endswith(".")
+    assert "  " not in rule.proves + rule.limits
+
+
+def test_no_two_rules_share_a_title() -> None:
+    assert len({rule.title for rule in RULES}) == len(RULES)
+
+
+def test_rules_of_transactions_are_not_run_where_there_are_none() -> None:
+    assert {rule.name for rule in RULES if rule.needs_transactions} == {
+        "hanging-transaction", "torn-transaction", "zombie-batch", "mixed-transaction", "markers",
+    }  # fmt: skip

@@ -1,0 +1,169 @@
+"""Small logs with transactions: legal ones of every shape, and those that only `__transaction_state` shows to be wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_jobs.planted import PLANTED, Partition, plant
+from tests.unit.spark_jobs.corpus import Case
+
+
+def logs(root: Path) -> tuple[Partition, Partition, Partition]:
+    return Partition(root, "payments", 0), Partition(root, "payments", 1), Partition(root, "__transaction_state", 0)
+
+
+def interleaved(root: Path) -> None:
+    first, second, states = logs(root)
+    for producer in range(3):
+        states.state(f"t{producer}", producer, 0, "Ongoing", 0, 0, 1)
+        first.data(producer, 0, 0, 0)
+        second.data(producer, 0, 0, 0)
+    for producer in (1, 0, 2):
+        state = "PrepareAbort" if producer == 0 else "PrepareCommit"
+        states.state(f"t{producer}", producer, 1, state, 1, 0, 1)
+        first.marker(producer, 1, 1, committed=producer != 0)
+        second.marker(producer, 1, 1, committed=producer != 0)
+        states.state(f"t{producer}", producer, 1, state.replace("Prepare", "Complete"), 1)
+        first.data(producer, 1, 0, 2, transactional=False)
+
+
+def version_1(root: Path) -> None:
+    first, second, states = logs(root)
+    sequences = [0, 0]
+    for at, (outcome, touched) in enumerate([("Commit", (0, 1)), ("Abort", (0,)), ("Commit", (1,)), ("Abort", (0, 1))]):
+        states.state("t", 1, 0, "Ongoing", at, *touched, version=1)
+        for index in touched:
+            (first, second)[index].data(1, 0, sequences[index], at)
+            sequences[index] += 2
+        states.state("t", 1, 0, f"Prepare{outcome}", at, *touched, version=1)
+        for index in touched:
+            (first, second)[index].marker(1, 0, at, committed=outcome == "Commit")
+        states.state("t", 1, 0, f"Complete{outcome}", at, version=1)
+
+
+def begins_with_an_abort(root: Path) -> None:
+    first, _, _ = logs(root)
+    first.marker(1, 1, 0, committed=False)
+    first.data(1, 1, 0, 1)
+    first.marker(1, 2, 1)
+
+
+def aborts_of_nothing(root: Path) -> None:
+    first, _, _ = logs(root)
+    first.data(1, 0, 0, 0)
+    first.marker(1, 1, 0)
+    first.marker(1, 2, 1, committed=False)
+    first.marker(1, 3, 1, committed=False)
+
+
+def marker_twice(root: Path) -> None:
+    first, _, _ = logs(root)
+    first.data(1, 0, 0, 0)
+    first.marker(1, 1, 0)
+    first.marker(1, 1, 0, coordinator_epoch=2)
+
+
+def open_within_its_timeout(root: Path) -> None:
+    first, _, states = logs(root)
+    states.state("t", 1, 0, "Ongoing", 0, 0)
+    first.data(1, 0, 0, 0)
+
+
+def stopped_between_markers(root: Path) -> None:
+    first, second, states = logs(root)
+    states.state("t", 1, 0, "Ongoing", 0, 0, 1)
+    first.data(1, 0, 0, 0)
+    second.data(1, 0, 0, 0)
+    states.state("t", 1, 1, "PrepareCommit", 0, 0, 1)
+    first.marker(1, 1, 0)
+
+
+def markers_overdue(root: Path) -> None:
+    stopped_between_markers(root)
+    Partition(root, "other", 0).marker(9, 0, 30, committed=False)
+
+
+def nobody_knows_it(root: Path) -> None:
+    first, _, states = logs(root)
+    states.state("t", 1, 0, "CompleteCommit", 0)
+    first.data(1, 0, 0, 0)
+
+
+def without_the_coordinators_log(root: Path) -> None:
+    first = Partition(root, "payments", 0)
+    first.data(1, 0, 0, 0)
+    first.marker(2, 0, 16, committed=False)
+    first.data(3, 0, 0, 16)
+
+
+def other_partitions_state(root: Path) -> None:
+    Partition(root, "payments", 0).data(1, 0, 0, 0)
+    Partition(root, "__transaction_state", 4).state("t", 2, 0, "Empty", 1)
+
+
+def against_the_decision(root: Path) -> None:
+    first, _, states = logs(root)
+    first.data(1, 0, 0, 1)
+    states.state("t", 1, 0, "PrepareCommit", 1, 0, version=1)
+    first.marker(1, 0, 1, committed=False)
+    states.state("t", 1, 0, "CompleteCommit", 1, version=1)
+
+
+def lost_with_its_marker(root: Path) -> None:
+    first, second, states = logs(root)
+    first.data(1, 0, 0, 1)
+    second.data(2, -1, -1, 0, transactional=False)
+    states.state("t", 1, 1, "PrepareCommit", 1, 0, 1)
+    first.marker(1, 1, 1)
+    states.state("t", 1, 1, "CompleteCommit", 1)
+
+
+def torn_by_silence(root: Path) -> None:
+    first, second, _ = logs(root)
+    first.data(1, 0, 0, 1)
+    second.data(1, 0, 0, 1)
+    first.marker(1, 1, 1)
+    first.data(1, 1, 0, 2)
+    first.marker(1, 2, 2)
+
+
+TRANSACTIONS: dict[str, Case] = {
+    "planted": Case(plant, [(rule, "violation", kind, where) for rule, kind, where in PLANTED]),
+    "interleaved": Case(interleaved, []),
+    "version_1": Case(version_1, []),
+    "begins_with_an_abort": Case(begins_with_an_abort, []),
+    "aborts_of_nothing": Case(aborts_of_nothing, []),
+    "marker_twice": Case(marker_twice, [("markers", "info", "commit of nothing", "payments-0@3")]),
+    "open_within_its_timeout": Case(open_within_its_timeout, [("hanging-transaction", "info", "open", "payments-0@0")]),
+    "stopped_between_markers": Case(
+        stopped_between_markers,
+        [
+            ("hanging-transaction", "info", "markers being written", "payments-1@0"),
+            ("torn-transaction", "info", "committed elsewhere, open here", "payments-1@0"),
+        ],
+    ),
+    "markers_overdue": Case(
+        markers_overdue,
+        [
+            ("hanging-transaction", "violation", "decided, markers overdue", "payments-1@0"),
+            ("torn-transaction", "info", "committed elsewhere, open here", "payments-1@0"),
+        ],
+    ),
+    "nobody_knows_it": Case(nobody_knows_it, [("hanging-transaction", "violation", "orphan: unknown to its coordinator", "payments-0@0")]),
+    "without_the_coordinators_log": Case(
+        without_the_coordinators_log,
+        [("hanging-transaction", "info", "open", "payments-0@3"), ("hanging-transaction", "violation", "no marker", "payments-0@0")],
+    ),
+    "other_partitions_state": Case(other_partitions_state, [("hanging-transaction", "info", "open", "payments-0@0")]),
+    "against_the_decision": Case(
+        against_the_decision, [("torn-transaction", "violation", "against the decision of its coordinator", "payments-0@2")]
+    ),
+    "lost_with_its_marker": Case(lost_with_its_marker, [("torn-transaction", "warning", "marker missing", "payments-1@?")]),
+    "torn_by_silence": Case(
+        torn_by_silence,
+        [
+            ("hanging-transaction", "violation", "orphan: a newer epoch wrote", "payments-1@0"),
+            ("torn-transaction", "violation", "committed elsewhere, open here", "payments-1@0"),
+        ],
+    ),
+}
