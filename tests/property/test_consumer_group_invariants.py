@@ -26,7 +26,10 @@ Partitions = frozenset[tuple[bytes, int]]
 
 @dataclass
 class Client:
-    """What a member believes. `told` is the last assignment it heard, `owned` what it works on."""
+    """What a member believes. `told` is the last assignment it heard, `owned` what it works on.
+
+    As clients do, it says what it owns only when it has done what it was told, and everything about itself after an answer was lost.
+    """
 
     member_id: str
     topics: frozenset[str]
@@ -35,6 +38,7 @@ class Client:
     epoch: int = 0
     owned: Partitions = field(default_factory=frozenset)
     told: Partitions = field(default_factory=frozenset)
+    missed_an_answer: bool = False
 
     def drop_all(self) -> None:
         self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
@@ -200,16 +204,19 @@ class GroupLife(RuleBasedStateMachine):
         return set(group.members) if isinstance(group, ConsumerGroup) else set()
 
     def heartbeat(self, client: Client, *, lost: bool = False, says: bool = True) -> None:
-        joins = client.epoch == 0
+        if client.missed_an_answer:
+            client.settle()
+        is_full = client.epoch == 0 or client.missed_an_answer
+        says = is_full or (says and client.owned == client.told)
         try:
             answer: HeartbeatAnswer = self.driver.beat(
                 client.member_id,
                 client.epoch,
                 instance_id=client.instance_id,
-                rebalance_timeout_ms=30_000 if joins else -1,
+                rebalance_timeout_ms=30_000 if is_full else -1,
                 topic_names=client.topics,
                 server_assignor=self.assignor,
-                owned=nested(client.owned) if says or joins else None,
+                owned=nested(client.owned) if says else None,
             )
         except Rejected as refused:
             if refused.code in {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
@@ -219,6 +226,7 @@ class GroupLife(RuleBasedStateMachine):
             elif refused.code is not ErrorCode.NOT_COORDINATOR:
                 raise
             return
+        client.missed_an_answer = lost
         if lost:
             return
         client.epoch = answer.epoch
