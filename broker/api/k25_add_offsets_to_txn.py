@@ -1,7 +1,8 @@
 """AddOffsetsToTxn (key 25), versions 0-4: makes a group's offsets part of a transaction, before they are committed in it.
 
-Promises: what is added is the partition of `__consumer_offsets` where the group lives; without that topic COORDINATOR_NOT_AVAILABLE, as in
-Kafka. A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises: what is added is the partition of `__consumer_offsets` where the group lives. That topic is made if nobody asked for a group
+before: Java's producer adds offsets first and looks for the group's coordinator afterwards. A fenced producer is told PRODUCER_FENCED from
+version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -12,13 +13,27 @@ from broker.api.context import Context
 from broker.api.deferred import when_ready
 from broker.api.txn_answers import fenced_for
 from broker.core.java_hash import partition_of
+from broker.core.rejected import Rejected
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    """Answer at once, unless the addition has to become durable first."""
+    """Answer at once, unless the addition has to become durable first, or there are no groups at all yet."""
+    return _add(ctx, request) if ctx.services.groups.has_topic else _create_then_add(ctx, request)
+
+
+async def _create_then_add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    try:
+        await ctx.services.groups.create_topic()
+    except Rejected:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = _add(ctx, request)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     topic = ctx.services.topics.topic(CONSUMER_OFFSETS)
     if topic is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -38,6 +38,7 @@ SORT_KEYS = (
     "index",
     "resource_name",
     "member_id",
+    "transactional_id",
     "producer_id",
 )
 _ZERO_ID = bytes(16)

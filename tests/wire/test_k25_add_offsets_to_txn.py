@@ -32,5 +32,7 @@ def test_an_unknown_transactional_id_is_nobodys(client: Client) -> None:
     assert Holder(client, "other", 0, 0).add_offsets("g") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_without_the_offsets_topic_there_is_no_coordinator_of_groups(client: Client) -> None:
-    assert init(client).add_offsets("g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+def test_the_first_group_of_all_can_be_one_of_a_transaction(client: Client) -> None:
+    holder = init(client)
+    assert holder.add_offsets("g") == ErrorCode.NONE
+    assert [topic.topic for topic in holder.describe().topics] == ["__consumer_offsets"]

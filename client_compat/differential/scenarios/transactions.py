@@ -1,0 +1,239 @@
+"""Transactions: a whole life at each version of EndTxn, fencing, refusals, offsets inside a transaction, and what admins are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import batch, create, produce_request, until
+from client_compat.differential.scenarios.fetch import part
+from client_compat.differential.scenarios.fetch import request as fetch_request
+from client_compat.differential.scenarios.groups import ready as groups_ready
+from protocol.api_keys import ApiKey
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from protocol.messages.k66_list_transactions import ListTransactionsRequest
+
+CONCURRENT = 51
+
+
+def ready(probe: Probe) -> None:
+    """Until the transaction coordinator answers."""
+    for _ in until("transactions have a coordinator"):
+        found = probe.quietly(FindCoordinatorRequest("any", 1, ["any"]), 4).coordinators[0]
+        if found.error_code == 0 and probe.quietly(InitProducerIdRequest("warm-up", 60_000), 4).error_code == 0:
+            return
+
+
+def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -> tuple[int, int]:
+    """The producer's id and epoch, asked for again while an earlier transaction is still being ended."""
+    request = InitProducerIdRequest(name, 60_000, **fields)
+    settled(probe, name)
+    response = probe.ask(label, request, version)
+    return response.producer_id, response.producer_epoch
+
+
+def settled(probe: Probe, name: str) -> None:
+    """Until no marker of the id's last transaction is still to be written."""
+    for _ in until(f"{name} is settled"):
+        (state,) = probe.quietly(DescribeTransactionsRequest([name]), 0).transaction_states
+        if not state.transaction_state.startswith("Prepare"):
+            return
+
+
+def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTopic], *, verify: bool = False) -> AddPartitionsToTxnRequest:
+    """For every version: one transaction."""
+    one = AddPartitionsToTxnTransaction(name, *producer, verify, topics)
+    return AddPartitionsToTxnRequest([one], name, *producer, topics)
+
+
+def send(probe: Probe, label: str, topic: str, name: str | None, producer: tuple[int, int], *, sequence: int, version: int = 11) -> None:
+    """A transactional batch of two."""
+    records = batch(b"a", b"b", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True)
+    probe.ask(label, produce_request(probe, topic, bytes(16), records, version, transactional_id=name), version)
+
+
+def look(probe: Probe, label: str, topic: str) -> None:
+    """The partition as consumers and admins see it."""
+    for isolation in (0, 1):
+        probe.ask(f"{label}: fetch, isolation {isolation}", fetch_request(topic, bytes(16), part(), isolation_level=isolation), 12)
+        ends = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, -1)])], 5_000)
+        probe.ask(f"{label}: end, isolation {isolation}", ends, 7)
+    probe.ask(f"{label}: producers", DescribeProducersRequest([TopicRequest(topic, [0])]), 0)
+
+
+def lives(probe: Probe) -> None:
+    """Committed, aborted and empty transactions, at each version of EndTxn; retries of each step."""
+    ready(probe)
+    for version in probe.range(ApiKey.END_TXN):
+        topic, name = f"txn-{version}", f"life-{version}"
+        create(probe, topic, 2)
+        produce_version = 12 if version >= 5 else 11
+        producer = init(probe, "init", name)
+        for committed in (True, False):
+            if version < 5:
+                probe.ask("add", add(name, producer, [AddPartitionsToTxnTopic(topic, [0])]), min(version, 3))
+                probe.ask("add again", add(name, producer, [AddPartitionsToTxnTopic(topic, [0])]), min(version, 3))
+            send(probe, "write", topic, name, producer, sequence=0 if committed or version >= 5 else 2, version=produce_version)
+            look(probe, f"open ({committed})", topic)
+            probe.ask("described", DescribeTransactionsRequest([name]), 0)
+            probe.ask("other outcome's epoch", EndTxnRequest(name, producer[0], producer[1] + 5, committed), version)
+            ended = probe.ask("end", EndTxnRequest(name, *producer, committed), version)
+            settled(probe, name)
+            probe.ask("end again", EndTxnRequest(name, *producer, committed), version)
+            probe.ask("end otherwise", EndTxnRequest(name, *producer, not committed), version)
+            look(probe, f"ended ({committed})", topic)
+            if version >= 5:
+                producer = (ended.producer_id, ended.producer_epoch)
+        settled(probe, name)
+        probe.ask("end of nothing", EndTxnRequest(name, *producer, True), version)
+        settled(probe, name)
+        probe.ask("described at the end", DescribeTransactionsRequest([name]), 0)
+
+
+def refused(probe: Probe) -> None:
+    """Wrong ids, epochs, topics, timeouts."""
+    ready(probe)
+    create(probe, "refuse")
+    producer = init(probe, "init", "refuse")
+    stranger = (producer[0] + 900, 0)
+    probe.names.number("producer_id", stranger[0])
+    for version in probe.range(ApiKey.INIT_PRODUCER_ID):
+        for timeout in (0, -1, 10_000_000):
+            probe.ask(f"init, timeout {timeout}", InitProducerIdRequest("refuse-2", timeout), version)
+    for version in (3, 4, 5):
+        probe.ask("init, unknown id", InitProducerIdRequest("refuse", 60_000, *stranger), version)
+        probe.ask("init, later epoch", InitProducerIdRequest("refuse", 60_000, producer[0], 30), version)
+        probe.ask("init, unknown name with an id", InitProducerIdRequest("never-seen", 60_000, *stranger), version)
+    here = [AddPartitionsToTxnTopic("refuse", [0])]
+    for version in probe.range(ApiKey.ADD_PARTITIONS_TO_TXN):
+        if version > 3:
+            continue
+        for label, request in {
+            "another id": add("refuse", stranger, here),
+            "an old epoch": add("refuse", (producer[0], 99), here),
+            "unknown name": add("no-such-name", producer, here),
+            "empty name": add("", producer, here),
+            "unknown topic": add("refuse", producer, [AddPartitionsToTxnTopic("nowhere", [0]), *here]),
+            "unknown partition": add("refuse", producer, [AddPartitionsToTxnTopic("refuse", [7])]),
+        }.items():
+            probe.ask(f"add: {label}", request, version)
+    for version in probe.range(ApiKey.END_TXN):
+        for label, who, name in (
+            ("another id", stranger, "refuse"),
+            ("a later epoch", (producer[0], 99), "refuse"),
+            ("unknown name", producer, "no-such-name"),
+            ("empty name", producer, ""),
+        ):
+            probe.ask(f"end: {label}", EndTxnRequest(name, *who, True), version)
+    for version in (3, 7, 9, 11):
+        send(probe, "write what was never added", "refuse", "refuse", producer, sequence=0, version=version)
+        send(probe, "write without a name", "refuse", None, producer, sequence=0, version=version)
+    probe.ask("described", DescribeTransactionsRequest(["refuse", "no-such-name", ""]), 0)
+
+
+def fenced(probe: Probe) -> None:
+    """A second instance fences the first, and aborts what it left open."""
+    ready(probe)
+    create(probe, "fenced")
+    first = init(probe, "first", "fence")
+    probe.ask("add", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
+    send(probe, "write", "fenced", "fence", first, sequence=0)
+    for _ in until("the second instance is let in"):
+        answer = probe.quietly(InitProducerIdRequest("fence", 60_000), 4)
+        if answer.error_code != CONCURRENT:
+            break
+    second = (answer.producer_id, answer.producer_epoch)
+    look(probe, "aborted by the second", "fenced")
+    for version in (3, 7, 9, 11):
+        send(probe, "write of the first", "fenced", "fence", first, sequence=2, version=version)
+    for version in probe.range(ApiKey.END_TXN):
+        probe.ask("end of the first", EndTxnRequest("fence", *first, True), version)
+    for version in (0, 1, 2, 3):
+        probe.ask("add of the first", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), version)
+    for version in (0, 3):
+        probe.ask("offsets of the first", AddOffsetsToTxnRequest("fence", *first, "fence-group"), version)
+    probe.ask("add of the second", add("fence", second, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
+    send(probe, "write of the second", "fenced", "fence", second, sequence=0)
+    probe.ask("end of the second", EndTxnRequest("fence", *second, True), 3)
+    settled(probe, "fence")
+    look(probe, "committed by the second", "fenced")
+
+
+def offsets(probe: Probe) -> None:
+    """Offsets in a transaction: pending, stable, dropped; refusals."""
+    ready(probe)
+    groups_ready(probe)
+    create(probe, "txn-in")
+    asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", [0])])]
+
+    def commit(name: str, who: tuple[int, int], offset: int, group: str = "txn-group", **fields: Any) -> TxnOffsetCommitRequest:
+        partition = TxnOffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, "note")
+        topic = TxnOffsetCommitRequestTopic(fields.pop("topic", "txn-in"), [partition])
+        return TxnOffsetCommitRequest(name, group, *who, topics=[topic], **fields)
+
+    for version in probe.range(ApiKey.TXN_OFFSET_COMMIT):
+        if version > 4:
+            continue
+        name = f"offsets-{version}"
+        producer = init(probe, "init", name)
+        for committed in (True, False):
+            probe.ask("add offsets", AddOffsetsToTxnRequest(name, *producer, "txn-group"), min(version, 3))
+            for label, request in {
+                "commit": commit(name, producer, 10 * version + committed),
+                "of an old epoch": commit(name, (producer[0], 99), 5),
+                "negative": commit(name, producer, -1),
+                "unknown topic": commit(name, producer, 5, topic="nowhere"),
+                "unknown partition": commit(name, producer, 5, partition=9),
+                "no group": commit(name, producer, 5, group=""),
+            }.items():
+                probe.ask(label, request, version)
+            if version >= 3:
+                probe.ask("of a stranger", commit(name, producer, 5, generation_id=3, member_id="stranger"), version)
+                probe.ask("of a generation", commit(name, producer, 5, generation_id=3), version)
+            for stable in (False, True):
+                probe.ask(f"fetch, stable {stable}", OffsetFetchRequest(groups=asked, require_stable=stable), 8)
+            probe.ask("end", EndTxnRequest(name, *producer, committed), 3)
+            settled(probe, name)
+            for stable in (False, True):
+                probe.ask(f"fetch after the end, stable {stable}", OffsetFetchRequest(groups=asked, require_stable=stable), 8)
+
+
+def listing(probe: Probe) -> None:
+    """ListTransactions with each filter, DescribeTransactions."""
+    ready(probe)
+    create(probe, "listed")
+    for name in ("list-a", "list-b"):
+        producer = init(probe, "init", name)
+    probe.ask("add", add("list-b", producer, [AddPartitionsToTxnTopic("listed", [0])]), 3)
+    for version in probe.range(ApiKey.LIST_TRANSACTIONS):
+        for states in ([], ["Ongoing"], ["Empty"], ["Nonsense"], ["Empty", "Nonsense"], ["ongoing"]):
+            answer = probe.ask(f"list {states}", ListTransactionsRequest(states), version)
+            only_listed(probe, answer)
+        only_listed(probe, probe.ask("by producer", ListTransactionsRequest([], [producer[0]]), version))
+        if version >= 1:
+            only_listed(probe, probe.ask("longer than an hour", ListTransactionsRequest([], [], 3_600_000), version))
+        if version >= 2:
+            for pattern in ("list-.*", "list-a", "nothing", "", "(", None):
+                pattern_request = ListTransactionsRequest([], [], -1, pattern)
+                only_listed(probe, probe.ask(f"pattern {pattern!r}", pattern_request, version))
+    probe.ask("described", DescribeTransactionsRequest(["list-a", "list-b"]), 0)
+    probe.ask("end", EndTxnRequest("list-b", *producer, False), 3)
+
+
+def only_listed(probe: Probe, answer: Any) -> None:
+    """Leave out of the last answer what other scenarios left behind."""
+    if answer is not None:
+        shown = probe.seen[-1].response
+        shown["transaction_states"] = [state for state in shown["transaction_states"] if state["transactional_id"].startswith("list-")]
+
+
+SCENARIOS = {"lives": lives, "refused": refused, "fenced": fenced, "offsets": offsets, "listing": listing}
