@@ -70,7 +70,6 @@ def audit(
             progress("planning", 1, steps)
             judgeable = [logs.path for logs in found if logs.segments]
             _make_views(spark, judgeable, topics, key_field, producer_expiration_ms)
-            _make_transaction_views(spark, judgeable)
             try:
                 _run_rules(spark, rules, verdicts, samples, lambda step, done: progress(step, done + 2, steps))
             finally:
@@ -151,6 +150,8 @@ def _run_rules(
         # one takes longer than running it.
         keyed = pool.submit(_judge, spark, [rule for rule in rules if rule.view == "keyed_records"], samples)
         transactional = _count(spark, verdicts)
+        if transactional:
+            _make_transaction_views(spark, [verdict.path for verdict in verdicts.values() if verdict.segments])
         others = [rule for rule in rules if rule.view != "keyed_records" and (transactional or not rule.needs_transactions)]
         progress("judging", 1)
         found = _judge(spark, others, samples)
