@@ -76,6 +76,7 @@ class GroupLife(RuleBasedStateMachine):
         self.clients.append(client)
         if not client.is_classic:
             self.heartbeat(client)
+            client.settle()
         elif isinstance(self.driver.machine.groups.get("g"), ConsumerGroup) and self.driver.group.members:
             self.rejoin_classic(client, knows_id=False)
         else:
