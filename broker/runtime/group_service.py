@@ -286,7 +286,10 @@ class GroupService:
         topic = self._partitions.by_name(OFFSETS_TOPIC)
         if topic is None:
             raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        shard = self._shard_at(partition_of(group_id, len(topic.partitions)))
+        try:
+            shard = self._shard_at(partition_of(group_id, topic.count))
+        except Rejected as error:
+            raise Rejected(append_error(error.code), error.message) from error
         if not shard.loaded:
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard

@@ -32,5 +32,4 @@ class GroupTopics:
 
 
 def _info(topic: TopicPartitions | None) -> TopicInfo | None:
-    """Partitions are counted up to the highest, so that one which the disk refuses does not hide those above it."""
-    return None if topic is None else TopicInfo(topic.name, topic.topic_id, max(topic.partitions) + 1)
+    return None if topic is None else TopicInfo(topic.name, topic.topic_id, topic.count)

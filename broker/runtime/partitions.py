@@ -1,4 +1,8 @@
-"""All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served."""
+"""All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served.
+
+A partition that the disk refuses is known to be offline: who asks for it is told so, and it still counts, because groups are spread over
+all partitions of the offsets topic and must not move when one of them cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,25 @@ if TYPE_CHECKING:
 class TopicPartitions:
     """The partitions of one topic that live here."""
 
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("name", "offline", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions: dict[int, Partition] = {}
+        self.offline: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        """Partitions that the topic has, served or offline."""
+        return len(self.partitions) + len(self.offline)
 
     def get(self, index: int) -> Partition:
         """The partition of that index; raises Rejected."""
         partition = self.partitions.get(index)
         if partition is None:
+            if index in self.offline:
+                raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}-{index} is offline: the disk refuses it, see the broker's log")
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
@@ -46,14 +58,24 @@ class Partitions:
 
     def add(self, log: PartitionLog) -> Partition:
         """Serve the partition of `log`, which is open and recovered."""
-        topic = self._by_name.get(log.topic)
-        if topic is None:
-            topic = self._by_name[log.topic] = self._by_id[log.topic_id] = TopicPartitions(log.topic, log.topic_id)
-        assert topic.topic_id == log.topic_id, f"{log.topic} has two topic ids"
+        topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
+        topic.offline.discard(log.partition)
         self.changes += 1
         return partition
+
+    def add_offline(self, name: str, topic_id: bytes, index: int) -> None:
+        """The topic has this partition, but the disk refuses it."""
+        self._topic(name, topic_id).offline.add(index)
+        self.changes += 1
+
+    def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:
+        topic = self._by_name.get(name)
+        if topic is None:
+            topic = self._by_name[name] = self._by_id[topic_id] = TopicPartitions(name, topic_id)
+        assert topic.topic_id == topic_id, f"{name} has two topic ids"
+        return topic
 
     def remove_topic(self, name: str) -> list[Partition]:
         """Serve the topic no longer; who waits for its partitions is told. Returns what was served."""

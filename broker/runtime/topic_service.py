@@ -183,8 +183,12 @@ class TopicService:
         topic = self.catalog.topic(name)
         assert topic is not None, f"{name} is not in the catalog"
         served = self._partitions.by_name(name)
+        refused = None
         for index in sorted(topic.partitions):
-            if (served is not None and index in served.partitions) or (name, index) in self._log_dir.failed:
+            if served is not None and index in served.partitions:
+                continue
+            if (name, index) in self._log_dir.failed:
+                self._partitions.add_offline(name, topic.topic_id, index)
                 continue
             try:
                 log = self._log_dir.create_log(name, index, topic.topic_id, self.log_config(name))
@@ -192,9 +196,11 @@ class TopicService:
                 log.become_leader(topic.partitions[index].leader_epoch)
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, index, error)
-                return error
-            self._partitions.add(log)
-        return None
+                self._partitions.add_offline(name, topic.topic_id, index)
+                refused = refused or error
+            else:
+                self._partitions.add(log)
+        return refused
 
     def _opened(self, created: CreatedTopic) -> CreatedTopic:
         if created.error is not None:

@@ -33,7 +33,7 @@ class Place:
         self.clock = ManualClock()
         self.timers = Timers()
         self.partition = MemoryPartition()
-        self.topic: SimpleNamespace | None = SimpleNamespace(partitions={0: self.partition})
+        self.topic: SimpleNamespace | None = SimpleNamespace(partitions={0: self.partition}, count=1)
         self.service = self.open()
 
     def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
@@ -47,7 +47,7 @@ class Place:
 
     async def create(self, name: str) -> None:
         assert name == OFFSETS_TOPIC
-        self.topic = SimpleNamespace(partitions={0: self.partition})
+        self.topic = SimpleNamespace(partitions={0: self.partition}, count=1)
 
     def pass_ms(self, ms: int) -> None:
         self.clock.advance(ms)

@@ -33,6 +33,16 @@ def test_what_is_not_here_is_unknown(scene: PartitionScene, topic: str, index: i
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_partition_that_the_disk_refuses_counts_and_is_answered_a_storage_error(scene: PartitionScene) -> None:
+    scene.partitions.add_offline("t", TOPIC_ID, 3)
+    topic = scene.partitions.by_name("t")
+    assert topic is not None
+    assert (topic.count, len(topic.partitions)) == (4, 3)
+    with pytest.raises(Rejected) as caught:
+        scene.partitions.get("t", 3)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_removed_topic_is_found_neither_by_name_nor_by_id(scene: PartitionScene) -> None:
     removed = scene.partitions.remove_topic("t")
     assert [partition.index for partition in removed] == [0, 1, 2]
