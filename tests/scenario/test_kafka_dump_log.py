@@ -13,6 +13,7 @@ from client_compat.kafka.tools import Tools
 from tests.support.group_calls import commit, find_coordinator, stable_member
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
+from tests.support.txn_calls import init
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         find_coordinator(client)
         assert commit(client, 5) == 0
         stable_member(client)
+        create(client, "in-txn")
+        holder = init(client, "dumped")
+        assert holder.add(("in-txn", 0)) == [0]
+        assert holder.end(commit=True).error_code == 0
     return data
 
 
@@ -66,10 +71,12 @@ def test_indexes_agree_with_their_segments_and_are_sane(tools: Tools, directory:
     dump(tools, indexes, "--verify-index-only")
 
 
-def test_group_and_metadata_records_are_decoded(tools: Tools, directory: Path) -> None:
+def test_group_transaction_and_metadata_records_are_decoded(tools: Tools, directory: Path) -> None:
     offsets = dump(tools, directory.glob("__consumer_offsets-*/*.log"), "--offsets-decoder")
     assert '"group":"g","topic":"t","partition":0' in offsets
     assert '"protocolType":"consumer"' in offsets
+    transactions = dump(tools, directory.glob("__transaction_state-*/*.log"), "--transaction-log-decoder")
+    assert "transactional_id=dumped" in transactions or '"transactionalId":"dumped"' in transactions
     metadata = dump(tools, directory.glob("__cluster_metadata-0/*.log"), "--cluster-metadata-decoder")
     assert '"type":"TOPIC_RECORD"' in metadata
     assert '"name":"segment.bytes","value":"1048576"' in metadata

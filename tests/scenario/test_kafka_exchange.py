@@ -1,12 +1,13 @@
 """One data directory, two brokers in turn: Apache Kafka on what this broker wrote and the other way round, stopped cleanly and killed.
 
-What has to be the same on the other side: the records, the committed offsets, the topics' ids and configurations, and the producers' state:
-the last batch again is known as a duplicate, the next one is taken.
+What has to be the same on the other side: the records, the committed offsets, the topics' ids and configurations, an open transaction (it
+is ended there), and the producers' state: the last batch again is known as a duplicate, the next one is taken.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -14,13 +15,17 @@ import pytest
 from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import ReferenceBroker
 from protocol.client import Client
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.records.batch import split_batches
-from protocol.records.record import iter_records
-from tests.support.group_calls import commit, fetch, find_coordinator, wait_until
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support.group_calls import commit, fetch, wait_until
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, describe, produce
+from tests.support.txn_calls import Holder
 
 PRODUCER = 7
 
@@ -40,6 +45,8 @@ class Ledger:
         self.values: list[bytes] = []
         self.topic_id = b""
         self.committed = -1
+        self.holder = Holder(None, "tx", -1, -1)  # type: ignore[arg-type] # whoever asks next sets its connection
+        self.in_transactions = 0
 
     def begin(self, client: Client) -> None:
         """The topic, its configuration and the first records."""
@@ -47,6 +54,34 @@ class Ledger:
         ready(client)
         for _ in range(3):
             self.write(client)
+        self.holder = transactional(client)
+        self.open_transaction(client)
+
+    def open_transaction(self, client: Client) -> None:
+        """One transactional record in partition 1, which is neither committed nor aborted yet."""
+        self.holder.client = client
+        wait_until(lambda: self.holder.add(("t", 1)) == [0], "the partition is added")
+        record = SimpleRecord(None, b"in a transaction", time_ns() // 1_000_000)
+        batch = build_batch(
+            [record],
+            producer_id=self.holder.producer_id,
+            producer_epoch=self.holder.epoch,
+            base_sequence=self.in_transactions,
+            transactional=True,
+        )
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(1, batch)])
+        answer = client.call(ProduceRequest("tx", -1, 10_000, [data]), version=11)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+    def end_transaction(self, client: Client) -> None:
+        """What the broker before left open is invisible until it is committed here."""
+        self.holder.client = client
+        wait_until(lambda: coordinated(client, 1), "transactions have a coordinator")
+        wait_until(lambda: self.holder.describe().transaction_state == "Ongoing", "the transaction is open", 20)
+        assert committed(client) == self.in_transactions
+        wait_until(lambda: self.holder.end(commit=True).error_code == 0, "the transaction is committed")
+        self.in_transactions += 1
+        wait_until(lambda: committed(client) == self.in_transactions, "its record is visible")
 
     def write(self, client: Client) -> None:
         """One more batch of two, and a commit of its offset."""
@@ -69,6 +104,8 @@ class Ledger:
         assert produce(client, "t", *self.values[-2:], producer_id=PRODUCER, base_sequence=at) == at
         assert read(client) == self.values
         self.write(client)
+        self.end_transaction(client)
+        self.open_transaction(client)
 
 
 def ready(client: Client) -> None:
@@ -79,12 +116,29 @@ def ready(client: Client) -> None:
     wait_until(lambda: fetch_error(client) == 0, "the coordinator has loaded", 20)
 
 
-def coordinated(client: Client) -> bool:
-    try:
-        find_coordinator(client)
-    except AssertionError:
-        return False
-    return True
+def coordinated(client: Client, kind: int = 0) -> bool:
+    (found,) = client.call(FindCoordinatorRequest("", kind, ["g" if kind == 0 else "tx"]), version=4).coordinators
+    return bool(found.error_code == 0)
+
+
+def transactional(client: Client) -> Holder:
+    """A producer id for "tx", as soon as there is a coordinator for it."""
+    wait_until(lambda: coordinated(client, 1), "transactions have a coordinator", 20)
+    answers: list[Any] = []
+
+    def ask() -> bool:
+        answers.append(client.call(InitProducerIdRequest("tx", 600_000), version=4))
+        return bool(answers[-1].error_code == 0)
+
+    wait_until(ask, "there is a producer id", 20)
+    return Holder(client, "tx", answers[-1].producer_id, answers[-1].producer_epoch)
+
+
+def committed(client: Client) -> int:
+    """How many records of partition 1 are visible to who reads committed ones only."""
+    data = ready_to_read(client, 1, isolation=1)
+    records = bytes(data.records or b"")
+    return sum(header.record_count for _, header in split_batches(records) if not header.is_control)
 
 
 def fetch_error(client: Client) -> int:
@@ -94,9 +148,9 @@ def fetch_error(client: Client) -> int:
         return -1
 
 
-def ready_to_read(client: Client, offset: int = 0) -> Any:
-    partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=-1, topics=[FetchTopic("t", partitions=[partition])])
+def ready_to_read(client: Client, index: int = 0, *, isolation: int = 0) -> Any:
+    wanted = [FetchTopic("t", partitions=[FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 20)])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=isolation, session_epoch=-1, topics=wanted)
     return client.call(request, version=12).responses[0].partitions[0]
 
 
