@@ -15,8 +15,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Protocol
 
-import re2
-
 from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
 
@@ -100,6 +98,8 @@ def hash_of(topics: Iterable[TopicInfo]) -> int:
 @lru_cache(maxsize=PATTERNS_KEPT)
 def _compile(regex: str) -> Any:
     """A compiled pattern; Any, because the library has no types."""
+    import re2  # noqa: PLC0415 # 5 ms that a start need not spend: few groups subscribe by expression
+
     options = re2.Options()
     options.log_errors = False
     try:

@@ -11,6 +11,8 @@ Rules that hold here:
 * Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer:
   one that
   comes too early looks again.
+* The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
+  groups needs none of it.
 * Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does).
 """
 
@@ -26,13 +28,6 @@ from broker.core.effects import Effects
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
-from broker.groups.classic import ClassicConfig, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer_draft import ConsumerConfig
-from broker.groups.consumer_groups import Group
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
-from broker.groups.group_records import GroupRecord, decode_record, encode_record
 from broker.groups.states import Now
 from broker.runtime.coordinator import Coordinator, Durable, append_error
 from broker.runtime.group_topics import GroupTopics
@@ -42,6 +37,12 @@ if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
     from broker.core.timers import TimerHandle, Timers
+    from broker.groups.classic import Leaving, Syncing
+    from broker.groups.classic_join import Joining
+    from broker.groups.consumer_groups import Group
+    from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+    from broker.groups.coordinator import Commit, Fetched, GroupsConfig, Replies, Topics
+    from broker.groups.group_records import GroupRecord
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
 
@@ -62,6 +63,10 @@ logger = logging.getLogger(__name__)
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
     """The machine's settings from the broker's."""
+    from broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
+    from broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
+    from broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
+
     policy = settings.group_consumer_migration_policy.lower()
     return GroupsConfig(
         consumer=ConsumerConfig(
@@ -84,6 +89,9 @@ class _Shard:
     """One partition of the offsets topic: its machine, its way to the log, and the timers of its groups."""
 
     def __init__(self, partition: Partition, config: GroupsConfig, topics: GroupTopics) -> None:
+        from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+        from broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
+
         self.partition = partition
         self.machine = GroupCoordinator(config, topics)
         self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
@@ -109,7 +117,6 @@ class GroupService:
         create_topic: Callable[[str], Awaitable[object]],
     ) -> None:
         self._settings = settings
-        self._config = groups_config(settings)
         self._clock = clock
         self._timers = timers
         self._partitions = partitions
@@ -305,7 +312,7 @@ class GroupService:
         before = self._shards.pop(index, None)
         if before is not None:
             before.stop()
-        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), self._config, self._topics)
+        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), groups_config(self._settings), self._topics)
         log = shard.partition.log
         shard.loaded = log.log_start_offset == log.log_end_offset
         return shard

@@ -3,6 +3,7 @@
 Rules that hold here: no function makes more than `max_bytes` of output, whatever the input claims, and a claimed size is compared with
 that bound
 and with what the codec could make of so few bytes before memory is taken for it. Every failure of a library becomes `CorruptBatch`.
+The codecs' libraries are imported at their first use: most processes see one codec or none, and the three cost a start 15 ms.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import threading
 import zlib
 from enum import IntEnum
-from typing import Final
-
-import cramjam
-import lz4.frame
-import zstandard
+from typing import TYPE_CHECKING, Final
 
 from protocol.records.crc32c import Buffer
 from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+
+if TYPE_CHECKING:
+    import zstandard
 
 
 class Codec(IntEnum):
@@ -67,9 +67,13 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_xerial(memoryview(data))
     if codec is Codec.LZ4:
+        import lz4.frame  # noqa: PLC0415 # at its first use, see above
+
         # Kafka's default level stands for lz4's fast mode; every other level for its high-compression mode.
         native = _LZ4_FAST if chosen == LEVEL_DEFAULT[codec] else chosen
         return bytes(lz4.frame.compress(data, native, lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False))
+    import zstandard  # noqa: PLC0415 # at its first use, see above
+
     return zstandard.ZstdCompressor(level=chosen).compress(data)
 
 
@@ -116,6 +120,8 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _compress_xerial(data: memoryview) -> bytes:
+    import cramjam  # noqa: PLC0415 # at its first use, see above
+
     framed = bytearray(_XERIAL_HEADER)
     for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
@@ -142,6 +148,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
+    import cramjam  # noqa: PLC0415 # at its first use, see above
+
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         total = sum(sizes)
@@ -162,6 +170,8 @@ def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffe
 
 
 def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
+    import lz4.frame  # noqa: PLC0415 # at its first use, see above
+
     end, most = _walk_lz4_frame(data)
     unpack = lz4.frame.LZ4FrameDecompressor()
     try:
@@ -201,6 +211,8 @@ def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
 
 
 def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
+    import zstandard  # noqa: PLC0415 # at its first use, see above
+
     try:
         size = zstandard.frame_content_size(data)
         if size > max_bytes:
@@ -225,6 +237,8 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
     """One a thread: making it costs several times what a small batch does, and it may not be shared between threads."""
+    import zstandard  # noqa: PLC0415 # at its first use, see above
+
     found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "zstd", None)
     if found is None:
         found = _OF_THREAD.zstd = zstandard.ZstdDecompressor()
@@ -236,6 +250,8 @@ _OF_THREAD: Final = threading.local()
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
     """Whether a frame that could not be decompressed in one go is too large rather than damaged; holds one chunk at a time."""
+    import zstandard  # noqa: PLC0415 # at its first use, see above
+
     total = 0
     try:
         for chunk in zstandard.ZstdDecompressor().read_to_iter(data, write_size=128 << 10):
