@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from client_compat.support.brokers import BrokerFailed, ottla
+from client_compat.support.command import ottla_command
 from client_compat.support.progress import progress
 from client_compat.support.workers import RunFailed
 
@@ -43,8 +44,10 @@ def main(
         console.print(f"[red]The demo could not be run:[/] {failure}")
         raise typer.Exit(1) from None
     console.print(f"Everything stays in {directory} (what was loaded: {MARKER}; the broker's and clients' own words: *.log). Look again:")
-    console.print(f"  ottla audit {directory}/log    ottla dump-log {directory}/log/counts-transactional-0", soft_wrap=True)
-    console.print(f"  ottla serve --data-dir {directory}/log    ottla transactions list", soft_wrap=True)
+    console.print(
+        f"  {ottla_command()} audit {directory}/log    {ottla_command()} dump-log {directory}/log/counts-transactional-0", soft_wrap=True
+    )
+    console.print(f"  {ottla_command()} serve --data-dir {directory}/log    {ottla_command()} transactions list", soft_wrap=True)
     console.print(f"[bold]{'As promised' if kept else 'NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
     raise typer.Exit(0 if kept else 1)
 
