@@ -45,9 +45,9 @@ def main(
         raise typer.Exit(1) from None
     console.print(f"Everything stays in {directory} (what was loaded: {MARKER}; the broker's and clients' own words: *.log). Look again:")
     console.print(
-        f"  {ottla_command()} audit {directory}/log    {ottla_command()} dump-log {directory}/log/counts-transactional-0", soft_wrap=True
+        f"  {ottla} audit {directory}/log    {ottla} dump-log {directory}/log/counts-transactional-0", soft_wrap=True
     )
-    console.print(f"  {ottla_command()} serve --data-dir {directory}/log    {ottla_command()} transactions list", soft_wrap=True)
+    console.print(f"  {ottla} serve --data-dir {directory}/log    {ottla} transactions list", soft_wrap=True)
     console.print(f"[bold]{'As promised' if kept else 'NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
     raise typer.Exit(0 if kept else 1)
 
