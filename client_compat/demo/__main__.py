@@ -43,11 +43,9 @@ def main(
         console.print(f"[red]The demo could not be run:[/] {failure}")
         raise typer.Exit(1) from None
     console.print(f"Everything stays in {directory} (what was sent: {MARKER}; the brokers' and clients' own words: *.log). Look again:")
-    ottla = ottla_command()
-    console.print(f"  {ottla} audit {directory}/idempotent {directory}/plain --key-field row", soft_wrap=True)
-    console.print(
-        f"  {ottla} dump-log {directory}/plain/flights-0    {ottla} serve --data-dir {directory}/plain", soft_wrap=True
-    )
+    command = ottla_command()
+    console.print(f"  {command} audit {directory}/idempotent {directory}/plain --key-field row", soft_wrap=True)
+    console.print(f"  {command} dump-log {directory}/plain/flights-0    {command} serve --data-dir {directory}/plain", soft_wrap=True)
     console.print(f"[bold]{'As promised' if kept else 'NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
     raise typer.Exit(0 if kept else 1)
 

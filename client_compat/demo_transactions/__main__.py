@@ -44,10 +44,9 @@ def main(
         console.print(f"[red]The demo could not be run:[/] {failure}")
         raise typer.Exit(1) from None
     console.print(f"Everything stays in {directory} (what was loaded: {MARKER}; the broker's and clients' own words: *.log). Look again:")
-    console.print(
-        f"  {ottla} audit {directory}/log    {ottla} dump-log {directory}/log/counts-transactional-0", soft_wrap=True
-    )
-    console.print(f"  {ottla} serve --data-dir {directory}/log    {ottla} transactions list", soft_wrap=True)
+    command = ottla_command()
+    console.print(f"  {command} audit {directory}/log    {command} dump-log {directory}/log/counts-transactional-0", soft_wrap=True)
+    console.print(f"  {command} serve --data-dir {directory}/log    {command} transactions list", soft_wrap=True)
     console.print(f"[bold]{'As promised' if kept else 'NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
     raise typer.Exit(0 if kept else 1)
 
