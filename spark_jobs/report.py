@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -33,7 +34,7 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
     for directory, name in zip(verdict.directories, names, strict=True):
         found = [finding for result in directory.rules.values() for finding in result.samples]
         if found and samples:
-            out.print(_findings_table(f"Findings in {name} (the first {samples} of each rule and severity)", found, directory.path))
+            out.print(_findings(f"Findings in {name} (the first {samples} of each rule and severity)", found, directory.path))
     for directory, name in zip(verdict.directories, names, strict=True):
         for note in directory.notes:
             out.print(Text(f"note: {name}: {note}", style="dim"), soft_wrap=True)
@@ -85,16 +86,16 @@ def _cell(result: RuleResult) -> Text:
     return text
 
 
-def _findings_table(title: str, findings: list[Finding], path: str) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for column in ("Rule", "What", "Where", "File and byte", "Evidence"):
-        table.add_column(column, overflow="fold")
+def _findings(title: str, findings: list[Finding], path: str) -> Group:
+    """Two lines each: what is where, and the bytes and numbers that prove it. A table's columns would be too narrow for those."""
+    lines: list[RenderableType] = [Text(title, style="bold")]
     for finding in findings:
         style = {"violation": "red", "warning": "yellow", "info": "dim"}[finding.severity]
         file = finding.file.removeprefix(path).lstrip("/")
         evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None))
-        table.add_row(finding.rule, Text(finding.kind, style=style), finding.where, f"{file}:{finding.position}", evidence)
-    return table
+        lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (f"{finding.rule}: {finding.kind}", style)))
+        lines.append(Padding(Text(f"{file}:{finding.position}\n{evidence}"), (0, 0, 0, 6)))
+    return Group(*lines)
 
 
 def _last_line(verdict: Verdict) -> Text:
