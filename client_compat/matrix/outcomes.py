@@ -1,0 +1,85 @@
+"""What a cell came to, and what of it is a failure of this broker.
+
+Rules: a cell that fails here and not on Apache Kafka is a failure of the run, unless `KNOWN` names it together with the line of
+docs/deviations.md; one that fails on Apache Kafka too is the client's own, shown with its reason; a cell that was expected to fail and
+passed is told, so that the table stays true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from client_compat.matrix.brokers import KAFKA, OURS
+
+
+class Outcome(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    UNSUPPORTED = "unsupported"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One scenario through one client on one broker. `reason` is why it did not pass; `details` is what it found beside."""
+
+    client: str
+    scenario: str
+    broker: str
+    outcome: Outcome
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.client, self.scenario, self.broker
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Cells that fail for a known reason: patterns (whole matches) of client and scenario. `deviation` is the first cell of its line in
+    docs/deviations.md where this broker is meant to differ; empty where the client itself fails, on Apache Kafka as well."""
+
+    client: str
+    scenario: str
+    why: str
+    deviation: str = ""
+
+    def names(self, cell: Cell) -> bool:
+        return re.fullmatch(self.client, cell.client) is not None and re.fullmatch(self.scenario, cell.scenario) is not None
+
+
+KNOWN: tuple[Known, ...] = ()
+
+
+def known(cell: Cell, table: Sequence[Known] = KNOWN) -> Known | None:
+    return next((row for row in table if row.names(cell)), None)
+
+
+def failures(cells: Iterable[Cell], table: Sequence[Known] = KNOWN) -> list[Cell]:
+    """The cells for which the run fails: on this broker, not named in `table`, and not failing on Apache Kafka as well."""
+    listed = list(cells)
+    elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}
+    return [
+        cell
+        for cell in listed
+        if cell.broker == OURS
+        and cell.outcome is Outcome.FAIL
+        and elsewhere.get((cell.client, cell.scenario)) is not Outcome.FAIL
+        and known(cell, table) is None
+    ]
+
+
+def client_failures(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells on Apache Kafka that fail: the client's own faults, or the scenario's."""
+    return [cell for cell in cells if cell.broker == KAFKA and cell.outcome is Outcome.FAIL]
+
+
+def unneeded(cells: Iterable[Cell], table: Sequence[Known] = KNOWN) -> list[Known]:
+    """Rows of `table` whose cells all passed here: they are no longer true."""
+    ours = [cell for cell in cells if cell.broker == OURS and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
+    named = [(row, [cell for cell in ours if row.names(cell)]) for row in table]
+    return [row for row, found in named if found and all(cell.outcome is Outcome.PASS for cell in found)]

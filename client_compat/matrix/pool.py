@@ -1,0 +1,104 @@
+"""Client programs that outlive a cell: most of a cell's time would else be the start of a JVM or an interpreter.
+
+Rules: a program belongs to one cell at a time; only a program whose cell ended well, on a broker that still runs, is used again; every
+program is ended with the pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from client_compat.matrix.brokers import Skipped
+from client_compat.matrix.clients import CLIENTS, Note, ToolchainMissing
+from client_compat.matrix.control import Program, Ready
+
+IDLE_MAX = 2
+"""Of each client: as many as the workers of a run ask for at a time."""
+
+
+class Pool:
+    """Started programs by client. `ready` is how each client introduced itself."""
+
+    def __init__(self, directory: Path, note: Note = lambda text: None) -> None:
+        self.ready: dict[str, Ready] = {}
+        self._directory, self._note = directory, note
+        self._idle: dict[str, list[Program]] = {}
+        self._missing: dict[str, str] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def missing(self, client: str) -> str | None:
+        """Why its programs cannot be had here; builds them where that was not done. Raises `BuildFailed`."""
+        language = CLIENTS[client].language
+        with self._lock:
+            if language.name not in self._missing:
+                try:
+                    language.ensure_built(self._note)
+                    self._missing[language.name] = ""
+                except ToolchainMissing as error:
+                    self._missing[language.name] = str(error)
+            return self._missing[language.name] or None
+
+    def take(self, client: str) -> Program:
+        """A program that nobody else has. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        if missing := self.missing(client):
+            raise Skipped(missing)
+        with self._lock:
+            while idle := self._idle.get(client):
+                program = idle.pop()
+                if program.alive:
+                    return program
+        program = CLIENTS[client].program(self._directory / f"{client}-{next(self._numbers)}.log")
+        self.ready[client] = program.start()
+        return program
+
+    def give_back(self, client: str, program: Program, *, usable: bool) -> None:
+        """Keep it for the next cell, or end it."""
+        program.deadline = None
+        with self._lock:
+            idle = self._idle.setdefault(client, [])
+            if usable and program.alive and len(idle) < IDLE_MAX:
+                idle.append(program)
+                return
+        program.end()
+
+    def end(self) -> None:
+        with self._lock:
+            programs = [program for idle in self._idle.values() for program in idle]
+            self._idle.clear()
+        for program in programs:
+            program.end()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+class Lease:
+    """The programs of one cell; its time is over `timeout_s` from now."""
+
+    def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float) -> None:
+        self._pool, self._peers = pool, peers
+        self._taken: list[tuple[str, Program]] = []
+        self._deadline = time.monotonic() + timeout_s
+
+    def take(self, client: str) -> Program:
+        program = self._pool.take(client)
+        program.deadline = self._deadline
+        self._taken.append((client, program))
+        return program
+
+    def others(self) -> Sequence[str]:
+        """The clients that a scenario may set beside its own."""
+        return self._peers
+
+    def end(self, *, usable: bool) -> None:
+        for client, program in self._taken:
+            self._pool.give_back(client, program, usable=usable)
+        self._taken.clear()

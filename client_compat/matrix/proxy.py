@@ -1,0 +1,152 @@
+"""A TCP proxy before a broker that loses answers: the request arrived and was done, and the client sees its connection end.
+
+Rules: it knows of the protocol only the sizes of frames, the API key and the correlation id; which answers are lost depends on the seed
+and the order of the requests; one answer in a row of several is lost, never all, so that a client that tries again gets on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import struct
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+
+from client_compat.support.brokers import HOST
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+START_TIMEOUT_S = 10.0
+_SIZE = struct.Struct(">i")
+_REQUEST = struct.Struct(">hhi")
+
+
+@dataclass(slots=True)
+class Losses:
+    """Which answers are lost: those of `api_key`, each with the chance `share`, at most `count_max` of them. `lost` counts."""
+
+    api_key: int
+    share: float
+    seed: int = 7
+    count_max: int = 1_000
+    lost: int = 0
+    seen: int = 0
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def hits(self, api_key: int) -> bool:
+        """Whether this answer is lost; counts it."""
+        if api_key != self.api_key:
+            return False
+        self.seen += 1
+        hit = self.lost < self.count_max and self._random.random() < self.share
+        self.lost += hit
+        return hit
+
+
+class Proxy:
+    """Listens on `port` and speaks to the broker on `broker_port`, from a thread of its own. Use as a context manager."""
+
+    def __init__(self, port: int, broker_port: int, losses: Losses) -> None:
+        self.port, self.losses = port, losses
+        self._broker_port = broker_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{port}", daemon=True)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(START_TIMEOUT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(START_TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(START_TIMEOUT_S)
+        self._loop.close()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, HOST, self.port)
+
+    async def _end(self) -> None:
+        self._server.close()
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        try:
+            from_broker, to_broker = await asyncio.open_connection(HOST, self._broker_port)
+        except OSError:
+            to_client.close()
+            return
+        asked: deque[int] = deque()
+        ways = [
+            asyncio.ensure_future(self._requests(from_client, to_broker, asked)),
+            asyncio.ensure_future(self._answers(from_broker, to_client, asked)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            to_client.transport.abort()
+            to_broker.close()
+
+    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: deque[int]) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                frame = await _frame(source)
+                api_key, _, _ = _REQUEST.unpack_from(frame, _SIZE.size)
+                if not _without_answer(frame, api_key):
+                    asked.append(api_key)
+                sink.write(frame)
+                await sink.drain()
+
+    async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: deque[int]) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                frame = await _frame(source)
+                if self.losses.hits(asked.popleft()):
+                    return
+                sink.write(frame)
+                await sink.drain()
+
+
+async def _frame(source: asyncio.StreamReader) -> bytes:
+    """The next frame with its size. Raises IncompleteReadError at the end, OSError where the size cannot be one."""
+    head = await source.readexactly(_SIZE.size)
+    (size,) = _SIZE.unpack(head)
+    if not 0 <= size <= FRAME_BYTES_MAX:
+        raise OSError(f"a frame of {size} bytes")
+    return head + await source.readexactly(size)
+
+
+def _without_answer(frame: bytes, api_key: int) -> bool:
+    """A Produce with acks 0 is not answered."""
+    if api_key != 0:
+        return False
+    _, version, _ = _REQUEST.unpack_from(frame, _SIZE.size)
+    at = _SIZE.size + _REQUEST.size
+    (client_id,) = struct.unpack_from(">h", frame, at)
+    at += 2 + max(0, client_id)
+    if version >= 9:  # flexible: tagged fields of the header, then a compact nullable string; both are one byte where empty
+        at += 1
+        length, shift = 0, 0
+        while True:
+            byte = frame[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                break
+        at += max(0, length - 1)
+    else:
+        (transactional_id,) = struct.unpack_from(">h", frame, at)
+        at += 2 + max(0, transactional_id)
+    (acks,) = struct.unpack_from(">h", frame, at)
+    return bool(acks == 0)

@@ -1,0 +1,155 @@
+"""Runs cells: a job is one client's scenario, on every broker in turn, so that what differs between brokers is seen at one time.
+
+Rules: an ordinary scenario shares one long-lived broker of each kind, replaced when it died; one that restarts, kills or sets something has
+a broker of its own; programs are used again only after a cell that ended well on a shared broker.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_compat.matrix.brokers import KINDS, Broker, BrokerFailed, Skipped, running
+from client_compat.matrix.clients import BuildFailed
+from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
+from client_compat.matrix.outcomes import Cell, Outcome
+from client_compat.matrix.pool import Lease, Pool
+from client_compat.matrix.scenario import Broken, Scenario, Scene
+from client_compat.matrix.truth import TruthFailed
+from protocol.errors import ProtocolError
+
+REASON_CHARS = 1_200
+PLAIN = (Broken, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
+"""Failures that explain themselves."""
+FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
+"""What a cell can fail with; the last three are what a program's misshapen answer leads to."""
+
+OnCell = Callable[[Cell], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One client's scenario on these brokers, in this order."""
+
+    client: str
+    scenario: Scenario
+    brokers: tuple[str, ...]
+
+
+class SharedBrokers:
+    """One broker of each kind, started when first asked for, and again when it died."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stack = ExitStack()
+        self._running: dict[str, Broker] = {}
+        self._missing: dict[str, str | None] = {}
+        self._starts = 0
+        self._lock = threading.Lock()
+
+    def missing(self, kind: str) -> str | None:
+        with self._lock:
+            if kind not in self._missing:
+                self._missing[kind] = KINDS[kind].missing()
+            return self._missing[kind]
+
+    def get(self, kind: str) -> Broker:
+        """Raises `BrokerFailed`."""
+        with self._lock:
+            broker = self._running.get(kind)
+            if broker is None or not broker.alive:
+                self._starts += 1
+                broker = self._stack.enter_context(running(KINDS[kind], self._directory / f"{kind}-{self._starts}"))
+                self._running[kind] = broker
+            return broker
+
+    def __enter__(self) -> SharedBrokers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+class Matrix:
+    """Everything that a run needs: the pool of programs, the shared brokers, the clients that scenarios may set beside their own."""
+
+    def __init__(self, directory: Path, pool: Pool, brokers: SharedBrokers, peers: Sequence[str]) -> None:
+        self._directory, self._pool, self._brokers, self._peers = directory, pool, brokers, peers
+
+    def run(self, jobs: Sequence[Job], workers: int, on_cell: OnCell) -> list[Cell]:
+        """All cells, `workers` jobs at a time; `on_cell` is called from the caller's thread, job by job."""
+        done: list[Cell] = []
+        with ThreadPoolExecutor(workers) as threads:
+            futures = [threads.submit(self.run_job, job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    for cell in future.result():
+                        on_cell(cell)
+                        done.append(cell)
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+        return done
+
+    def run_job(self, job: Job) -> list[Cell]:
+        return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
+
+    def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
+        """One cell, whatever happens in it."""
+        began = time.monotonic()
+        try:
+            self._attempt(client, scenario, broker)
+            outcome, reason = Outcome.PASS, ""
+        except Unsupported as error:
+            outcome, reason = Outcome.UNSUPPORTED, str(error)
+        except Skipped as error:
+            outcome, reason = Outcome.SKIPPED, str(error)
+        except FAILURES as error:
+            outcome, reason = Outcome.FAIL, describe(error)
+        return Cell(client, scenario.title, broker, outcome, reason[:REASON_CHARS], round(time.monotonic() - began, 2))
+
+    def _attempt(self, client: str, scenario: Scenario, kind: str) -> None:
+        if missing := self._brokers.missing(kind) or self._pool.missing(client):
+            raise Skipped(missing)
+        if scenario.durable and not KINDS[kind].durable:
+            raise Unsupported(f"{kind} keeps its records in memory: nothing is there after a restart")
+        with self._broker(client, scenario, kind) as broker:
+            lease = Lease(self._pool, self._peers, scenario.timeout_s)
+            ended_well = False
+            try:
+                scenario.run(Scene(client, broker, lease))
+                ended_well = True
+            except Unsupported:
+                ended_well = True
+                raise
+            finally:
+                died = not broker.alive
+                lease.end(usable=ended_well and not scenario.own_broker)
+            if died:
+                raise BrokerFailed(f"the broker is gone: {broker.process.output_tail()}")
+
+    @contextmanager
+    def _broker(self, client: str, scenario: Scenario, kind: str) -> Iterator[Broker]:
+        if not scenario.own_broker:
+            yield self._brokers.get(kind)
+            return
+        losses = scenario.losses() if scenario.losses else None
+        directory = self._directory / f"{client}-{scenario.name}-{kind}"
+        with running(KINDS[kind], directory, scenario.settings, losses) as broker:
+            yield broker
+
+
+def describe(error: BaseException) -> str:
+    """The error as a reason: the text of the kinds that explain themselves, else with the kind's name."""
+    return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
+
+
+def chosen(names: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The names that are one of `words`, or match one as a pattern anywhere; all where there are no words."""
+    return [name for name in names if not words or name in words or any(re.search(word, name) for word in words)]

@@ -1,0 +1,176 @@
+"""What a scenario is: a function over a `Scene`, with a name, a promise in one sentence, and what it needs.
+
+Rules: a scenario makes its own topics and groups under fresh names, so that all run beside one another on one broker; it judges with
+`expect`, whose text says what was wanted; what the client's API lacks ends it as `Unsupported` and is no failure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, Unpack
+
+from client_compat.matrix.brokers import Broker
+from client_compat.matrix.facades import Admin, Client, Consumer, ConsumerOptions, Producer, ProducerOptions, Taken
+from client_compat.matrix.proxy import Losses
+from client_compat.matrix.truth import Truth
+
+T = TypeVar("T")
+SHOWN_CHARS = 300
+TIMEOUT_S = 90.0
+
+
+class Broken(AssertionError):
+    """A promise that was not kept; the text says what was wanted and what there was."""
+
+
+def expect(holds: bool, what: str) -> None:
+    """Raises `Broken` unless it holds."""
+    if not holds:
+        raise Broken(what)
+
+
+def same(found: object, wanted: object, what: str) -> None:
+    """Raises `Broken` unless both are equal."""
+    if found != wanted:
+        raise Broken(f"{what}: {_short(found)}, where {_short(wanted)} was to be")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text)} characters)"
+
+
+class Programs(Protocol):
+    """Where a scene gets its client programs from; who gives them takes them back."""
+
+    def take(self, client: str) -> Any: ...
+
+    def others(self) -> Sequence[str]: ...
+
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Scene:
+    """One run of one scenario: a client, a broker, and what was opened."""
+
+    client_name: str
+    broker: Broker
+    programs: Programs
+    _clients: list[Client] = field(default_factory=list)
+
+    @property
+    def client(self) -> Client:
+        """The client under test, in its first program."""
+        return self._clients[0] if self._clients else self.another()
+
+    def another(self) -> Client:
+        """The client under test in one more program of its own: to work beside the first, or to be killed."""
+        found = Client(self.client_name, self.programs.take(self.client_name), self.broker.bootstrap)
+        self._clients.append(found)
+        return found
+
+    def other(self, name: str) -> Client:
+        """A program of another client on the same broker. Raises `Skipped` where it cannot be had here."""
+        return Client(name, self.programs.take(name), self.broker.bootstrap)
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+        return self.client.producer(**options)
+
+    def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer:
+        return self.client.consumer(**options)
+
+    @property
+    def admin(self) -> Admin:
+        return self.client.admin
+
+    @property
+    def truth(self) -> Truth:
+        return self.broker.truth
+
+    def name(self, word: str = "t") -> str:
+        """A name that nothing else has."""
+        return f"{word}-{self.client_name}-{os.getpid()}-{next(_numbers)}"
+
+    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """A new topic, made without the client under test."""
+        name = self.name("topic")
+        self.truth.create_topic(name, partitions, configs)
+        return name
+
+    def read(self, topic: str, count: int, *, partitions: int = 1, **options: Unpack[ConsumerOptions]) -> list[Taken]:
+        """What the client under test reads from the beginning, until `count` records came; in the order of each partition."""
+        options.setdefault("reset", "earliest")
+        consumer = self.consumer(**options)
+        consumer.assign([(topic, index) for index in range(partitions)])
+        taken = poll_until(consumer, count)
+        consumer.close()
+        return taken
+
+
+def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[Taken]:
+    """Poll until `count` records came. Raises `Broken` with what came instead."""
+    taken = consumer.poll(count, timeout_ms)
+    expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")
+    return taken
+
+
+def together(*calls: Callable[[], T]) -> list[T]:
+    """Run them at the same time, each in a thread; their results in order. All are waited for; the first error is raised."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]
+
+
+Run = Callable[[Scene], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`area` is its module. `own_broker`: it restarts, kills or needs `settings`, or a proxy that loses answers; `durable`: it restarts a
+    broker that must remember. `quick` ones are run for every client in CI."""
+
+    name: str
+    area: str
+    promise: str
+    run: Run
+    own_broker: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    losses: Callable[[], Losses] | None = None
+    durable: bool = False
+    quick: bool = False
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def title(self) -> str:
+        return f"{self.area}/{self.name}"
+
+
+REGISTRY: dict[str, Scenario] = {}
+
+
+def scenario(
+    promise: str,
+    *,
+    own_broker: bool = False,
+    settings: Mapping[str, str] | None = None,
+    losses: Callable[[], Losses] | None = None,
+    durable: bool = False,
+    quick: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Callable[[Run], Run]:
+    """Register the function below under its own name, with hyphens."""
+
+    def register(run: Run) -> Run:
+        name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]
+        assert name not in REGISTRY, f"{name} is taken"
+        own = own_broker or durable or losses is not None or bool(settings)
+        REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s)
+        return run
+
+    return register
