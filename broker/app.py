@@ -27,6 +27,7 @@ from broker.core import limits
 from broker.core.clock import Clock
 from broker.core.settings_load import data_dir
 from broker.core.timers import Timers
+from broker.faults.disk import FillableFiles
 from broker.net.connection import Shared
 from broker.net.listeners import listeners_of
 from broker.net.server import Server
@@ -49,7 +50,7 @@ from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from broker.core.settings import BrokerSettings
-    from broker.faults.rules import Faults
+    from broker.faults.engine import Faults
 
 logger = logging.getLogger("broker")
 
@@ -149,7 +150,7 @@ class Broker:
     def _open_log_dir(self) -> LogDir:
         path = data_dir(self.settings)
         path.mkdir(parents=True, exist_ok=True)
-        return LogDir.open(path, self.settings, self.clock.now_ms())
+        return LogDir.open(path, self.settings, self.clock.now_ms(), files=FillableFiles(self._faults))
 
     async def _open_services(self) -> Services:
         settings, clock, timers = self.settings, self.clock, self.timers
@@ -170,6 +171,7 @@ class Broker:
             new_producer_id=producer_ids.next,
             create_topic=topic_service.ensure,
             catalog=topic_service.catalog,
+            faults=self._faults,
         )
         await txns.load()
         return Services(
@@ -198,6 +200,7 @@ class Broker:
         self._dispatcher = Dispatcher(self.services, self._faults)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
+        shared.refused_by_script = self._faults.refuses_connection
         shared.max_connections = settings.max_connections
         shared.max_connections_per_ip = settings.max_connections_per_ip
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)

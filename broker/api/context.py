@@ -59,6 +59,8 @@ class Connection:
     local_host: str
     local_port: int
     listener: Listener
+    number: int = 0
+    """Counts the connections of this broker since its start, from 1."""
     client_software_name: str = ""
     client_software_version: str = ""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from broker.api.context import CloseConnection, Connection, Context, Services
+from broker.api.reply import CLOSE, Buffer, Reply
 from broker.api.routes import ROUTES, Route
 from broker.core import limits
 from broker.core.peer_log import PEERS, shown
@@ -24,23 +25,9 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import FrameTooLarge, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from broker.faults.rules import Faults
+    from broker.api.faulty import FaultyPath
+    from broker.faults.engine import Faults
     from protocol.codec import RequestHeader
-
-Buffer = bytes | bytearray | memoryview
-
-
-class Action(Enum):
-    """A reply that is not bytes."""
-
-    CLOSE = "close"
-
-
-CLOSE: Final = Action.CLOSE
-"""Close the connection once everything before this request is answered."""
-
-Reply = list[Buffer] | None | Action
-"""Buffers to send, None for a request without a response (acks=0), or CLOSE."""
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
@@ -57,8 +44,8 @@ class Dispatcher:
         self._routes: Mapping[int, Route] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
-    def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Task[Reply]:
-        """The reply to one frame, or the task that will have it. Raises ProtocolError for bytes that cannot be trusted."""
+    def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Future[Reply]:
+        """The reply to one frame, or the future that will have it. Raises ProtocolError for bytes that cannot be trusted."""
         if len(frame) > limits.STRUCTURED_REQUEST_BYTES and bytes(frame[:2]) != _PRODUCE_KEY:
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         try:
@@ -70,21 +57,20 @@ class Dispatcher:
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
         context = Context(header.api_version, header.client_id, connection, self._services)
+        if self._faults.active:
+            return self._faulty.serve(context, request, route)
         try:
             answer = route.handle(context, request.body)
             if hasattr(answer, "__await__"):
-                return self._later(answer, header)
-            return self._reply(answer, header)
-        except CloseConnection as reason:
-            return _closed(reason, header)
-        except FsyncFailed as error:
-            self._services.stop_at_once(error)
-            return CLOSE
-        except Exception:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
-            return _bug(header)
+                return self._later(self._finish(answer, header))
+            return _encoded(answer, header)
+        except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
+            return self._answer_to(error, header)
 
     async def drain(self, timeout_s: float) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
+        if self._faults.active:
+            self._faulty.stop()
         tasks = set(self._tasks)
         if not tasks:
             return 0
@@ -93,29 +79,38 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    def _later(self, answer: Awaitable[Any], header: RequestHeader) -> asyncio.Task[Reply]:
-        task = asyncio.get_running_loop().create_task(self._finish(answer, header))
+    @cached_property
+    def _faulty(self) -> FaultyPath:
+        from broker.api.faulty import FaultyPath  # noqa: PLC0415 # only brokers with scripted faults need it
+
+        return FaultyPath(
+            self._faults,
+            encode=lambda response, request: _encoded(response, request.header),
+            guard=lambda request, error: self._answer_to(error, request.header),
+            later=self._later,
+        )
+
+    def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
+        task = asyncio.get_running_loop().create_task(reply)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _finish(self, answer: Awaitable[Any], header: RequestHeader) -> Reply:
         try:
-            return self._reply(await answer, header)
-        except CloseConnection as reason:
-            return _closed(reason, header)
-        except FsyncFailed as error:
+            return _encoded(await answer, header)
+        except Exception as error:  # noqa: BLE001 # the same catch-all, for the part of a handler that waited
+            return self._answer_to(error, header)
+
+    def _answer_to(self, error: Exception, header: RequestHeader) -> Reply:
+        """What an exception of a handler means for its client; call it where the exception is handled."""
+        if isinstance(error, CloseConnection):
+            peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), error)
+            return CLOSE
+        if isinstance(error, FsyncFailed):
             self._services.stop_at_once(error)
             return CLOSE
-        except Exception:  # noqa: BLE001 # the same catch-all, for the part of a handler that waited
-            return _bug(header)
-
-    def _reply(self, response: Any, header: RequestHeader) -> Reply:
-        if self._faults.active and self._faults.drops_response(header.api_key):
-            return CLOSE
-        if response is None:
-            return None
-        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+        return _bug(header)
 
     def _unsupported(self, error: UnsupportedVersion) -> Reply:
         """ApiVersions is answered whatever its version, in the format of v0, with what we do speak (KIP-511); all else closes."""
@@ -126,9 +121,8 @@ class Dispatcher:
         return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response())
 
 
-def _closed(reason: CloseConnection, header: RequestHeader) -> Reply:
-    peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), reason)
-    return CLOSE
+def _encoded(response: Any, header: RequestHeader) -> Reply:
+    return None if response is None else encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
 
 def _bug(header: RequestHeader) -> Reply:

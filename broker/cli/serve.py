@@ -29,7 +29,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
     made.add_argument(
-        "--fault", action="append", default=[], metavar="RULE", help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7"
+        "--fault",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md has all)",
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
@@ -49,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
     from broker.app import StartError, run  # noqa: PLC0415 # --help and a wrong option need not load the broker
     from broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
     from broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
-    from broker.faults.rules import Faults, FaultSyntax, parse_rule  # noqa: PLC0415 # as above
+    from broker.faults.engine import Faults  # noqa: PLC0415 # as above
+    from broker.faults.rules import FaultSyntax, parse_rule  # noqa: PLC0415 # as above
 
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:

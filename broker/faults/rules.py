@@ -1,88 +1,245 @@
-"""Scripted faults of a broker: which request meets which mishap. `--fault drop-ack:api=Produce,share=0.05,seed=7`.
+"""Rules of scripted faults: which request meets which mishap, how often. `--fault drop-ack:api=Produce,topic=orders,times=1`.
 
-Rules: without a rule nothing here is asked (`active` is one attribute); what a rule does depends only on its seed and on the requests
-that came before, so a run can be repeated; a fault acts on what the client sees, never on what is stored.
+Rules that hold here: what a rule does depends only on its seed and on the requests that came before, so a run can be repeated; a rule
+counts what it saw and what it hit, so a test can ask whether it was consumed.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.faults.subject import Subject
 
 
 class FaultSyntax(ValueError):
     """A rule that cannot be read; the text says what is expected."""
 
 
-@dataclass(slots=True)
-class DropAck:
-    """Handle the request fully, then close the connection instead of answering: the lost acknowledgement of every exactly-once tutorial."""
+class Action(Enum):
+    """What happens to a request, a connection, a step of the transaction coordinator or a write."""
 
-    api: ApiKey
-    share: float
+    DROP_REQUEST = "drop-request"
+    """Close the connection; the request is not handled."""
+    DROP_ACK = "drop-ack"
+    """Handle the request, then close the connection instead of answering: the lost acknowledgement of every exactly-once tutorial."""
+    CUT_RESPONSE = "cut-response"
+    """Handle it, send the first `bytes` of the response (default: half of them), then close the connection."""
+    SWALLOW = "swallow"
+    """Handle it and never answer; the connection stays open, and what comes behind it waits for ever, as on a dead link."""
+    DELAY_REQUEST = "delay-request"
+    """Handle it `ms` later; later requests of the connection stay behind it."""
+    DELAY = "delay"
+    """Handle it, answer `ms` later."""
+    HOLD_REQUEST = "hold-request"
+    """Handle it when it is released, even if its connection is gone by then; later requests of the connection stay behind it."""
+    HOLD_RESPONSE = "hold-response"
+    """Handle it, answer when it is released."""
+    ERROR = "error"
+    """Do not handle it; answer `code` for everything it names."""
+    ERROR_AFTER = "error-after"
+    """Handle it, then answer `code` for what matches: an append that is kept and reported as failed."""
+    THROTTLE = "throttle"
+    """Handle it, tell the client to wait `ms` (throttle_time_ms, KIP-219)."""
+    EXPIRE_PRODUCER = "expire-producer"
+    """Forget the producers of the matching partitions, as after producer.id.expiration.ms, then handle it."""
+    REFUSE_CONNECTION = "refuse-connection"
+    """Close new connections at once. Matches no request; only `after`, `times`, `share` and `seed` count."""
+    PAUSE = "pause"
+    """Stop the transaction coordinator at `step` (see `STEPS`) until released."""
+    CRASH = "crash"
+    """End the broker as SIGKILL does, at `step` of the transaction coordinator."""
+    DISK_FULL = "disk-full"
+    """Writes to the log of `topic` and `partition` fail with "no space left on device"."""
+
+
+STEPS: Final = ("prepared", "marker", "marked")
+"""Steps of the coordinator: `prepared` (the decision is durable, no marker is written), `marker` (before the marker of `topic` and
+`partition`), `marked` (all markers are durable, the end is not written)."""
+
+AT_STEPS: Final = frozenset({Action.PAUSE, Action.CRASH})
+NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, Action.REFUSE_CONNECTION, Action.DISK_FULL})
+_NEEDED: Final[Mapping[Action, str]] = {
+    Action.DELAY: "ms",
+    Action.DELAY_REQUEST: "ms",
+    Action.THROTTLE: "ms",
+    Action.ERROR: "code",
+    Action.ERROR_AFTER: "code",
+    Action.PAUSE: "step",
+    Action.CRASH: "step",
+}
+
+
+@dataclass(slots=True)
+class Rule:
+    """One rule. Text fields match by shell patterns (`orders-*`); a field left out matches everything.
+
+    The first `after` matches pass unhurt; of the rest a `share` (0 to 1, drawn from `seed`) is hit, at most `times` of them.
+    `name` is what `release` and the command line call it.
+    """
+
+    action: Action
+    api: ApiKey | None = None
+    client_id: str | None = None
+    transactional_id: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    connection: int | None = None
+    after: int = 0
+    times: int | None = None
+    share: float = 1.0
     seed: int = 0
-    dropped: int = 0
-    seen: int = 0
-    _random: random.Random = field(init=False)
+    ms: int | None = None
+    bytes: int | None = None
+    code: ErrorCode | None = None
+    step: str | None = None
+    name: str = ""
+    seen: int = field(default=0, init=False)
+    hits: int = field(default=0, init=False)
+    _random: random.Random = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        needed = _NEEDED.get(self.action)
+        if needed is not None and getattr(self, needed) is None:
+            raise FaultSyntax(f"fault {self.action.value}: it needs {needed}=…")
+        if not 0 <= self.share <= 1:
+            raise FaultSyntax(f"fault {self.action.value}: share is between 0 and 1")
+        if self.step is not None and self.step not in STEPS:
+            raise FaultSyntax(f"fault {self.action.value}: step is one of {', '.join(STEPS)}")
+        for limit in ("after", "times", "ms", "bytes"):
+            if (getattr(self, limit) or 0) < 0:
+                raise FaultSyntax(f"fault {self.action.value}: {limit} is not below 0")
         self._random = random.Random(self.seed)
 
-    def hits(self, api_key: int) -> bool:
-        """Whether this request's response is lost; counts it."""
-        if api_key != self.api:
+    @property
+    def spent(self) -> bool:
+        """True when it hit as often as it may."""
+        return self.times is not None and self.hits >= self.times
+
+    @property
+    def consumed(self) -> bool:
+        """True when it did all that it was there for: `times` hits, or at least one where no number was given."""
+        return self.hits >= (1 if self.times is None else self.times)
+
+    def hits_request(self, subject: Subject) -> bool:
+        """Whether this request meets the rule; counts it."""
+        if self.action in NOT_OF_REQUESTS:
+            return False
+        if self.api is not None and self.api is not subject.api:
+            return False
+        if self.connection is not None and self.connection != subject.connection:
+            return False
+        if self.client_id is not None and not fnmatchcase(subject.client_id, self.client_id):
+            return False
+        return (
+            _any(self.transactional_id, subject.transactional_ids)
+            and _any(self.group, subject.groups)
+            and (not self.of_partitions or any(self.wants(*each) for each in subject.partitions))
+            and self.draw()
+        )
+
+    @property
+    def of_partitions(self) -> bool:
+        """Whether it is for some topics or partitions only."""
+        return self.topic is not None or self.partition is not None
+
+    def wants(self, topic: str | None, partition: int | None) -> bool:
+        """Whether a partition of a request is one of those that the rule is for."""
+        if self.topic is not None and (topic is None or not fnmatchcase(topic, self.topic)):
+            return False
+        return self.partition is None or partition is None or self.partition == partition
+
+    def hits_step(self, step: str, transactional_id: str, topic: str | None, partition: int | None) -> bool:
+        """Whether the coordinator is stopped at this step; counts it."""
+        return (
+            self.action in AT_STEPS
+            and self.step == step
+            and _any(self.transactional_id, {transactional_id})
+            and self.wants(topic, partition)
+            and self.draw()
+        )
+
+    def draw(self) -> bool:
+        """Whether this match is hit, of those that remain; counts it."""
+        if self.spent:
             return False
         self.seen += 1
-        if self._random.random() >= self.share:
+        if self.seen <= self.after or (self.share < 1 and self._random.random() >= self.share):
             return False
-        self.dropped += 1
+        self.hits += 1
         return True
 
+    def to_json(self) -> dict[str, Any]:
+        """What was given, and what was counted."""
+        told: dict[str, Any] = {"action": self.action.value}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.init and item.name != "action" and value != item.default:
+                told[item.name] = value.name if isinstance(value, Enum) else value
+        return {**told, "seen": self.seen, "hits": self.hits, "consumed": self.consumed}
+
     def __str__(self) -> str:
-        return f"drop-ack of {self.api.name}: {self.dropped} of {self.seen} responses dropped"
+        told = self.to_json()
+        given = ",".join(f"{name}={value}" for name, value in told.items() if name not in {"action", "seen", "hits", "consumed"})
+        return f"{self.action.value}{':' if given else ''}{given}: {self.hits} of {self.seen} hit"
 
 
-class Faults:
-    """All rules of a broker."""
-
-    def __init__(self, rules: Iterable[DropAck] = ()) -> None:
-        self.rules = list(rules)
-        self.active = bool(self.rules)
-
-    def drops_response(self, api_key: int) -> bool:
-        """Whether the response to this request is to be lost."""
-        return any([rule.hits(api_key) for rule in self.rules])  # noqa: C419 # every rule must count the request
-
-    def report(self) -> list[str]:
-        """One line a rule: what it did."""
-        return [str(rule) for rule in self.rules]
+_FIELDS: Final = {item.name: item.type for item in fields(Rule) if item.init and item.name != "action"}
+_NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes"})
 
 
-def parse_rule(text: str) -> DropAck:
-    """A rule from `kind:name=value,…`; raises FaultSyntax."""
-    kind, _, rest = text.partition(":")
-    if kind != "drop-ack":
-        raise FaultSyntax(f"unknown fault {kind!r}; there is: drop-ack:api=Produce,share=0.05,seed=7")
-    given = dict(part.partition("=")[::2] for part in rest.split(",") if part)
-    unknown = set(given) - {"api", "share", "seed"}
-    if unknown:
-        raise FaultSyntax(f"fault {text!r}: unknown {', '.join(sorted(unknown))}; there are api, share and seed")
+def parse_rule(text: str) -> Rule:
+    """A rule from `action:name=value,…`; raises FaultSyntax."""
+    action, _, rest = text.partition(":")
+    return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
+
+
+def make_rule(given: Mapping[str, Any]) -> Rule:
+    """A rule from its fields by name, as JSON has them or as text; raises FaultSyntax."""
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    action = str(values.pop("action", ""))
     try:
-        share = float(given.get("share", "1"))
-        seed = int(given.get("seed", "0"))
-    except ValueError as error:
-        raise FaultSyntax(f"fault {text!r}: {error}") from error
-    if not 0 <= share <= 1:
-        raise FaultSyntax(f"fault {text!r}: share is between 0 and 1")
-    return DropAck(_api(text, given.get("api", "Produce")), share, seed)
+        kind = Action(action)
+    except ValueError:
+        raise FaultSyntax(f"unknown fault {action!r}; there are {', '.join(each.value for each in Action)}") from None
+    unknown = set(values) - set(_FIELDS)
+    if unknown:
+        raise FaultSyntax(f"fault {action}: unknown {', '.join(sorted(unknown))}; there are {', '.join(_FIELDS)}")
+    try:
+        return Rule(kind, **{name: _read(action, name, value) for name, value in values.items() if value is not None})
+    except (ValueError, TypeError) as error:
+        if isinstance(error, FaultSyntax):
+            raise
+        raise FaultSyntax(f"fault {action}: {error}") from error
 
 
-def _api(text: str, name: str) -> ApiKey:
-    wanted = name.replace("_", "").lower()
-    for key in ApiKey:
-        if key.name.replace("_", "").lower() == wanted:
-            return key
-    raise FaultSyntax(f"fault {text!r}: there is no API {name!r}")
+def _read(action: str, name: str, value: Any) -> Any:
+    if name == "api":
+        return _member(ApiKey, action, "API", value)
+    if name == "code":
+        return _member(ErrorCode, action, "error code", value)
+    if name in _NUMBERS:
+        return int(value)
+    return float(value) if name == "share" else str(value)
+
+
+def _member(kind: type[Enum], action: str, what: str, value: Any) -> Any:
+    text = str(value)
+    wanted = text.replace("_", "").lower()
+    for member in kind:
+        if member.name.replace("_", "").lower() == wanted or str(int(member.value)) == text:
+            return member
+    raise FaultSyntax(f"fault {action}: there is no {what} {text!r}")
+
+
+def _any(pattern: str | None, values: set[str]) -> bool:
+    return pattern is None or any(fnmatchcase(value, pattern) for value in values)

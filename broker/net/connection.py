@@ -36,6 +36,10 @@ class Shared:
         self.connections: set[Connection] = set()
         self.per_ip: Counter[str] = Counter()
         self.starved: set[Connection] = set()
+        self.refused_by_script: Callable[[], bool] | None = None
+        """Asked for each new connection where faults are scripted."""
+        self.made = 0
+        """Connections that ever were."""
         self._empty: asyncio.Future[None] | None = None
 
     async def until_empty(self) -> None:
@@ -57,6 +61,8 @@ class Shared:
             return f"max.connections={self.max_connections} is reached"
         if self.per_ip[host] >= self.max_connections_per_ip:
             return f"max.connections.per.ip={self.max_connections_per_ip} is reached"
+        if self.refused_by_script is not None and self.refused_by_script():
+            return "a scripted fault"
         return None
 
     def wake_starved(self) -> None:
@@ -84,7 +90,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         remote = transport.get_extra_info("peername") or ("", 0)
         local = transport.get_extra_info("sockname") or (self._listener.host, self._listener.port)
-        self.peer = Peer(remote[0], local[0], local[1], self._listener)
+        shared.made += 1
+        self.peer = Peer(remote[0], local[0], local[1], self._listener, number=shared.made)
         self._session = Session(partial(shared.dispatcher.handle, self.peer), self.flush, shared.budget, shared.max_request_bytes)
         reason = shared.refusal(remote[0])
         shared.connections.add(self)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.api.dispatch import CLOSE, Action, Buffer, Reply
+from broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
 from broker.core import limits
 from broker.core.peer_log import PEERS
 from protocol.errors import FrameTooLarge, ProtocolError
@@ -195,6 +195,10 @@ class Session:
             elif reply is not None:
                 self._out.extend(reply)
                 self._out_bytes += sum(map(len, reply))
+                if isinstance(reply, LastWords):
+                    self._ending = True
+                    self._drop_backlog()
+                    slots.clear()
 
     def _end(self, error: ProtocolError) -> None:
         peer_logger.warning("Closing a connection: %s", error)

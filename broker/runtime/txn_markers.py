@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.core import limits
 from broker.core.rejected import Rejected
@@ -37,6 +37,18 @@ logger = logging.getLogger(__name__)
 _OUTRANKED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
+class Stops(Protocol):
+    """Scripted faults, as far as the coordinator asks them."""
+
+    active: bool
+
+    def stops_at(
+        self, step: str, transactional_id: str, go_on: Callable[[], object], topic: str | None = None, partition: int | None = None, /
+    ) -> bool:
+        """Whether to stop at this step; `go_on` is called when it is released."""
+        ...
+
+
 @dataclass(slots=True)
 class _Work:
     """`left`: partitions that have no marker yet. `waiting`: markers that are not durable yet."""
@@ -54,13 +66,21 @@ class TxnMarkers:
     """`exists(topic, partition)` tells a partition that is offline from one that was deleted."""
 
     def __init__(
-        self, partitions: Partitions, groups: GroupService, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool]
+        self,
+        partitions: Partitions,
+        groups: GroupService,
+        timers: Timers,
+        clock: Clock,
+        exists: Callable[[TopicPartition], bool],
+        *,
+        faults: Stops,
     ) -> None:
         self._partitions = partitions
         self._groups = groups
         self._timers = timers
         self._clock = clock
         self._exists = exists
+        self._faults = faults
         self._work: dict[str, _Work] = {}
 
     def __len__(self) -> int:
@@ -94,6 +114,8 @@ class TxnMarkers:
         txn = work.txn
         work.timer = None
         for place in sorted(work.left):
+            if self._faults.active and self._faults.stops_at("marker", txn.transactional_id, partial(self._retry, work), *place):
+                continue
             try:
                 durable = self.write(
                     place,
@@ -112,6 +134,13 @@ class TxnMarkers:
                 work.waiting += 1
                 durable.add_done_callback(partial(self._durable, work, place))
         self._settle(work)
+
+    def _retry(self, work: _Work) -> None:
+        """Go on at once with what a script held back."""
+        if self._work.get(work.txn.transactional_id) is work:
+            if work.timer is not None:
+                work.timer.cancel()
+            self._go_on(work)
 
     def _needs_none(self, work: _Work, place: TopicPartition, refusal: Rejected) -> bool:
         name = work.txn.transactional_id
@@ -134,6 +163,9 @@ class TxnMarkers:
         if work.waiting or self._work.get(work.txn.transactional_id) is not work:
             return
         if not work.left:
+            faults, name = self._faults, work.txn.transactional_id
+            if faults.active and faults.stops_at("marked", name, partial(self._settle, work)):
+                return
             del self._work[work.txn.transactional_id]
             if work.done():
                 return

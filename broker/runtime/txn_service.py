@@ -26,7 +26,7 @@ from broker.core import limits
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.runtime.coordinator import Coordinator, Durable, append_error
-from broker.runtime.txn_markers import TxnMarkers
+from broker.runtime.txn_markers import Stops, TxnMarkers
 from broker.topics.topic_names import TRANSACTION_STATE
 from broker.txns import decide
 from broker.txns.coordinator import TxnCoordinator
@@ -99,6 +99,7 @@ class TxnService:
         new_producer_id: Callable[[], int],
         create_topic: Callable[[str], Awaitable[object]],
         catalog: Catalog,
+        faults: Stops,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -107,7 +108,8 @@ class TxnService:
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
         self._catalog = catalog
-        self.markers = TxnMarkers(partitions, groups, timers, clock, catalog.has_partition)
+        self._faults = faults
+        self.markers = TxnMarkers(partitions, groups, timers, clock, catalog.has_partition, faults=faults)
         self._shards: dict[int, _Shard] = {}
         self._timeouts: TimerHandle | None = None
         self._expiry: TimerHandle | None = None
@@ -253,6 +255,9 @@ class TxnService:
         durable.add_done_callback(go_on)
 
     def _write_markers(self, shard: _Shard, txn: Transaction) -> None:
+        faults = self._faults
+        if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._write_markers, shard, txn)):
+            return
         self.markers.carry_through(txn, shard.partition.log.leader_epoch, lambda: self._complete(shard, txn))
 
     def _complete(self, shard: _Shard, txn: Transaction) -> bool:

@@ -88,6 +88,6 @@ def test_dropped_acknowledgements_are_appended_and_counted(tmp_path: Path) -> No
             with pytest.raises(ConnectionError):
                 produce(client, "t", b"x")
         running.stop()
-        assert "drop-ack of PRODUCE: 1 of 1 responses dropped" in running.log_text()
+        assert "drop-ack:api=PRODUCE,name=drop-ack-1: 1 of 1 hit" in running.log_text()
     with BrokerProcess(tmp_path / "data") as again, again.client() as client:
         assert produce(client, "t", b"y") == 1

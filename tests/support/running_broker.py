@@ -21,7 +21,8 @@ import uvloop
 from broker.app import Broker
 from broker.core.clock import Clock
 from broker.core.settings_load import load
-from broker.faults.rules import Faults, parse_rule
+from broker.faults.engine import Faults
+from broker.faults.rules import parse_rule
 from protocol.client import Client
 
 T = TypeVar("T")

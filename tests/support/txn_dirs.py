@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
+from broker.faults.engine import Faults
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.runtime.group_service import OFFSETS_TOPIC, GroupService
 from broker.runtime.txn_service import Answer, TxnService
@@ -51,6 +52,7 @@ class TxnDir(TopicDir):
             new_producer_id=ids.next,
             create_topic=self.service.ensure,
             catalog=self.service.catalog,
+            faults=Faults(),
         )
 
     async def load(self) -> TxnDir:

@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from broker.api.context import CloseConnection, Connection, Context, Listener, Services
-from broker.api.dispatch import CLOSE, Dispatcher, Reply
+from broker.api.dispatch import Dispatcher
+from broker.api.reply import CLOSE, Reply
 from broker.api.routes import Route
 from broker.core import limits
-from broker.faults.rules import Faults, parse_rule
+from broker.faults.engine import Faults
+from broker.faults.rules import parse_rule
 from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_response, encode_request

@@ -1,41 +1,122 @@
+"""Rules of scripted faults: their syntax, what they match, how often."""
+
 from __future__ import annotations
 
 import pytest
 
-from broker.faults.rules import Faults, FaultSyntax, parse_rule
+from broker.faults.rules import Action, FaultSyntax, Rule, make_rule, parse_rule
+from broker.faults.subject import Subject
 from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
 
 
-def test_without_rules_faults_are_not_active() -> None:
-    assert not Faults().active
+def produce(*partitions: tuple[str, int], client: str = "app", connection: int = 1, transactional_id: str = "") -> Subject:
+    return Subject(ApiKey.PRODUCE, client, connection, {transactional_id} - {""}, set(), list(partitions))
 
 
-def test_the_same_seed_drops_the_same_responses() -> None:
-    def run(seed: int) -> list[bool]:
-        faults = Faults([parse_rule(f"drop-ack:api=Produce,share=0.3,seed={seed}")])
-        return [faults.drops_response(ApiKey.PRODUCE) for _ in range(200)]
-
-    assert run(7) == run(7)
-    assert run(7) != run(8)
-    assert 30 < sum(run(7)) < 90
+def hits(rule: Rule, subject: Subject, times: int = 1) -> list[bool]:
+    return [rule.hits_request(subject) for _ in range(times)]
 
 
-def test_other_apis_are_left_alone_and_not_counted() -> None:
-    faults = Faults([parse_rule("drop-ack:api=init_producer_id,share=1")])
-    assert not faults.drops_response(ApiKey.PRODUCE)
-    assert faults.drops_response(ApiKey.INIT_PRODUCER_ID)
-    assert faults.report() == ["drop-ack of INIT_PRODUCER_ID: 1 of 1 responses dropped"]
+def test_the_same_seed_hits_the_same_requests() -> None:
+    def outcome(seed: int) -> list[bool]:
+        return hits(parse_rule(f"drop-ack:api=Produce,share=0.3,seed={seed}"), produce(("t", 0)), 200)
+
+    assert outcome(7) == outcome(7) != outcome(8)
+    assert 30 < sum(outcome(7)) < 90
 
 
-def test_every_rule_counts_a_request_that_several_hit() -> None:
-    faults = Faults([parse_rule("drop-ack:share=1"), parse_rule("drop-ack:share=1,seed=2")])
-    assert faults.drops_response(ApiKey.PRODUCE)
-    assert [rule.dropped for rule in faults.rules] == [1, 1]
+def test_a_rule_passes_the_first_matches_and_is_spent_after_its_times() -> None:
+    rule = parse_rule("error:code=NOT_LEADER_OR_FOLLOWER,after=1,times=2")
+    assert hits(rule, produce(("t", 0)), 5) == [False, True, True, False, False]
+    assert (rule.spent, rule.consumed) == (True, True)
+
+
+def test_a_rule_without_times_is_consumed_by_one_hit() -> None:
+    rule = parse_rule("drop-ack")
+    assert not rule.consumed
+    hits(rule, produce())
+    assert (rule.consumed, rule.spent) == (True, False)
 
 
 @pytest.mark.parametrize(
-    "text", ["lose", "drop-ack:api=Nothing", "drop-ack:share=2", "drop-ack:share=x", "drop-ack:seed=1.5", "drop-ack:shares=1"]
+    ("text", "met"),
+    [
+        ("api=produce", True),
+        ("api=0", True),
+        ("api=Fetch", False),
+        ("client-id=ap*", True),
+        ("client_id=other", False),
+        ("transactional_id=tx-*", True),
+        ("transactional_id=ty", False),
+        ("group=g", False),
+        ("topic=orders", True),
+        ("topic=pay*,partition=2", True),
+        ("topic=pay*,partition=0", False),
+        ("partition=0", True),
+        ("connection=3", True),
+        ("connection=4", False),
+    ],
 )
-def test_a_rule_that_cannot_be_read_says_what_is_expected(text: str) -> None:
-    with pytest.raises(FaultSyntax):
+def test_every_field_that_is_given_has_to_match(text: str, met: bool) -> None:
+    subject = produce(("orders", 0), ("payments", 2), connection=3, transactional_id="tx-1")
+    assert hits(parse_rule(f"drop-ack:{text}"), subject) == [met]
+
+
+def test_what_is_not_about_requests_hits_none() -> None:
+    for text in ("refuse-connection", "disk-full", "pause:step=marked", "crash:step=prepared"):
+        assert hits(parse_rule(text), produce(("t", 0))) == [False]
+
+
+def test_a_step_is_hit_by_name_id_and_place() -> None:
+    rule = parse_rule("pause:step=marker,transactional_id=tx,topic=b")
+    assert not rule.hits_step("marker", "tx", "a", 0)
+    assert not rule.hits_step("marked", "tx", "b", 0)
+    assert not rule.hits_step("marker", "ty", "b", 0)
+    assert rule.hits_step("marker", "tx", "b", 0)
+
+
+def test_json_holds_what_was_given_and_what_was_counted() -> None:
+    rule = make_rule({"action": "error", "api": "END_TXN", "code": 51, "times": 1, "name": "late"})
+    assert rule.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    told = rule.to_json()
+    assert told == {
+        "action": "error",
+        "api": "END_TXN",
+        "code": "CONCURRENT_TRANSACTIONS",
+        "times": 1,
+        "name": "late",
+        "seen": 0,
+        "hits": 0,
+        "consumed": False,
+    }
+    again = make_rule({name: value for name, value in told.items() if name not in {"seen", "hits", "consumed"}})
+    assert again == rule
+
+
+def test_every_action_says_what_it_does() -> None:
+    for action in Action:
+        needs = {"ms": 1, "code": "UNKNOWN_SERVER_ERROR", "step": "marked"}
+        rule = make_rule({"action": action.value, **needs})
+        assert str(rule).startswith(action.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lose", "unknown fault 'lose'; there are drop-request, drop-ack"),
+        ("drop-ack:api=Nothing", "no API 'Nothing'"),
+        ("drop-ack:share=2", "share is between 0 and 1"),
+        ("drop-ack:share=x", "could not convert"),
+        ("drop-ack:seed=1.5", "invalid literal"),
+        ("drop-ack:shares=1", "unknown shares; there are api, client_id"),
+        ("drop-ack:times=-1", "times is not below 0"),
+        ("error:api=Produce", "it needs code"),
+        ("error:code=OOPS", "no error code 'OOPS'"),
+        ("delay", "it needs ms"),
+        ("pause:step=nowhere", "step is one of prepared, marker, marked"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_is_expected(text: str, says: str) -> None:
+    with pytest.raises(FaultSyntax, match=says):
         parse_rule(text)

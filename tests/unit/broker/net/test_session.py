@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.api.dispatch import CLOSE, Buffer, Reply
+from broker.api.reply import CLOSE, Buffer, Reply
 from broker.core import limits
 from broker.net.session import ByteBudget, Session
 from protocol.errors import MalformedHeader

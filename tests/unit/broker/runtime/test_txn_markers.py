@@ -13,6 +13,7 @@ import pytest
 from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.core.timers import Timers
+from broker.faults.engine import Faults
 from broker.runtime.txn_markers import TxnMarkers
 from broker.txns.states import TxnState
 from broker.txns.transaction import TopicPartition, Transaction
@@ -38,7 +39,10 @@ class Place:
         self.clock, self.timers = ManualClock(), Timers()
         partitions: Any = SimpleNamespace(get=self._partition)
         groups: Any = SimpleNamespace(write_marker=self._write_offsets_marker)
-        self.markers = TxnMarkers(partitions, groups, self.timers, self.clock, lambda place: place not in self.deleted)
+        self.markers = TxnMarkers(partitions, groups, self.timers, self.clock, self.exists, faults=Faults())
+
+    def exists(self, place: TopicPartition) -> bool:
+        return place not in self.deleted
 
     def _append(self, place: TopicPartition, *marker: Any) -> asyncio.Future[None] | None:
         if place in self.refusals:

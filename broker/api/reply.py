@@ -1,0 +1,26 @@
+"""What the dispatcher gives back for one frame."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Action(Enum):
+    """A reply that is not bytes."""
+
+    CLOSE = "close"
+
+
+CLOSE: Final = Action.CLOSE
+"""Close the connection once everything before this request is answered."""
+
+
+class LastWords(list[Buffer]):
+    """Bytes to send before the connection is closed."""
+
+
+Reply = list[Buffer] | None | Action
+"""Buffers to send, None for a request without a response (acks=0), or CLOSE."""

@@ -1,0 +1,136 @@
+"""Responses that a fault makes: a refusal built from the request alone, and a real response whose errors are overwritten.
+
+Rules: a refusal names everything that the request named, each with the error, as Kafka's `getErrorResponse` of every request does; it is
+built by the fields' names, so an API that is added later needs nothing here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from broker.faults.subject import PARTITION_NUMBERS, TOPIC_NAMES, TopicName, is_topic_list, partition_of, topic_of
+from protocol.codec import response_class
+from protocol.error_codes import ErrorCode
+from protocol.fields import ArrayOf, wire_fields
+
+_SAME: Final = (
+    TOPIC_NAMES,
+    PARTITION_NUMBERS,
+    ("group_id",),
+    ("transactional_id",),
+    ("member_id",),
+    ("group_instance_id",),
+    ("producer_id",),
+    ("key",),
+    ("resource_name",),
+    ("resource_type",),
+    ("topic_id",),
+)
+"""Names of one and the same thing in a request and its response; the first that a struct has tells what the struct stands for."""
+
+Wanted = Callable[[str | None, int | None], bool]
+"""Whether the error is meant for this topic and partition (None where the response names none)."""
+
+
+def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:
+    """The response that gives `error` to everything in `request`."""
+    response = response_class(api_key)()
+    _mirror(request, response, error)
+    return response
+
+
+def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: TopicName) -> None:
+    """Put `error` into the innermost error codes of `response` that are `wanted`; offsets that it tells become -1."""
+
+    def visit(struct: Any, topic: str | None, partition: int | None) -> bool:
+        """Whether there is an error code in `struct` or below, wanted or not."""
+        below = False
+        for name, inner in _inner(struct):
+            if is_topic_list(name):
+                below |= visit(inner, topic_of(inner, topic_name), None)
+            else:
+                below |= visit(inner, topic, partition_of(inner))
+        codes = [item.name for item in dataclasses.fields(struct) if _is_error(item.name)]
+        if codes and not below and wanted(topic, partition):
+            for name in codes:
+                setattr(struct, name, int(error))
+            if hasattr(struct, "base_offset"):
+                struct.base_offset = -1
+        return below or bool(codes)
+
+    visit(response, None, None)
+
+
+def _mirror(asked: Any, answer: Any, error: ErrorCode) -> None:
+    for wire in wire_fields(type(answer)):
+        if _is_error(wire.name):
+            setattr(answer, wire.name, int(error))
+        elif isinstance(wire.type, ArrayOf) and dataclasses.is_dataclass(wire.type.element):
+            setattr(answer, wire.name, [_answer_for(each, wire.type.element, error) for each in _asked_for(asked, wire.type.element)])
+
+
+def _asked_for(asked: Any, answer_class: Any) -> list[Any]:
+    """What in the struct `asked` the answers of `answer_class` are for: structs that stand for the same, or plain names and numbers."""
+    kind = _stands_for(answer_class)
+    if kind is None:
+        return []
+    for item in dataclasses.fields(asked):
+        value = getattr(asked, item.name)
+        if not isinstance(value, list) or not value:
+            continue
+        if dataclasses.is_dataclass(value[0]):
+            if _stands_for(type(value[0])) == kind:
+                return value
+        elif _plain_stands_for(item.name, value[0]) == kind:
+            return value
+    return []
+
+
+def _answer_for(asked: Any, answer_class: Any, error: ErrorCode) -> Any:
+    answer = answer_class()
+    names = {item.name for item in dataclasses.fields(answer)}
+    if dataclasses.is_dataclass(asked):
+        for same in _SAME:
+            theirs = next((name for name in same if hasattr(asked, name)), None)
+            ours = next((name for name in same if name in names), None)
+            if theirs is not None and ours is not None:
+                setattr(answer, ours, getattr(asked, theirs))
+        _mirror(asked, answer, error)
+        return answer
+    same = _stands_for(answer_class) or ()
+    setattr(answer, next(name for name in same if name in names), asked)
+    for name in names:
+        if _is_error(name):
+            setattr(answer, name, int(error))
+    return answer
+
+
+def _stands_for(struct: Any) -> tuple[str, ...] | None:
+    names = {item.name for item in dataclasses.fields(struct)}
+    return next((same for same in _SAME if names.intersection(same)), None)
+
+
+def _plain_stands_for(name: str, value: Any) -> tuple[str, ...] | None:
+    if isinstance(value, int):
+        return PARTITION_NUMBERS if name.startswith("partition") else None
+    if name == "coordinator_keys":
+        return ("key",)
+    if name.startswith("group"):
+        return ("group_id",)
+    if name.startswith("transactional"):
+        return ("transactional_id",)
+    return TOPIC_NAMES if name.startswith("topic") else None
+
+
+def _inner(struct: Any) -> Iterator[tuple[str, Any]]:
+    for item in dataclasses.fields(struct):
+        value = getattr(struct, item.name)
+        for each in value if isinstance(value, list) else [value]:
+            if dataclasses.is_dataclass(each):
+                yield item.name, each
+
+
+def _is_error(name: str) -> bool:
+    return name in {"error_code", "partition_error_code"}

@@ -1,0 +1,133 @@
+"""What a request is about: the ids, groups, topics and partitions that any request of the protocol names, found by the fields' names.
+
+Rules: messages keep Kafka's own field names, and Kafka names the same thing alike (a topic is `name` or `topic`, a partition `index`,
+`partition` or `partition_index`), so no API needs a line of its own here; a topic named only by its id is looked up, and stays unnamed
+where nobody knows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from protocol.api_keys import ApiKey
+
+TOPIC_NAMES: Final = ("topic", "name")
+PARTITION_NUMBERS: Final = ("partition_index", "partition", "index")
+_GROUPS: Final = frozenset({"group_id", "groups", "groups_names"})
+_TRANSACTIONS: Final = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
+_TOPIC_LISTS: Final = frozenset(
+    {
+        "topics",
+        "topic_data",
+        "topic_names",
+        "topic_results",
+        "topic_partitions",
+        "responses",
+        "forgotten_topics_data",
+        "v3_and_below_topics",
+        "results_by_topic_v3_and_below",
+    }
+)
+_COORDINATOR_GROUP: Final = 0
+_COORDINATOR_TRANSACTION: Final = 1
+
+TopicName = Callable[[bytes], str | None]
+"""The name of a topic id, None where there is no such topic."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """One request, as far as a rule can match it. A partition of None stands for the whole topic."""
+
+    api: ApiKey
+    client_id: str
+    connection: int
+    transactional_ids: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    partitions: list[tuple[str, int | None]] = field(default_factory=list)
+
+
+def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, topic_name: TopicName) -> Subject:
+    """What the request `body` of `api` is about."""
+    found = Subject(api, client_id or "", connection)
+    if api is ApiKey.FIND_COORDINATOR:
+        keys = {key for key in (body.key, *body.coordinator_keys) if key}
+        if body.key_type == _COORDINATOR_GROUP:
+            found.groups |= keys
+        elif body.key_type == _COORDINATOR_TRANSACTION:
+            found.transactional_ids |= keys
+    else:
+        _collect(found, body, topic_name)
+    return found
+
+
+def topic_of(struct: Any, topic_name: TopicName) -> str | None:
+    """The topic that a struct of a topic list names."""
+    for name in TOPIC_NAMES:
+        value = getattr(struct, name, None)
+        if isinstance(value, str) and value:
+            return value
+    topic_id = getattr(struct, "topic_id", None)
+    return topic_name(topic_id) if isinstance(topic_id, bytes) and any(topic_id) else None
+
+
+def partition_of(struct: Any) -> int | None:
+    """The partition that a struct names."""
+    for name in PARTITION_NUMBERS:
+        value = getattr(struct, name, None)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def is_topic_list(name: str) -> bool:
+    """Whether a field of this name lists topics."""
+    return name in _TOPIC_LISTS
+
+
+def _collect(found: Subject, struct: Any, topic_name: TopicName) -> None:
+    for item in dataclasses.fields(struct):
+        value = getattr(struct, item.name)
+        if item.name in _TRANSACTIONS:
+            found.transactional_ids.update(_texts(value))
+        elif item.name in _GROUPS and not _structs(value):
+            found.groups.update(_texts(value))
+        elif is_topic_list(item.name):
+            for topic in value or ():
+                found.partitions.extend(_partitions(topic, topic_name))
+        else:
+            for inner in _structs(value):
+                _collect(found, inner, topic_name)
+
+
+def _partitions(topic: Any, topic_name: TopicName) -> Iterator[tuple[str, int | None]]:
+    name = topic if isinstance(topic, str) else topic_of(topic, topic_name)
+    if name is None:
+        return
+    numbers = [] if isinstance(topic, str) else list(_numbers(topic))
+    if not numbers:
+        yield name, None
+    for number in numbers:
+        yield name, number
+
+
+def _numbers(topic: Any) -> Iterator[int]:
+    for item in dataclasses.fields(topic):
+        if not item.name.startswith("partition"):
+            continue
+        value = getattr(topic, item.name)
+        for element in value if isinstance(value, list) else ():
+            number = element if isinstance(element, int) else partition_of(element)
+            if number is not None:
+                yield number
+
+
+def _texts(value: Any) -> list[str]:
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text]
+
+
+def _structs(value: Any) -> list[Any]:
+    return [each for each in (value if isinstance(value, list) else [value]) if dataclasses.is_dataclass(each)]

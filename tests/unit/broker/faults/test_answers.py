@@ -1,0 +1,73 @@
+"""Responses that a fault makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.api.routes import ROUTES
+from broker.faults.answers import overwrite, refusal
+from protocol.codec import encode_response, request_class
+from protocol.error_codes import ErrorCode
+from protocol.messages import k00_produce as produce
+from protocol.messages import k10_find_coordinator as find_coordinator
+from protocol.messages import k24_add_partitions_to_txn as add_partitions
+from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+
+ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_refused_produce_names_each_partition_with_the_error() -> None:
+    request = produce.ProduceRequest(
+        topic_data=[
+            produce.TopicProduceData("a", b"1" * 16, [produce.PartitionProduceData(0), produce.PartitionProduceData(3)]),
+            produce.TopicProduceData("b", b"2" * 16, [produce.PartitionProduceData(1)]),
+        ]
+    )
+    answer: produce.ProduceResponse = refusal(0, request, ERROR)
+    told = [
+        (topic.name, topic.topic_id[:1], each.index, each.error_code) for topic in answer.responses for each in topic.partition_responses
+    ]
+    assert told == [("a", b"1", 0, ERROR), ("a", b"1", 3, ERROR), ("b", b"2", 1, ERROR)]
+
+
+def test_a_refused_list_of_names_answers_each_name() -> None:
+    answer = refusal(10, find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h"]), ERROR)
+    assert [(each.key, each.error_code) for each in answer.coordinators] == [("g", ERROR), ("h", ERROR)]
+
+
+def test_a_refused_addition_to_a_transaction_answers_each_partition() -> None:
+    request = add_partitions.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx", v3_and_below_topics=[add_partitions.AddPartitionsToTxnTopic("a", [1, 2])]
+    )
+    answer = refusal(24, request, ERROR)
+    (topic,) = answer.results_by_topic_v3_and_below
+    assert [(topic.name, each.partition_index, each.partition_error_code) for each in topic.results_by_partition] == [
+        ("a", 1, ERROR),
+        ("a", 2, ERROR),
+    ]
+
+
+def test_a_refusal_without_parts_is_one_error() -> None:
+    answer: EndTxnResponse = refusal(26, EndTxnRequest("tx"), ERROR)
+    assert answer.error_code == ERROR
+
+
+@pytest.mark.parametrize("api", ROUTES, ids=lambda key: key.name)
+def test_every_api_that_is_served_can_be_refused_in_every_version(api: Any) -> None:
+    for version in range(ROUTES[api].min_version, ROUTES[api].max_version + 1):
+        assert encode_response(api, version, 1, refusal(api, request_class(api)(), ERROR))
+
+
+def test_only_what_is_wanted_is_overwritten() -> None:
+    partitions = [produce.PartitionProduceResponse(index, base_offset=7) for index in range(2)]
+    response = produce.ProduceResponse([produce.TopicProduceResponse("a", partition_responses=partitions)])
+    overwrite(response, ERROR, lambda topic, partition: (topic, partition) == ("a", 1), lambda _: None)
+    assert [(each.error_code, each.base_offset) for each in partitions] == [(0, 7), (ERROR, -1)]
+
+
+def test_a_response_without_parts_is_overwritten_itself() -> None:
+    response = EndTxnResponse()
+    overwrite(response, ERROR, lambda _topic, _partition: True, lambda _: None)
+    assert response.error_code == ERROR

@@ -1,0 +1,39 @@
+"""A disk that a rule fills."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.faults.disk import FillableFiles
+from broker.faults.engine import Faults
+from broker.faults.rules import parse_rule
+
+
+def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: Path) -> None:
+    faults = Faults()
+    files = FillableFiles(faults)
+    for name in ("a-0", "b-0"):
+        (tmp_path / name).mkdir()
+    full, other = (files.open(tmp_path / name / "00000000000000000000.log") for name in ("a-0", "b-0"))
+    index = files.open(tmp_path / "a-0" / "00000000000000000000.index")
+    faults.add(parse_rule("disk-full:topic=a,times=1"))
+    with pytest.raises(OSError, match="No space left") as raised:
+        files.pwrite(full, [b"x"], 0)
+    assert raised.value.errno == errno.ENOSPC
+    for fd in (full, other, index):
+        files.pwrite(fd, [b"x"], 0)
+        files.close(fd)
+    assert (tmp_path / "a-0" / "00000000000000000000.log").read_bytes() == b"x"
+
+
+def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
+    faults = Faults()
+    files = FillableFiles(faults)
+    plain = files.pwrite
+    faults.add(parse_rule("disk-full:name=f"))
+    assert files.pwrite != plain
+    faults.remove("f")
+    assert files.pwrite == plain

@@ -1,0 +1,101 @@
+"""The script: rules come and go, what is held is released, what was not met can be asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.faults.engine import Exchange, Faults
+from broker.faults.rules import parse_rule
+from broker.faults.subject import Subject
+from protocol.api_keys import ApiKey
+
+END = Subject(ApiKey.END_TXN, "app", 1, {"tx"})
+
+
+def test_without_a_rule_nothing_is_asked() -> None:
+    faults = Faults()
+    assert not faults.active
+    faults.add(parse_rule("drop-ack:name=lost"))
+    assert faults.active
+    faults.remove("lost")
+    assert not faults.active
+
+
+def test_every_rule_counts_the_request() -> None:
+    faults = Faults([parse_rule("drop-ack"), parse_rule("drop-ack:api=Fetch"), parse_rule("swallow")])
+    assert [rule.name for rule in faults.met_by(END)] == ["drop-ack-1", "swallow-3"]
+    assert faults.report() == [
+        "drop-ack:name=drop-ack-1: 1 of 1 hit",
+        "drop-ack:api=FETCH,name=drop-ack-2: 0 of 0 hit",
+        "swallow:name=swallow-3: 1 of 1 hit",
+    ]
+
+
+def test_a_name_belongs_to_one_rule() -> None:
+    faults = Faults([parse_rule("drop-ack:name=lost")])
+    with pytest.raises(ValueError, match="there is a fault 'lost' already"):
+        faults.add(parse_rule("swallow:name=lost"))
+    with pytest.raises(KeyError, match="there is no fault 'last'; there are lost"):
+        faults.remove("last")
+
+
+def test_what_was_not_met_is_named() -> None:
+    faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("swallow")])
+    faults.met_by(END)
+    with pytest.raises(AssertionError, match=r"drop-ack:times=2,name=drop-ack-1: 1 of 1 hit$"):
+        faults.assert_consumed()
+    faults.met_by(END)
+    faults.assert_consumed()
+
+
+def test_what_is_held_goes_on_in_its_order_when_it_is_released() -> None:
+    faults = Faults([parse_rule("hold-request:name=h"), parse_rule("pause:step=marked,name=p")])
+    log: list[str] = []
+    faults.hold(faults.get("h"), "first", lambda: log.append("first"))
+    assert faults.stops_at("marked", "tx", lambda: log.append("step"))
+    faults.hold(faults.get("h"), "second", lambda: log.append("second"))
+    assert [held.what for held in faults.held] == ["first", "marked of transaction tx", "second"]
+    assert faults.release("h") == 2
+    assert log == ["first", "second"]
+    assert faults.release() == 1
+    assert log == ["first", "second", "step"]
+
+
+def test_a_step_that_is_held_is_asked_again_without_being_counted() -> None:
+    faults = Faults([parse_rule("pause:step=marker,times=1")])
+    asked = [faults.stops_at("marker", "tx", lambda: None, "a", 0) for _ in range(3)]
+    assert asked == [True, True, True]
+    assert len(faults.held) == 1
+    faults.release()
+    assert not faults.stops_at("marker", "tx", lambda: None, "a", 0)
+
+
+def test_a_crash_at_a_step_never_goes_on() -> None:
+    crashes: list[str] = []
+    faults = Faults([parse_rule("crash:step=prepared,times=1")], on_crash=lambda: crashes.append("now"))
+    assert faults.stops_at("prepared", "tx", lambda: crashes.append("went on"))
+    assert faults.release() == 0
+    assert crashes == ["now"]
+
+
+def test_a_removed_rule_lets_go_what_it_held() -> None:
+    faults = Faults([parse_rule("hold-request:name=h")])
+    log: list[str] = []
+    faults.hold(faults.get("h"), "it", lambda: log.append("on"))
+    faults.remove("h")
+    assert log == ["on"]
+    assert not faults.active
+
+
+def test_connections_are_refused_as_often_as_said() -> None:
+    faults = Faults([parse_rule("refuse-connection:after=1,times=1")])
+    assert [faults.refuses_connection() for _ in range(3)] == [False, True, False]
+
+
+def test_an_observer_sees_every_exchange() -> None:
+    faults = Faults()
+    seen: list[Exchange] = []
+    faults.observe(seen.append)
+    assert faults.active
+    faults.told(Exchange(END, 5, None, None, handled=True))
+    assert [each.subject for each in seen] == [END]

@@ -1,0 +1,93 @@
+"""What requests are about, found by the names of their fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.faults.subject import subject_of
+from protocol.api_keys import ApiKey
+from protocol.messages import k00_produce as produce
+from protocol.messages import k01_fetch as fetch
+from protocol.messages import k09_offset_fetch as offset_fetch
+from protocol.messages import k10_find_coordinator as find_coordinator
+from protocol.messages import k15_describe_groups as describe_groups
+from protocol.messages import k19_create_topics as create_topics
+from protocol.messages import k20_delete_topics as delete_topics
+from protocol.messages import k24_add_partitions_to_txn as add_partitions
+from protocol.messages import k27_write_txn_markers as markers
+from protocol.messages import k28_txn_offset_commit as txn_offset_commit
+
+IDS = {b"1" * 16: "by-id"}
+
+CASES: list[tuple[ApiKey, Any, set[str], set[str], list[tuple[str, int | None]]]] = [
+    (
+        ApiKey.PRODUCE,
+        produce.ProduceRequest("tx", topic_data=[produce.TopicProduceData("a", partition_data=[produce.PartitionProduceData(2)])]),
+        {"tx"},
+        set(),
+        [("a", 2)],
+    ),
+    (
+        ApiKey.FETCH,
+        fetch.FetchRequest(
+            topics=[
+                fetch.FetchTopic(topic_id=b"1" * 16, partitions=[fetch.FetchPartition(0), fetch.FetchPartition(1)]),
+                fetch.FetchTopic(topic_id=b"2" * 16, partitions=[fetch.FetchPartition(0)]),
+            ]
+        ),
+        set(),
+        set(),
+        [("by-id", 0), ("by-id", 1)],
+    ),
+    (
+        ApiKey.OFFSET_FETCH,
+        offset_fetch.OffsetFetchRequest(
+            groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[offset_fetch.OffsetFetchRequestTopics("a", [0, 3])])]
+        ),
+        set(),
+        {"g"},
+        [("a", 0), ("a", 3)],
+    ),
+    (ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), {"tx"}, set(), []),
+    (ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest("g"), set(), {"g"}, []),
+    (ApiKey.DESCRIBE_GROUPS, describe_groups.DescribeGroupsRequest(["g", "h"]), set(), {"g", "h"}, []),
+    (ApiKey.CREATE_TOPICS, create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 3)]), set(), set(), [("a", None)]),
+    (ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest(topic_names=["a"]), set(), set(), [("a", None)]),
+    (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        add_partitions.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx", v3_and_below_topics=[add_partitions.AddPartitionsToTxnTopic("a", [1])]
+        ),
+        {"tx"},
+        set(),
+        [("a", 1)],
+    ),
+    (
+        ApiKey.WRITE_TXN_MARKERS,
+        markers.WriteTxnMarkersRequest([markers.WritableTxnMarker(topics=[markers.WritableTxnMarkerTopic("a", [4])])]),
+        set(),
+        set(),
+        [("a", 4)],
+    ),
+    (
+        ApiKey.TXN_OFFSET_COMMIT,
+        txn_offset_commit.TxnOffsetCommitRequest(
+            "tx",
+            "g",
+            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("a", [txn_offset_commit.TxnOffsetCommitRequestPartition(5)])],
+        ),
+        {"tx"},
+        {"g"},
+        [("a", 5)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "body", "transactions", "groups", "partitions"), CASES, ids=[case[0].name for case in CASES])
+def test_a_request_is_about_what_it_names(
+    api: ApiKey, body: Any, transactions: set[str], groups: set[str], partitions: list[tuple[str, int | None]]
+) -> None:
+    found = subject_of(api, "app", 1, body, IDS.get)
+    assert (found.transactional_ids, found.groups, found.partitions) == (transactions, groups, partitions)
