@@ -15,7 +15,7 @@ from protocol.codec import response_class
 from protocol.error_codes import ErrorCode
 from protocol.fields import ArrayOf, wire_fields
 
-_SAME: Final = (
+_SAME: Final[tuple[tuple[str, ...], ...]] = (
     TOPIC_NAMES,
     PARTITION_NUMBERS,
     ("group_id",),

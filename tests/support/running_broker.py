@@ -62,6 +62,7 @@ class RunningBroker:
 
     async def _start(self) -> None:
         wanted = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://{HOST}:{self._port}", **self.settings}
+        self.faults.on_crash = lambda: self.broker.crash()
         self.broker = Broker(load(wanted, {}, None).settings, self.faults, self._clock, exit_now=self.exit_codes.append)
         await self.broker.start()
         self._port = self.broker.address[1]
@@ -99,6 +100,18 @@ class RunningBroker:
                     await asyncio.sleep(0)
 
         self.call_async(look())
+
+    def script(self, *rules: str) -> None:
+        """Load rules of `ottla serve --fault`."""
+        self.call(lambda _: [self.faults.add(parse_rule(rule)) for rule in rules])
+
+    def release(self, name: str | None = None) -> int:
+        """Release what a rule holds; how much that was."""
+        return self.call(lambda _: self.faults.release(name))
+
+    def until_held(self, count: int = 1) -> None:
+        """Wait until so much is held."""
+        self.call_until(lambda _: len(self.faults.held) >= count)
 
     def stop(self) -> None:
         """A clean stop, as SIGTERM's."""
