@@ -1,9 +1,7 @@
-"""The audit: judges Kafka log directories by the rules of `checks`, in one Spark run. `ottla audit DIR`, or `python -m spark_jobs.audit
-DIR`.
+"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or `python -m spark_jobs.audit DIR`.
 
 Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
-PySpark is imported when it
-is needed, so the command line can show its help without it.
+Neither Spark nor DuckDB is imported before it is needed, so the command line can show its help without them.
 """
 
 from __future__ import annotations
@@ -13,21 +11,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from spark_jobs import report, views
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Rule, Severity
-from spark_jobs.columns import ddl
+from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, Row, choose
 from spark_jobs.log_files import TRANSACTION_STATE, LogDirectory, find_logs
-from spark_jobs.session import CannotJudge, require_spark, session
+from spark_jobs.session import CannotJudge, require_spark
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
@@ -39,6 +37,32 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, steps done, and steps in all."""
 
 
+class EngineName(StrEnum):
+    """What judges: DuckDB in this process, Spark, or whichever suits the size."""
+
+    AUTO = AUTO
+    DUCKDB = EMBEDDED
+    SPARK = SPARK
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one run judges, and how."""
+
+    engine: Engine
+    topics: Sequence[str]
+    key_field: str | None
+    samples: int
+    args: dict[str, Any]
+    verdicts: dict[str, DirectoryVerdict]
+    progress: Callable[[str, int], None]
+
+    @property
+    def paths(self) -> list[str]:
+        """The directories that hold a log."""
+        return [verdict.path for verdict in self.verdicts.values() if verdict.segments]
+
+
 def audit(
     paths: Sequence[str | Path],
     *,
@@ -47,14 +71,15 @@ def audit(
     retries_absorbed: Sequence[int] = (),
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     samples: int = SAMPLES,
+    engine: str = AUTO,
     master: str | None = None,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> Verdict:
     """Judge the log directories in `paths`. `key_field`: a field of the JSON values (`row`, `order.id`) that names each record once per
-    topic.
+    topic. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master` means Spark).
 
-    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when Spark cannot run; what is wrong with a directory is
-    in the verdict.
+    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one;
+    what is wrong with a directory is in the verdict.
     """
     started = time.perf_counter()
     found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
@@ -62,24 +87,35 @@ def audit(
     for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
         verdict.retries_absorbed = absorbed
     total_bytes = sum(logs.size_bytes for logs in found)
+    chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes)
     rules = [rule for rule in RULES if key_field is not None or rule.view != "keyed_records"]
     steps = len(rules) + 2
     if any(logs.segments for logs in found):
-        progress("starting Spark", 0, steps)
-        with session(total_bytes, master) as spark:
+        progress(f"starting {chosen}", 0, steps)
+        args: dict[str, Any] = {
+            "expiration_ms": producer_expiration_ms,
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+        }
+        with _start(chosen, total_bytes, master) as running:
+            args["json_path"] = running.json_path(key_field or "")
+            job = _Job(running, topics, key_field, samples, args, verdicts, lambda step, done: progress(step, done + 2, steps))
             progress("planning", 1, steps)
-            judgeable = [logs.path for logs in found if logs.segments]
-            _make_views(spark, judgeable, topics, key_field, producer_expiration_ms)
-            try:
-                _run_rules(spark, rules, verdicts, samples, lambda step, done: progress(step, done + 2, steps))
-            finally:
-                spark.catalog.clearCache()
-    return Verdict(list(verdicts.values()), time.perf_counter() - started)
+            _make_views(job)
+            _run_rules(job, rules)
+    return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
-def json_path(key_field: str) -> str:
-    """The JSONPath of a dotted field name; one that begins with `$` is taken as it is."""
-    return key_field if key_field.startswith("$") else "$" + "".join(f"['{part}']" for part in key_field.split("."))
+def _start(name: str, total_bytes: int, master: str | None) -> AbstractContextManager[Engine]:
+    if name == SPARK:
+        require_spark()
+        from spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # only where it is the engine
+
+        return spark_engine(total_bytes, master)
+    try:
+        from spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
+    except ModuleNotFoundError as e:
+        raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
+    return embedded_engine()
 
 
 def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
@@ -92,75 +128,67 @@ def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
     return verdict
 
 
-def _make_views(spark: SparkSession, paths: list[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
-    from spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
-
-    spark.dataSource.register(KafkaLogSource)
-    reader = spark.read.format("kafka_log").option("topic", ",".join(topics))
-    reader.schema(views.RAW_BATCHES_NEED).load(paths).persist().createOrReplaceTempView("raw_batches")
-    spark.sql(views.BATCHES).persist().createOrReplaceTempView("batches")
-    spark.sql(views.PRODUCER_BATCHES, args={"expiration_ms": expiration_ms}).persist().createOrReplaceTempView("producer_batches")
-    spark.sql(views.SEQUENCES).persist().createOrReplaceTempView("sequences")
-    if key_field is not None:
-        reader.option("level", "records").schema(views.KEYED_RECORDS_NEED).load(paths).createOrReplaceTempView("records")
-        spark.sql(views.KEYED_RECORDS, args={"json_path": json_path(key_field)}).createOrReplaceTempView("keyed_records")
+def _make_views(job: _Job) -> None:
+    engine = job.engine
+    engine.read("raw_batches", "batches", job.paths, job.topics, views.RAW_BATCHES_NEED)
+    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
+        engine.define(name, query, job.args)
+    if job.key_field is not None:
+        engine.read("records", "records", job.paths, job.topics, views.KEYED_RECORDS_NEED, keep=False)
+        engine.define("keyed_records", views.KEYED_RECORDS, job.args, keep=False)
 
 
-def _make_transaction_views(spark: SparkSession, paths: list[str]) -> None:
-    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in paths}
+def _make_transaction_views(job: _Job) -> None:
+    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in job.paths}
     there = [path for path, partitions in states.items() if partitions]
     whole = [(path,) for path in there if states[path] == set(range(len(states[path])))]
-    spark.createDataFrame(whole, "log_dir string").createOrReplaceTempView("complete_states")
-    if there:
-        raw = spark.read.format("kafka_log").option("level", "transactions").load(there).persist()
-    else:
-        raw = spark.createDataFrame([], ddl("transactions"))
-    raw.createOrReplaceTempView("raw_states")
+    job.engine.table("complete_states", "log_dir string", whole)
+    job.engine.read("raw_states", "transactions", there, [TRANSACTION_STATE], views.RAW_STATES_NEED)
     for name, query in (
         ("states", views.STATES),
         ("logs", views.LOGS),
         ("transactions", views.TRANSACTIONS),
         ("open_transactions", views.OPEN_TRANSACTIONS),
     ):
-        spark.sql(query).persist().createOrReplaceTempView(name)
+        job.engine.define(name, query, job.args)
 
 
-def _count(spark: SparkSession, verdicts: dict[str, DirectoryVerdict]) -> bool:
+def _count(job: _Job) -> bool:
     """Fill in the counts; whether any batch is transactional."""
     transactional = 0
-    for row in spark.sql(views.COUNTS).collect():
-        verdict = verdicts[row.log_dir]
-        verdict.batches, verdict.records, verdict.producers = row.batches, row.records, row.producers
-        if row.legacy:
-            verdict.notes.append(f"{row.legacy} messages in the formats before v2: only their offsets were judged")
-        transactional += row.transactional
+    for row in job.engine.rows(views.COUNTS, job.args):
+        verdict = job.verdicts[row["log_dir"]]
+        verdict.batches, verdict.records, verdict.producers = row["batches"], row["records"], row["producers"]
+        if row["legacy"]:
+            verdict.notes.append(f"{row['legacy']} messages in the formats before v2: only their offsets were judged")
+        transactional += row["transactional"]
     return transactional > 0
 
 
-def _run_rules(
-    spark: SparkSession, rules: Sequence[Rule], verdicts: dict[str, DirectoryVerdict], samples: int, progress: Callable[[str, int], None]
-) -> None:
+def _run_rules(job: _Job, rules: Sequence[Rule]) -> None:
     by_name = {rule.name: rule for rule in rules}
-    for verdict in verdicts.values():
+    for verdict in job.verdicts.values():
         for rule in rules:
             verdict.rules[rule.name].judged = bool(verdict.segments)
-    progress("reading", 0)
-    with ThreadPoolExecutor(2, "rules") as pool:
+    job.progress("reading", 0)
+    keyed = [rule for rule in rules if rule.view == "keyed_records"]
+    with ThreadPoolExecutor(1, "rules") as pool:
         # Records take longest: their rule begins while the batches are being read. All others are one query, for planning and starting
         # one takes longer than running it.
-        keyed = pool.submit(_judge, spark, [rule for rule in rules if rule.view == "keyed_records"], samples)
-        transactional = _count(spark, verdicts)
+        early = pool.submit(_judge, job, keyed) if job.engine.concurrent else None
+        transactional = _count(job)
         if transactional:
-            _make_transaction_views(spark, [verdict.path for verdict in verdicts.values() if verdict.segments])
+            _make_transaction_views(job)
         others = [rule for rule in rules if rule.view != "keyed_records" and (transactional or not rule.needs_transactions)]
-        progress("judging", 1)
-        found = _judge(spark, others, samples)
-        progress("judging keys", len(others))
-        for row in found + keyed.result():
-            _add(verdicts[row.log_dir].rules[row.rule], by_name[row.rule], row, samples)
+        job.progress("judging", 1)
+        found = _judge(job, others)
+        job.progress("judging keys", len(others))
+        found += _judge(job, keyed) if early is None else early.result()
+    for row in found:
+        _add(job.verdicts[row["log_dir"]].rules[row["rule"]], by_name[row["rule"]], row, job.samples)
 
 
-def _judge(spark: SparkSession, rules: Sequence[Rule], samples: int) -> list[Row]:
+def _judge(job: _Job, rules: Sequence[Rule]) -> list[Row]:
     """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
     exact number of its kind."""
     if not rules:
@@ -169,37 +197,36 @@ def _judge(spark: SparkSession, rules: Sequence[Rule], samples: int) -> list[Row
     found = " UNION ALL ".join(
         f"""
         SELECT '{rule.name}' AS rule, {place},
-            to_json(struct({", ".join(rule.evidence)}), map('ignoreNullFields', 'false')) AS evidence
+            to_json(struct({", ".join(rule.evidence)})) AS evidence
         FROM ({rule.sql})
         """
         for rule in rules
     )
-    rows: list[Row] = spark.sql(
+    return job.engine.rows(
         f"""
         SELECT * FROM (
             SELECT *,
                 count(*) OVER (PARTITION BY log_dir, rule, severity) AS total,
                 row_number() OVER (PARTITION BY log_dir, rule, severity ORDER BY topic, partition, file, position, offset) AS place
             FROM ({found})
-        ) WHERE place <= {max(1, samples)} ORDER BY log_dir, rule, severity, place
+        ) WHERE place <= {max(1, job.samples)} ORDER BY log_dir, rule, severity, place
         """,
-        args={"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
-    ).collect()
-    return rows
+        job.args,
+    )
 
 
 def _add(result: RuleResult, rule: Rule, row: Row, samples: int) -> None:
-    severity = Severity(row.severity)
+    severity = Severity(row["severity"])
     if severity is Severity.VIOLATION:
-        result.violations = row.total
+        result.violations = row["total"]
     elif severity is Severity.WARNING:
-        result.warnings = row.total
+        result.warnings = row["total"]
     else:
-        result.infos = row.total
-    if row.place > samples:
+        result.infos = row["total"]
+    if row["place"] > samples:
         return
-    evidence: dict[str, Any] = json.loads(row.evidence)
-    result.samples.append(Finding(rule.name, severity, row.kind, row.topic, row.partition, row.offset, row.file, row.position, evidence))
+    place = (row["kind"], row["topic"], row["partition"], row["offset"], row["file"], row["position"])
+    result.samples.append(Finding(rule.name, severity, *place, json.loads(row["evidence"])))
 
 
 def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
@@ -216,6 +243,9 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     ] = None,
     samples: Annotated[int, typer.Option(min=0, help="Show so many findings of each rule.")] = SAMPLES,
     producer_expiration_ms: Annotated[int, typer.Option(help="The broker's producer.id.expiration.ms.")] = PRODUCER_EXPIRATION_MS,
+    engine: Annotated[
+        EngineName, typer.Option(help="duckdb judges in this process, spark with Spark; auto takes duckdb for small logs.")
+    ] = EngineName.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
@@ -223,7 +253,6 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     Exit code: 0 clean, 1 violations, 2 could not judge.
     """
     try:
-        require_spark()
         with report.progress() as show:
             verdict = audit(
                 paths,
@@ -232,6 +261,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 retries_absorbed=retries_absorbed or (),
                 producer_expiration_ms=producer_expiration_ms,
                 samples=samples,
+                engine=engine,
                 master=master,
                 progress=show,
             )

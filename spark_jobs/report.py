@@ -102,4 +102,4 @@ def _last_line(verdict: Verdict) -> Text:
     total = sum(directory.violations for directory in verdict.directories)
     words = {0: "Clean: no rule was broken", 1: f"{total:,} violations", 2: "Could not judge everything"}[verdict.exit_code]
     style = {0: "bold green", 1: "bold red", 2: "bold yellow"}[verdict.exit_code]
-    return Text(f"{words} ({verdict.seconds:.1f} s)", style=style)
+    return Text(f"{words} ({verdict.seconds:.1f} s{f' with {verdict.engine}' if verdict.engine else ''})", style=style)

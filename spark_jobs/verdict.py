@@ -68,10 +68,11 @@ class DirectoryVerdict:
 
 @dataclass(slots=True)
 class Verdict:
-    """The audit of one or several directories. `seconds` is wall time, Spark's start included."""
+    """The audit of one or several directories. `seconds` is wall time, the engine's start included; `engine` is what ran the rules."""
 
     directories: list[DirectoryVerdict]
     seconds: float = 0.0
+    engine: str = ""
 
     @property
     def exit_code(self) -> int:

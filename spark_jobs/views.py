@@ -67,7 +67,7 @@ PRODUCER_BATCHES: Final = """
         FROM timed
     )
     SELECT *,
-        count_if(marker IS NOT NULL) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+        count(marker) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
                                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ordinal,
         max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
@@ -139,6 +139,13 @@ TRANSACTIONS: Final = """
 """
 """Each producer's transactions in each partition, ended or open (`outcome` is null). `behind`: some of its data came after a newer
 epoch."""
+
+RAW_STATES_NEED: Final = (
+    "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, timestamp bigint, "
+    "transactional_id string, state string, producer_id bigint, producer_epoch int, timeout_ms int, partitions array<string>, "
+    "started bigint, updated bigint, transaction_version int"
+)
+"""The columns of the transactions level that views and rules read."""
 
 STATES: Final = """
     SELECT *,

@@ -1,29 +1,25 @@
-"""The audit over a corpus of planted anomalies and legal oddities: all directories in one Spark run, as a user can."""
+"""A corpus of planted anomalies and legal oddities: all directories in one run, as a user can. test_engines.py asks Spark too."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from spark_jobs.audit import audit, audit_command, json_path
+from spark_jobs.audit import audit, audit_command
 from spark_jobs.verdict import DirectoryVerdict, Verdict
 from tests.unit.spark_jobs.corpus import CASES
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @pytest.fixture(scope="module")
-def verdict(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     root = tmp_path_factory.mktemp("logs")
     for name, case in CASES.items():
         case.write(root / name)
-    return audit([root / name for name in CASES], key_field="row", retries_absorbed=[7])
+    return audit([root / name for name in CASES], key_field="row", retries_absorbed=[7], engine="duckdb")
 
 
 def of(verdict: Verdict, name: str) -> DirectoryVerdict:
@@ -80,7 +76,7 @@ def run(*args: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path / "sound")
     CASES["gap"].write(tmp_path / "gap")
     code, out = run(str(tmp_path / "sound"))
@@ -102,18 +98,26 @@ def test_a_directory_without_logs_cannot_be_judged(tmp_path: Path) -> None:
 def test_without_java_the_command_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    code, out = run(str(tmp_path))
+    CASES["gap"].write(tmp_path / "gap")
+    code, out = run(str(tmp_path / "gap"), "--engine", "spark")
     assert code == 2
     assert "Java 17" in out
 
 
-def test_a_dotted_field_is_a_path_into_the_value() -> None:
-    assert json_path("row") == "$['row']"
-    assert json_path("n.id") == "$['n']['id']"
-    assert json_path("$.n.id") == "$.n.id"
+def test_the_verdict_says_which_engine_judged(tmp_path: Path) -> None:
+    CASES["gap"].write(tmp_path / "gap")
+    _, out = run(str(tmp_path / "gap"), "--json", "-")
+    assert json.loads(out)["engine"] == "duckdb"
 
 
-def test_findings_count_though_no_sample_is_wanted(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["n.id", "$.n.id"])
+def test_a_dotted_field_or_a_path_leads_into_the_value(tmp_path: Path, field: str) -> None:
+    CASES["key_twice"].write(tmp_path / "log")
+    judged = audit([tmp_path / "log"], key_field=field)
+    assert judged.directories[0].rules["business-key"].violations == 1
+
+
+def test_findings_count_though_no_sample_is_wanted(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path / "gap")
     judged = audit([tmp_path / "gap"], samples=0)
     assert (judged.exit_code, judged.directories[0].rules["sequence-gap"].violations) == (1, 1)

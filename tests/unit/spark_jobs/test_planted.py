@@ -1,10 +1,9 @@
-"""Transactions in the audit: what was planted is found, what is legal is not, all in one Spark run."""
+"""Transactions in the audit: what was planted is found, what is legal is not, all in one run."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,16 +12,13 @@ from spark_jobs.audit import audit
 from spark_jobs.verdict import DirectoryVerdict, Verdict
 from tests.unit.spark_jobs.transactions_corpus import TRANSACTIONS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @pytest.fixture(scope="module")
-def verdict(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     root = tmp_path_factory.mktemp("logs")
     for name, case in TRANSACTIONS.items():
         case.write(root / name)
-    return audit([root / name for name in TRANSACTIONS])
+    return audit([root / name for name in TRANSACTIONS], engine="duckdb")
 
 
 def of(verdict: Verdict, name: str) -> DirectoryVerdict:

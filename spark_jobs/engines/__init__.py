@@ -1,0 +1,55 @@
+"""Where the SQL of the views and rules runs: `embedded` (DuckDB, in this process, for small logs) or `spark`.
+
+Rules that hold here: the SQL is written once, in Spark's dialect; the embedded engine translates it. An engine knows nothing of rules.
+Both read the same Arrow batches, so they give the same findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+EMBEDDED: Final = "duckdb"
+SPARK: Final = "spark"
+AUTO: Final = "auto"
+EMBEDDED_BYTES_MAX: Final = 256 << 20
+"""Logs up to this size are judged in process unless told otherwise: Spark takes longer to start than reading them takes."""
+
+Row = Mapping[str, Any]
+
+
+class Engine(Protocol):
+    """What the audit asks of an engine. `args` are the values of `:name` in a query; those that it does not name are ignored."""
+
+    @property
+    def name(self) -> str:
+        """`duckdb` or `spark`, as the verdict says it."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether two threads may query at once, and gain by it."""
+
+    def json_path(self, field: str) -> str:
+        """The engine's own path to a dotted field of a JSON value (`row`, `order.id`). What begins with `$` is taken as it is."""
+
+    def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
+        """Make one level of the logs at `paths` (see `columns`) a view. `columns`: those that are needed, as DDL. `keep`: it is queried
+        more than once."""
+
+    def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Make given rows a view."""
+
+    def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
+        """Make a query a view. `keep`: it is queried more than once."""
+
+    def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
+        """The rows of a query."""
+
+
+def choose(wanted: str, log_bytes: int) -> str:
+    """The engine for a log of this size. Raises ValueError on a name that is none."""
+    if wanted not in {AUTO, EMBEDDED, SPARK}:
+        raise ValueError(f"no such engine: {wanted}; one of {AUTO}, {EMBEDDED}, {SPARK}")
+    if wanted != AUTO:
+        return wanted
+    return EMBEDDED if log_bytes <= EMBEDDED_BYTES_MAX else SPARK

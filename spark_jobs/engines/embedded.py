@@ -1,0 +1,121 @@
+"""The embedded engine: DuckDB in this process, over the Arrow batches that Spark's data source would read.
+
+Rules that hold here: queries come in Spark's SQL and are translated by sqlglot, once per process; nulls sort as in Spark. Nothing is
+written but DuckDB's own spill files, in a directory that goes with the engine.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from spark_jobs.columns import batch_rows, record_rows, transaction_rows
+from spark_jobs.engines import EMBEDDED, Row
+from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
+
+HINT: Final = re.compile(r"/\*\+.*?\*/")
+FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
+"""What stands for a function of Spark's that DuckDB does not have."""
+PARAMETER: Final = re.compile(r"\$(\w+)")
+ARROW: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "array<string>": pa.list_(pa.string()),
+}
+
+
+@contextmanager
+def embedded_engine() -> Iterator[EmbeddedEngine]:
+    """An engine that ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill, duckdb.connect(config={"temp_directory": spill}) as connection:
+        for function in FUNCTIONS:
+            connection.execute(function)
+        yield EmbeddedEngine(connection)
+
+
+class EmbeddedEngine:
+    """See `Engine`."""
+
+    name = EMBEDDED
+    concurrent = False
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def json_path(self, field: str) -> str:
+        """See `Engine`."""
+        return field if field.startswith("$") else "$" + "".join(f'."{part}"' for part in field.split("."))
+
+    def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
+        """See `Engine`. What is not kept is read when it is queried, once."""
+        schema = arrow_schema(columns)
+        batches = chain.from_iterable(_read(level, segment, schema) for path in paths for segment in _segments(path, level, topics))
+        self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
+        if keep:
+            self._connection.execute(f"CREATE TABLE {view} AS FROM arriving")
+            self._connection.unregister("arriving")
+
+    def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """See `Engine`."""
+        schema = arrow_schema(columns)
+        arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
+        self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
+
+    def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
+        """See `Engine`. Every view is kept: a table in memory costs less than the question whether to."""
+        self._execute(f"CREATE TABLE {view} AS {translated(query)}", args)
+
+    def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
+        """See `Engine`."""
+        found = self._execute(translated(query), args)
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+        return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
+
+
+@lru_cache(maxsize=256)
+def translated(query: str) -> str:
+    """A query of Spark's dialect in DuckDB's."""
+    return sqlglot.parse_one(HINT.sub("", query), read="spark").transform(_function).sql(dialect="duckdb")
+
+
+def _function(node: exp.Expr) -> exp.Expr:
+    """Functions that sqlglot leaves as they are, or that fail in DuckDB where Spark gives null."""
+    if isinstance(node, exp.JSONExtractScalar) and isinstance(node.this, exp.Cast):
+        return exp.func("json_text", node.this.this, node.expression)
+    if isinstance(node, exp.Anonymous) and node.name == "xxhash64":
+        return exp.func("hash", *node.expressions)
+    return node
+
+
+def arrow_schema(columns: str) -> pa.Schema:
+    """DDL such as `topic string, partition int` as an Arrow schema. Raises KeyError on a type that no level has."""
+    fields = (column.strip().rsplit(" ", 1) for column in columns.split(","))
+    return pa.schema([(name.strip("`"), ARROW[kind]) for name, kind in fields])
+
+
+def _segments(path: str, level: str, topics: Sequence[str]) -> list[Segment]:
+    return find_logs(path, [TRANSACTION_STATE] if level == "transactions" else topics).segments
+
+
+def _read(level: str, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if level == "records":
+        return record_rows(segment, schema)
+    if level == "transactions":
+        return transaction_rows(segment, schema)
+    return batch_rows(segment, schema, walk_records=True)

@@ -1,0 +1,70 @@
+"""Spark as an engine: the data source `kafka_log`, temporary views, and caching of what is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.engines import SPARK, Row
+from spark_jobs.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
+    """An engine on the running session, or on a new one that ends with the block. Raises `CannotJudge` when Spark does not start."""
+    with session(log_bytes, master) as spark:
+        from spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+
+        spark.dataSource.register(KafkaLogSource)
+        spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")  # evidence names what is null, too
+        engine = SparkEngine(spark)
+        try:
+            yield engine
+        finally:
+            engine.forget()
+
+
+class SparkEngine:
+    """See `Engine`."""
+
+    name = SPARK
+    concurrent = True
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._kept: list[DataFrame] = []
+
+    def json_path(self, field: str) -> str:
+        """See `Engine`."""
+        return field if field.startswith("$") else "$" + "".join(f"['{part}']" for part in field.split("."))
+
+    def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
+        """See `Engine`."""
+        reader = self._spark.read.format("kafka_log").option("topic", ",".join(topics)).option("level", level)
+        self._show(view, reader.schema(columns).load(list(paths)), keep)
+
+    def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """See `Engine`."""
+        self._show(view, self._spark.createDataFrame([tuple(row) for row in rows], columns), keep=False)
+
+    def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
+        """See `Engine`."""
+        self._show(view, self._spark.sql(query, args=dict(args)), keep)
+
+    def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
+        """See `Engine`."""
+        return [row.asDict() for row in self._spark.sql(query, args=dict(args)).collect()]
+
+    def forget(self) -> None:
+        """Let go of what was kept."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def _show(self, view: str, frame: DataFrame, keep: bool) -> None:
+        if keep:
+            self._kept.append(frame.persist())
+        frame.createOrReplaceTempView(view)

@@ -1,0 +1,40 @@
+"""Which engine judges, and that both say the same: the whole corpus, in one run each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs.audit import audit
+from spark_jobs.engines import EMBEDDED_BYTES_MAX, choose
+from spark_jobs.verdict import Verdict
+from tests.unit.spark_jobs.corpus import CASES
+from tests.unit.spark_jobs.transactions_corpus import TRANSACTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def comparable(verdict: Verdict) -> list[dict[str, Any]]:
+    return [asdict(directory) for directory in verdict.directories]
+
+
+def test_both_engines_give_the_same_findings_counts_and_evidence_on_the_whole_corpus(spark: SparkSession, tmp_path: Path) -> None:
+    corpus = CASES | TRANSACTIONS
+    for name, case in corpus.items():
+        case.write(tmp_path / name)
+    verdicts = [audit([tmp_path / name for name in corpus], key_field="row", engine=engine) for engine in ("duckdb", "spark")]
+    assert [verdict.engine for verdict in verdicts] == ["duckdb", "spark"]
+    for embedded, distributed in zip(*map(comparable, verdicts), strict=True):
+        assert embedded == distributed
+
+
+def test_the_size_decides_where_nobody_does() -> None:
+    assert choose("auto", EMBEDDED_BYTES_MAX) == "duckdb"
+    assert choose("auto", EMBEDDED_BYTES_MAX + 1) == "spark"
+    assert choose("spark", 0) == "spark"
+    with pytest.raises(ValueError, match="no such engine: flink"):
+        choose("flink", 0)
