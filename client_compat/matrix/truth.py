@@ -16,6 +16,7 @@ from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, 
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from protocol.records.batch import BatchHeader, split_batches
 from protocol.records.compression import Codec
 from protocol.records.record import Record, SimpleRecord, build_batch, iter_records
@@ -23,7 +24,7 @@ from protocol.records.record import Record, SimpleRecord, build_batch, iter_reco
 WAIT_S = 30.0
 POLL_S = 0.02
 FETCH_BYTES = 16 * 1024 * 1024
-PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 9, 12, 6
+PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, DELETE_TOPICS_VERSION = 9, 12, 6, 5
 """The last ones that name a topic by its name; every broker here has them."""
 LATEST, EARLIEST = -1, -2
 
@@ -64,6 +65,16 @@ class Truth:
         if answer.error_code:
             raise TruthFailed(f"{name} was not created: {_name(answer.error_code)} {answer.error_message or ''}")
         self.wait_until_led(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it and wait until it is gone. Raises `TruthFailed`."""
+        with self._client() as client:
+            (answer,) = client.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=int(WAIT_S * 1000)), DELETE_TOPICS_VERSION).responses
+        if answer.error_code:
+            raise TruthFailed(f"{name} was not deleted: {_name(answer.error_code)}")
+        for _ in until(f"{name} is gone"):
+            if self._offset(name, 0, LATEST)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return
 
     def wait_until_led(self, name: str, partitions: int = 1) -> None:
         for _ in until(f"all {partitions} partitions of {name} have a leader"):

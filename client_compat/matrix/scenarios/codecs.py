@@ -1,0 +1,105 @@
+"""Compression: each codec as this client writes and reads it, and between every pair of clients."""
+
+from __future__ import annotations
+
+import time
+
+from client_compat.matrix.brokers import Skipped
+from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
+from client_compat.matrix.facades import Client, Record, Taken
+from client_compat.matrix.scenario import Broken, Scene, expect, poll_until, same, scenario
+from protocol.records.compression import Codec
+from protocol.records.record import SimpleRecord
+
+COUNT = 40
+VALUES: list[bytes] = [b"%d: %s" % (number, b"the same words again and again, " * 30) for number in range(COUNT)]
+"""More than one block of 32 KiB all together, as some framings cut there."""
+
+
+def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None:
+    producer = client.producer(acks="all", compression=codec.name.lower())
+    producer.send_ok(topic, [Record(value, b"k", partition=partition) for value in VALUES])
+    producer.close()
+
+
+def _codec_both_ways(scene: Scene, codec: Codec) -> None:
+    """Write, and look at the log; read what this project's own code compressed."""
+    written, given = scene.topic(), scene.topic()
+    _write(scene.client, written, codec)
+    batches = scene.truth.batches(written)
+    same([record.value for batch in batches for record in batch.records], list(VALUES), "the log's values")
+    same({batch.header.codec for batch in batches}, {codec}, "codecs of the log's batches")
+    at = int(time.time() * 1000)
+    scene.truth.write(given, [SimpleRecord(b"k", value, at) for value in VALUES], codec=codec)
+    same([one.value for one in scene.read(given, COUNT)], list(VALUES), "values consumed")
+
+
+@scenario("gzip is written and read.", quick=True)
+def gzip(scene: Scene) -> None:
+    _codec_both_ways(scene, Codec.GZIP)
+
+
+@scenario("snappy is written and read.", quick=True)
+def snappy(scene: Scene) -> None:
+    _codec_both_ways(scene, Codec.SNAPPY)
+
+
+@scenario("lz4 is written and read.", quick=True)
+def lz4(scene: Scene) -> None:
+    _codec_both_ways(scene, Codec.LZ4)
+
+
+@scenario("zstd is written and read.", quick=True)
+def zstd(scene: Scene) -> None:
+    _codec_both_ways(scene, Codec.ZSTD)
+
+
+@scenario("A topic's own compression.type is applied by the broker, whatever the client compresses with, and read by the client.")
+def topic_codec(scene: Scene) -> None:
+    topic = scene.topic(configs={"compression.type": "zstd"})
+    _write(scene.client, topic, Codec.GZIP)
+    batches = scene.truth.batches(topic)
+    same({batch.header.codec for batch in batches}, {Codec.ZSTD}, "codecs of the log's batches")
+    same([one.value for one in scene.read(topic, COUNT)], list(VALUES), "values consumed")
+
+
+@scenario("What this client writes with each codec, every other client reads, but for codecs that one of the two lacks.", timeout_s=300.0)
+def codecs_read_by_all(scene: Scene) -> None:
+    topic = scene.topic(len(Codec))
+    written = [codec for codec in Codec if _can_write(scene.client, topic, codec)]
+    expect(bool(written), "it writes with no codec at all")
+    bad, count = [], 0
+    for name in scene.programs.others():
+        if name == scene.client_name:
+            continue
+        try:
+            reader = scene.other(name)
+        except Skipped:
+            continue
+        count += 1
+        bad += [f"{name} with {codec.name.lower()}: {why}" for codec in written if (why := _unread(reader, topic, codec))]
+    expect(count > 0, "there is no other client here")
+    expect(not bad, f"not read: {'; '.join(bad)}")
+
+
+def _can_write(client: Client, topic: str, codec: Codec) -> bool:
+    try:
+        _write(client, topic, codec, codec)
+    except Unsupported:
+        return False
+    return True
+
+
+def _unread(reader: Client, topic: str, codec: Codec) -> str:
+    """Why `reader` does not read the partition of `codec`; empty where it does, or says that it cannot."""
+    try:
+        consumer = reader.consumer(reset="earliest")
+        consumer.assign([(topic, codec)])
+        taken: list[Taken] = poll_until(consumer, COUNT)
+        consumer.close()
+        same([one.value for one in taken], list(VALUES), "values consumed")
+    except Unsupported:
+        return ""
+    except (Broken, ClientError, ProgramFailed) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,230 @@
+"""Consuming without a group: positions, seeking, times, pausing, limits of a fetch, sessions."""
+
+from __future__ import annotations
+
+import time
+
+from client_compat.matrix.control import ClientError
+from client_compat.matrix.facades import Consumer, Partition, Record, Taken
+from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+
+COUNT = 50
+STEP_MS = 1_000
+
+
+def _filled(scene: Scene, partitions: int = 1, count: int = COUNT) -> list[Partition]:
+    """A topic with `count` records a partition, values `partition:number`, in batches of ten."""
+    topic = scene.topic(partitions)
+    for index in range(partitions):
+        for start in range(0, count, 10):
+            scene.truth.write_values(topic, [b"%d:%d" % (index, n) for n in range(start, min(start + 10, count))], partition=index)
+    return [(topic, index) for index in range(partitions)]
+
+
+def _reader(scene: Scene, partitions: list[Partition]) -> Consumer:
+    consumer = scene.consumer(reset="earliest")
+    consumer.assign(partitions)
+    return consumer
+
+
+def _offsets(taken: list[Taken]) -> list[int]:
+    return [one.offset for one in taken]
+
+
+@scenario("Seeking to an offset in the middle of a batch, to the beginning and to the end goes on from there.", quick=True)
+def seek(scene: Scene) -> None:
+    ((topic, index),) = partitions = _filled(scene)
+    consumer = _reader(scene, partitions)
+    same(_offsets(poll_until(consumer, COUNT))[:COUNT], list(range(COUNT)), "offsets from the beginning")
+    consumer.seek((topic, index), 33)
+    same(_offsets(poll_until(consumer, COUNT - 33)), list(range(33, COUNT)), "offsets after seek(33)")
+    consumer.seek((topic, index), "beginning")
+    same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets after seek(beginning)")
+    consumer.seek((topic, index), "end")
+    same(consumer.poll(1, 500), [], "records at the end")
+    scene.truth.write_values(topic, [b"new"])
+    same([one.value for one in poll_until(consumer, 1)], [b"new"], "what came after seek(end)")
+    consumer.close()
+
+
+@scenario("A consumer's position is one past the last record that it was given.")
+def position(scene: Scene) -> None:
+    (partition,) = partitions = _filled(scene)
+    consumer = _reader(scene, partitions)
+    taken = poll_until(consumer, COUNT)
+    same(consumer.position(partitions), {partition: taken[-1].offset + 1}, "the position after a poll")
+    consumer.seek(partition, 7)
+    same(consumer.position(partitions), {partition: 7}, "the position after seek(7)")
+    consumer.close()
+
+
+@scenario("Beginning and end offsets are the log's.", quick=True)
+def beginning_and_end_offsets(scene: Scene) -> None:
+    partitions = _filled(scene, 2)
+    empty = (scene.topic(), 0)
+    consumer = _reader(scene, [*partitions, empty])
+    same(consumer.end_offsets([*partitions, empty]), {**dict.fromkeys(partitions, COUNT), empty: 0}, "end offsets")
+    same(consumer.beginning_offsets([*partitions, empty]), {**dict.fromkeys(partitions, 0), empty: 0}, "beginning offsets")
+    consumer.close()
+
+
+@scenario("Offsets by time: the first record at or after a time, and none after the last.", quick=True)
+def offsets_for_times(scene: Scene) -> None:
+    topic, first = scene.topic(), int(time.time() * 1000) - COUNT * STEP_MS
+    for number in range(10):
+        scene.truth.write_values(topic, [b"%d" % number], timestamp=first + number * STEP_MS)
+    consumer = _reader(scene, [(topic, 0)])
+    for at, wanted in ((first, 0), (first + 1, 1), (first + 4 * STEP_MS, 4), (first - 10 * STEP_MS, 0)):
+        offset, told = consumer.offsets_for_times({(topic, 0): at})[topic, 0]
+        same(offset, wanted, f"the offset for {at - first} ms after the first record")
+        expect(told in {None, first + wanted * STEP_MS}, f"its timestamp is {told}, where {first + wanted * STEP_MS} was to be")
+    offset, _ = consumer.offsets_for_times({(topic, 0): first + 60 * STEP_MS})[topic, 0]
+    expect(offset in {None, -1, 10}, f"the offset for a time after the last record is {offset}")
+    consumer.close()
+
+
+@scenario("A paused partition gives nothing while others do, and goes on where it stopped when it is resumed.")
+def pause_and_resume(scene: Scene) -> None:
+    partitions = _filled(scene, 2)
+    paused, other = partitions
+    consumer = _reader(scene, partitions)
+    poll_until(consumer, 2 * COUNT)
+    consumer.pause([paused])
+    for _, index in partitions:
+        scene.truth.write_values(paused[0], [b"%d:late" % index], partition=index)
+    same([(one.partition, one.offset) for one in poll_until(consumer, 1)], [(other[1], COUNT)], "what came while one was paused")
+    same(consumer.poll(1, 700), [], "what else came while it was paused")
+    consumer.resume([paused])
+    same([(one.partition, one.offset) for one in poll_until(consumer, 1)], [(paused[1], COUNT)], "what came after it was resumed")
+    consumer.close()
+
+
+@scenario("A consumer without a position starts at the beginning or at the end, as auto.offset.reset says.")
+def reset_earliest_and_latest(scene: Scene) -> None:
+    ((topic, index),) = _filled(scene)
+    same(_offsets(scene.read(topic, COUNT, reset="earliest")), list(range(COUNT)), "offsets with earliest")
+    consumer = scene.consumer(reset="latest")
+    consumer.assign([(topic, index)])
+    same(consumer.poll(1, 1_000), [], "records with latest, before anything new")
+    scene.truth.write_values(topic, [b"new"])
+    same(_offsets(poll_until(consumer, 1)), [COUNT], "offsets with latest")
+    consumer.close()
+
+
+@scenario("A position that the log no longer has is reset as auto.offset.reset says.")
+def position_out_of_range(scene: Scene) -> None:
+    (partition,) = partitions = _filled(scene)
+    consumer = _reader(scene, partitions)
+    poll_until(consumer, COUNT)
+    consumer.seek(partition, 10 * COUNT)
+    same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets after a seek beyond the end")
+    consumer.close()
+
+
+@scenario("With auto.offset.reset=none a position that the log does not have is an error.")
+def reset_none(scene: Scene) -> None:
+    (partition,) = _filled(scene)
+    consumer = scene.consumer(reset="none")
+    consumer.assign([partition])
+    taken: list[Taken] = []
+    try:
+        consumer.seek(partition, 10 * COUNT)
+        taken = consumer.poll(1, 4_000)
+    except ClientError:
+        consumer.close()
+        return
+    expect(False, f"there was no error, and {len(taken)} records")
+
+
+@scenario("Records larger than a fetch may be come one at a time: a consumer always gets on.")
+def small_fetches(scene: Scene) -> None:
+    topic, size = scene.topic(), 20_000
+    for number in range(10):
+        scene.truth.write_values(topic, [b"%d" % number + b"." * size])
+    consumer = scene.consumer(reset="earliest", fetch_max_bytes=1_000, partition_fetch_bytes=1_000)
+    consumer.assign([(topic, 0)])
+    same(_offsets(poll_until(consumer, 10)), list(range(10)), "offsets")
+    consumer.close()
+
+
+@scenario("A fetch that wants more bytes than there are is answered after its wait, with what there is.")
+def fetch_waits(scene: Scene) -> None:
+    (partition,) = _filled(scene, count=10)
+    consumer = scene.consumer(reset="earliest", fetch_min_bytes=1_000_000, fetch_max_wait_ms=1_500)
+    consumer.assign([partition])
+    began = time.monotonic()
+    same(_offsets(poll_until(consumer, 10)), list(range(10)), "offsets")
+    took = time.monotonic() - began
+    expect(1.0 <= took <= 15.0, f"ten records with fetch.min.bytes of a megabyte came after {took:.2f} s, and not after the wait of 1.5 s")
+    consumer.close()
+
+
+@scenario("A consumer that waits at the end of the log is given a record as soon as it is written, not when its fetch expires.")
+def woken_at_once(scene: Scene) -> None:
+    (partition,) = partitions = _filled(scene, count=1)
+    consumer = scene.consumer(reset="earliest", fetch_max_wait_ms=10_000)
+    consumer.assign(partitions)
+    poll_until(consumer, 1)
+    began = time.monotonic()
+    for number in range(3):
+        same(consumer.poll(1, 200), [], "records at the end")
+        scene.truth.write_values(partition[0], [b"%d" % number])
+        poll_until(consumer, 1)
+    took = time.monotonic() - began
+    expect(took < 8.0, f"three records took {took:.1f} s to be read, with fetch.max.wait.ms of 10 s")
+    consumer.close()
+
+
+@scenario("Sixty partitions of which few change, some paused and resumed: a fetch session forgets none and repeats none.")
+def many_partitions(scene: Scene) -> None:
+    count = 60
+    topic = scene.topic(count)
+    partitions = [(topic, index) for index in range(count)]
+    consumer = _reader(scene, partitions)
+    found: list[tuple[int, bytes | None]] = []
+    for round_ in range(4):
+        written = [(index, b"%d" % round_) for index in range(round_, count, 7)]
+        for index, value in written:
+            scene.truth.write_values(topic, [value], partition=index)
+        found += [(one.partition, one.value) for one in poll_until(consumer, len(written))]
+        half = [partition for partition in partitions if partition[1] % 2 == round_ % 2]
+        consumer.pause(half)
+        consumer.poll(1, 100)
+        consumer.resume(half)
+    wanted = [(index, b"%d" % round_) for round_ in range(4) for index in range(round_, count, 7)]
+    same(sorted(found, key=repr), sorted(wanted, key=repr), "partitions and values")
+    consumer.close()
+
+
+@scenario("Changing the assignment takes effect: partitions that were taken away give nothing, new ones from their beginning.")
+def assign_again(scene: Scene) -> None:
+    partitions = _filled(scene, 3)
+    consumer = _reader(scene, partitions[:2])
+    poll_until(consumer, 2 * COUNT)
+    consumer.assign(partitions[2:])
+    same(consumer.assignment(), set(partitions[2:]), "the assignment")
+    scene.truth.write_values(partitions[0][0], [b"unseen"], partition=0)
+    taken = poll_until(consumer, COUNT) + consumer.poll(1, 300)
+    same({one.partition for one in taken}, {2}, "partitions that gave records")
+    consumer.close()
+
+
+@scenario("Two consumers of one partition without a group each read everything.")
+def two_readers(scene: Scene) -> None:
+    partitions = _filled(scene)
+    first, second = _reader(scene, partitions), _reader(scene, partitions)
+    for consumer in (first, second):
+        same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets")
+        consumer.close()
+
+
+@scenario("Ten thousand records of 100 bytes over six partitions are read, each once.", quick=True)
+def bulk(scene: Scene) -> None:
+    count, partitions = 10_000, 6
+    topic = scene.topic(partitions)
+    producer = scene.producer(acks="all")
+    for start in range(0, count, 2_000):
+        producer.send_ok(topic, [Record((b"%d" % n).ljust(100, b"."), partition=n % partitions) for n in range(start, start + 2_000)])
+    producer.close()
+    taken = scene.read(topic, count, partitions=partitions)
+    same(sorted(int((one.value or b"").rstrip(b".")) for one in taken), list(range(count)), "values consumed")

@@ -1,0 +1,44 @@
+"""Acknowledgements that get lost: a proxy passes requests on, and ends the connection instead of passing on some of the answers."""
+
+from __future__ import annotations
+
+from client_compat.matrix.facades import ProducerOptions, numbered
+from client_compat.matrix.proxy import Losses
+from client_compat.matrix.scenario import Scene, expect, same, scenario
+from protocol.api_keys import ApiKey
+
+COUNT, SIZE = 600, 100
+BATCH_BYTES = 2_000
+
+
+def _some() -> Losses:
+    return Losses(ApiKey.PRODUCE, share=0.3, count_max=8)
+
+
+def _send(scene: Scene, options: ProducerOptions) -> list[int]:
+    """Send through the proxy, and read the log without it."""
+    topic = scene.topic()
+    producer = scene.producer(**options)
+    producer.send_ok(topic, numbered(COUNT, partition=0, size=SIZE), timeout_ms=60_000)
+    producer.close()
+    losses = scene.broker.proxy.losses if scene.broker.proxy else None
+    expect(losses is not None and losses.lost > 0, f"no answer was lost of {losses.seen if losses else 0}")
+    return [int((value or b"").rstrip(b".")) for value in scene.truth.values(topic)]
+
+
+@scenario("An idempotent producer whose acknowledgements get lost stores every record once, in order.", losses=_some)
+def idempotence_with_lost_acks(scene: Scene) -> None:
+    same(_send(scene, {"acks": "all", "idempotent": True, "batch_bytes": BATCH_BYTES}), list(range(COUNT)), "the log's values")
+
+
+@scenario("The same with five requests in flight.", losses=_some)
+def idempotence_with_five_in_flight(scene: Scene) -> None:
+    options: ProducerOptions = {"acks": "all", "idempotent": True, "batch_bytes": BATCH_BYTES, "max_in_flight": 5, "retries": 1_000}
+    same(_send(scene, options), list(range(COUNT)), "the log's values")
+
+
+@scenario("A producer without idempotence that sends again loses nothing, though it may store records twice.", losses=_some)
+def retries_with_lost_acks(scene: Scene) -> None:
+    stored = _send(scene, {"acks": "all", "idempotent": False, "batch_bytes": BATCH_BYTES, "retries": 1_000})
+    same(sorted(set(stored)), list(range(COUNT)), "distinct values of the log")
+    expect(len(stored) > COUNT, "no record is there twice, so no lost answer led to a second request")

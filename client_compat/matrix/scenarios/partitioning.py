@@ -1,0 +1,99 @@
+"""Which partition a record goes to: default, named and custom partitioners. And the hooks that see a record on its way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from client_compat.matrix.control import Unsupported
+from client_compat.matrix.facades import Record, Sent
+from client_compat.matrix.murmur2 import partition_of
+from client_compat.matrix.scenario import Scene, expect, same, scenario
+
+PARTITIONS = 7
+KEYS = [b"21", b"foobar", b"a-little-bit-long-string", "schlüssel".encode(), bytes(range(256)), b"x", *(b"key-%d" % n for n in range(50))]
+
+OTHER_DEFAULT: Mapping[str, str] = {
+    "confluent-kafka": "librdkafka's default is consistent_random, by CRC32",
+    "confluent-kafka-javascript": "librdkafka's default is consistent_random, by CRC32",
+    "rdkafka-rust": "librdkafka's default is consistent_random, by CRC32",
+    "kcat": "librdkafka's default is consistent_random, by CRC32",
+    "sarama": "its default is a hash by FNV-1a",
+    "kafka-go": "its default is round robin, whatever the key",
+}
+"""Clients whose default partitioner does not claim to be the Java client's."""
+KEYLESS_DEFAULT = frozenset({"kafka-go"})
+
+
+def _placed(scene: Scene, sent: list[Sent], topic: str) -> dict[bytes, int]:
+    """The partition of each key as acknowledged, after a look that the log agrees."""
+    stored = {record.key: index for index in range(PARTITIONS) for record in scene.truth.records(topic, index)}
+    told = {key: one.partition for key, one in zip(KEYS, sent, strict=True)}
+    same(told, stored, "partitions that were acknowledged, against the log")
+    return told
+
+
+def _send_keys(scene: Scene, partitioner: str) -> dict[bytes, int]:
+    topic = scene.topic(PARTITIONS)
+    producer = scene.producer(acks="all", partitioner="murmur2") if partitioner == "murmur2" else scene.producer(acks="all")
+    sent = producer.send_ok(topic, [Record(b"v", key) for key in KEYS])
+    producer.close()
+    return _placed(scene, sent, topic)
+
+
+JAVA = {key: partition_of(key, PARTITIONS) for key in KEYS}
+
+
+@scenario("The client's default partitioner puts every key where the Java client's does, by murmur2.", quick=True)
+def default_partitioner_as_javas(scene: Scene) -> None:
+    if other := OTHER_DEFAULT.get(scene.client_name):
+        raise Unsupported(f"{scene.client_name}: {other}")
+    same(_send_keys(scene, "default"), JAVA, "partitions by key")
+
+
+@scenario("The client's murmur2 partitioner, asked for by name, puts every key where the Java client's does.")
+def murmur2_partitioner(scene: Scene) -> None:
+    same(_send_keys(scene, "murmur2"), JAVA, "partitions by key")
+
+
+@scenario("The client's default partitioner puts a key always into the same partition, and keys into several.")
+def same_key_same_partition(scene: Scene) -> None:
+    if scene.client_name in KEYLESS_DEFAULT:
+        raise Unsupported(f"{scene.client_name}: {OTHER_DEFAULT[scene.client_name]}")
+    first, second = (_send_keys(scene, "default") for _ in range(2))
+    same(second, first, "partitions by key, in another topic of as many")
+    expect(len(set(first.values())) > PARTITIONS // 2, f"{len(KEYS)} keys went to {len(set(first.values()))} of {PARTITIONS} partitions")
+
+
+@scenario("A partitioner of the application's own decides.")
+def custom_partitioner(scene: Scene) -> None:
+    topic = scene.topic(PARTITIONS)
+    producer = scene.producer(acks="all", partitioner="last")
+    sent = producer.send_ok(topic, [Record(b"v", key) for key in KEYS])
+    producer.close()
+    same({one.partition for one in sent}, {PARTITIONS - 1}, "partitions")
+    same([record.key for record in scene.truth.records(topic, PARTITIONS - 1)], list(KEYS), "keys in the last partition")
+
+
+@scenario("A serializer of the application's own makes the bytes that are stored.")
+def serializer(scene: Scene) -> None:
+    topic, document = scene.topic(), {"z": [1, 2], "a": {"y": None, "b": "é"}}
+    producer = scene.producer(acks="all", serializer="json")
+    producer.send_ok(topic, [Record(json.dumps(document, indent=2).encode(), partition=0)])
+    producer.close()
+    (value,) = scene.truth.values(topic)
+    same(json.loads(value or b"null"), document, "the stored document")
+    compact = {
+        json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only).encode() for ascii_only in (True, False)
+    }
+    expect(value in compact, f"it is stored as {value!r}")
+
+
+@scenario("An interceptor sees every record on its way out, and what it adds is stored.")
+def interceptor(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(acks="all", interceptor=True)
+    producer.send_ok(topic, [Record(b"0", partition=0), Record(b"1", headers=(("own", b"h"),), partition=0)])
+    producer.close()
+    found = [tuple(record.headers) for record in scene.truth.records(topic)]
+    same(found, [(("intercepted", b"1"),), (("own", b"h"), ("intercepted", b"1"))], "stored headers")

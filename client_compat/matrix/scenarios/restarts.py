@@ -1,0 +1,114 @@
+"""Brokers that go away and come back, with and without a goodbye, while clients work."""
+
+from __future__ import annotations
+
+from client_compat.matrix.facades import ProducerOptions, Record, Sent
+from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario, together
+
+ROUNDS = 12
+PER_ROUND = 100
+PARTITIONS = 2
+SEND_TIMEOUT_MS = 60_000
+
+
+def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[list[tuple[Sent, int]], list[list[int]]]:
+    """Send in rounds while the broker goes and comes back; every send with the number that it carried, and the logs' numbers."""
+    topic = scene.topic(PARTITIONS)
+    producer = scene.producer(**options)
+    producer.send_ok(topic, [Record(b"-1", partition=index) for index in range(PARTITIONS)])
+
+    def load() -> list[tuple[Sent, int]]:
+        found: list[tuple[Sent, int]] = []
+        for start in range(0, ROUNDS * PER_ROUND, PER_ROUND):
+            numbers = range(start, start + PER_ROUND)
+            records = [Record(b"%d" % number, partition=number % PARTITIONS) for number in numbers]
+            found += zip(producer.send(topic, records, timeout_ms=SEND_TIMEOUT_MS), numbers, strict=True)
+        return found
+
+    def go_and_come() -> list[tuple[Sent, int]]:
+        for _ in range(2):
+            if kill:
+                scene.broker.kill()
+            else:
+                scene.broker.stop()
+            scene.broker.start()
+        return []
+
+    sent, _ = together(load, go_and_come)
+    producer.close()
+    logs = [[int(value or b"") for value in scene.truth.values(topic, index)] for index in range(PARTITIONS)]
+    return sent, logs
+
+
+def _each_once(scene: Scene, *, kill: bool) -> None:
+    """Every record was acknowledged, stands where that said, once, and in order."""
+    sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
+    for one, number in sent:
+        if one.error is not None:
+            raise one.error
+        expect(logs[one.partition][one.offset] == number, f"{number}, acknowledged at {one.partition}:{one.offset}, is not there")
+    for index, log in enumerate(logs):
+        same(log, [-1, *range(index, ROUNDS * PER_ROUND, PARTITIONS)], f"partition {index}")
+
+
+def _none_lost(scene: Scene, *, kill: bool) -> None:
+    """What was acknowledged is there; what was not may be."""
+    sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": False, "retries": 1_000})
+    acknowledged = {number for one, number in sent if one.error is None}
+    expect(len(acknowledged) > ROUNDS * PER_ROUND // 2, f"only {len(acknowledged)} of {ROUNDS * PER_ROUND} records were acknowledged")
+    lost = acknowledged - {number for log in logs for number in log}
+    expect(not lost, f"{len(lost)} acknowledged records are not there: {sorted(lost)[:10]}")
+
+
+@scenario(
+    "Through two graceful restarts under load an idempotent producer's records are there once, in order.", durable=True, timeout_s=180.0
+)
+def restarts_idempotent(scene: Scene) -> None:
+    _each_once(scene, kill=False)
+
+
+@scenario("Through two SIGKILLs under load an idempotent producer's records are there once, in order.", durable=True, timeout_s=180.0)
+def kills_idempotent(scene: Scene) -> None:
+    _each_once(scene, kill=True)
+
+
+@scenario("Through two graceful restarts under load nothing that was acknowledged is lost.", durable=True, timeout_s=180.0)
+def restarts(scene: Scene) -> None:
+    _none_lost(scene, kill=False)
+
+
+@scenario("Through two SIGKILLs under load nothing that was acknowledged is lost.", durable=True, timeout_s=180.0)
+def kills(scene: Scene) -> None:
+    _none_lost(scene, kill=True)
+
+
+@scenario("A consumer reads on after its broker was restarted, from where it was.", durable=True)
+def consumer_after_a_restart(scene: Scene) -> None:
+    topic = scene.topic()
+    scene.truth.write_values(topic, [b"0", b"1"])
+    consumer = scene.consumer(reset="earliest")
+    consumer.assign([(topic, 0)])
+    poll_until(consumer, 2)
+    scene.broker.stop()
+    scene.broker.start()
+    scene.truth.wait_until_led(topic)
+    scene.truth.write_values(topic, [b"2", b"3"])
+    same([one.value for one in poll_until(consumer, 2, timeout_ms=45_000)], [b"2", b"3"], "values after the restart")
+    consumer.close()
+
+
+@scenario("A producer and a consumer that were idle over a restart refresh their metadata and go on.", durable=True)
+def idle_over_a_restart(scene: Scene) -> None:
+    topic = scene.topic()
+    producer, consumer = scene.producer(acks="all"), scene.consumer(reset="earliest")
+    producer.send_ok(topic, [Record(b"before", partition=0)], mode="sync")
+    consumer.assign([(topic, 0)])
+    same([one.value for one in poll_until(consumer, 1)], [b"before"], "values before")
+    scene.broker.kill()
+    scene.broker.start()
+    scene.truth.wait_until_led(topic)
+    producer.send_ok(topic, [Record(b"after", partition=0)], mode="sync", timeout_ms=45_000)
+    same([one.value for one in poll_until(consumer, 1, timeout_ms=45_000)], [b"after"], "values after")
+    same(scene.truth.values(topic), [b"before", b"after"], "the log's values")
+    producer.close()
+    consumer.close()

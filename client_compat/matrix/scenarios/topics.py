@@ -1,0 +1,87 @@
+"""Topics that come, go and change under a client that keeps working."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from client_compat.matrix.control import ClientError, Unsupported
+from client_compat.matrix.facades import Record, numbered
+from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.truth import TruthFailed
+
+ASKS_FOR_NONE: Mapping[str, str] = {
+    "franz-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
+    "kafka-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
+}
+UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@scenario("Sending to a topic that does not exist creates it, where the broker's auto.create.topics.enable allows it.", quick=True)
+def auto_creation(scene: Scene) -> None:
+    topic = scene.name("created")
+    producer = scene.producer(acks="all")
+    try:
+        producer.send_ok(topic, [Record(b"first"), Record(b"second")], mode="sync")
+    except ClientError as error:
+        if error.code == UNKNOWN and scene.client_name in ASKS_FOR_NONE:
+            raise Unsupported(f"{scene.client_name}: {ASKS_FOR_NONE[scene.client_name]}") from error
+        raise
+    producer.close()
+    scene.truth.wait_until_led(topic)
+    same(scene.truth.values(topic), [b"first", b"second"], "the log's values")
+
+
+@scenario(
+    "With auto.create.topics.enable=false, sending to a topic that does not exist fails, and no topic appears.",
+    settings={"auto.create.topics.enable": "false"},
+)
+def no_auto_creation(scene: Scene) -> None:
+    topic = scene.name("absent")
+    producer = scene.producer(acks="all")
+    try:
+        (sent,) = producer.send(topic, [Record(b"v")], mode="sync", timeout_ms=10_000)
+        expect(sent.error is not None, "the record was acknowledged")
+    except ClientError as error:
+        expect(bool(error.code), "the error has no code")
+    try:
+        scene.truth.end_offset(topic)
+    except TruthFailed as error:
+        expect(UNKNOWN in str(error), str(error))
+        return
+    expect(False, "the topic is there")
+
+
+@scenario("A producer goes on when its topic is deleted and made again, with another id and more partitions.")
+def topic_made_again(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(acks="all")
+    producer.send_ok(topic, numbered(3, partition=0), mode="sync")
+    scene.truth.delete_topic(topic)
+    scene.truth.create_topic(topic, 2)
+    producer.send_ok(topic, numbered(3, partition=0, start=3), mode="sync", timeout_ms=60_000)
+    producer.close()
+    same(scene.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
+
+
+@scenario("A consumer is given the records of a topic that was deleted and made again, from its beginning.")
+def topic_made_again_under_a_consumer(scene: Scene) -> None:
+    topic = scene.topic()
+    scene.truth.write_values(topic, [b"old-%d" % n for n in range(5)])
+    consumer = scene.consumer(reset="earliest")
+    consumer.assign([(topic, 0)])
+    poll_until(consumer, 5)
+    scene.truth.delete_topic(topic)
+    scene.truth.create_topic(topic)
+    scene.truth.write_values(topic, [b"new-%d" % n for n in range(3)])
+    same([one.value for one in poll_until(consumer, 3, timeout_ms=60_000)], [b"new-0", b"new-1", b"new-2"], "values of the new topic")
+    consumer.close()
+
+
+@scenario("A topic's name may have every character that Kafka allows, and 249 of them.")
+def topic_names(scene: Scene) -> None:
+    for name in (f"{scene.name()}.A_z-09", scene.name("long").ljust(249, "x")):
+        scene.truth.create_topic(name)
+        producer = scene.producer(acks="all")
+        producer.send_ok(name, [Record(b"v", partition=0)])
+        producer.close()
+        same([one.value for one in scene.read(name, 1)], [b"v"], f"values of {name[:40]}")
