@@ -17,6 +17,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ from broker.runtime.flusher import Flusher
 from broker.runtime.group_service import GroupService
 from broker.runtime.housekeeping import Housekeeping
 from broker.runtime.partitions import Partitions
-from broker.runtime.timer_driver import TimerDriver
+from broker.runtime.timer_driver import TimerDriver, pause
 from broker.runtime.topic_recovery import open_topics
 from broker.runtime.txn_service import TxnService
 from broker.runtime.txn_verification import TxnVerification
@@ -186,7 +187,9 @@ class Broker:
             topic_service=topic_service,
             groups=groups,
             txns=txns,
-            txn_verification=TxnVerification(txns, enabled=settings.transaction_partition_verification_enable),
+            txn_verification=TxnVerification(
+                txns, enabled=settings.transaction_partition_verification_enable, pause=partial(pause, timers, clock)
+            ),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
             fetch_waits=FetchWaits(timers),

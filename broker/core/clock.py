@@ -6,6 +6,7 @@ monotonic time (`mono_ms`) drives timeouts and timers, and only ever grows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic_ns, time_ns
 
 
@@ -21,3 +22,33 @@ class Clock:
     def mono_ms(self) -> int:
         """Monotonic time in milliseconds from an arbitrary start."""
         return monotonic_ns() // 1_000_000
+
+
+class MovableClock(Clock):
+    """The machine's clocks, put forward by hand: what was to happen in an hour happens now."""
+
+    __slots__ = ("_ahead_ms", "on_moved")
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+        self.on_moved: Callable[[], object] | None = None
+        """Told after each move, so that what has become due is done."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+    def mono_ms(self) -> int:
+        return super().mono_ms() + self._ahead_ms
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far it was put forward in all."""
+        return self._ahead_ms
+
+    def advance(self, ms: int) -> None:
+        """Put both clocks forward. Raises ValueError for a step back: monotonic time only grows."""
+        if ms < 0:
+            raise ValueError(f"a clock goes forward only, not by {ms} ms")
+        self._ahead_ms += ms
+        if self.on_moved is not None:
+            self.on_moved()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.core import limits
-from broker.core.clock import Clock
+from broker.core.clock import Clock, MovableClock
 from broker.core.timers import Timers
 
 
@@ -22,11 +22,15 @@ class TimerDriver:
         """Begin to run timers; call it on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._timers.on_earlier = self._arm
+        if isinstance(self._clock, MovableClock):
+            self._clock.on_moved = self._arm
         self._arm()
 
     def stop(self) -> None:
         """Run no further timer."""
         self._timers.on_earlier = None
+        if isinstance(self._clock, MovableClock):
+            self._clock.on_moved = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -48,3 +52,10 @@ class TimerDriver:
         finally:
             if self._timers.on_earlier is not None:
                 self._arm()
+
+
+def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
+    """Done when `ms` have passed on the broker's clock."""
+    passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
+    return passed

@@ -16,7 +16,7 @@ Rules that hold here:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,10 +62,14 @@ class Writer:
 
 
 class TxnVerification:
-    """`enabled` is transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2."""
+    """`enabled` is transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2.
 
-    def __init__(self, coordinator: Coordinator, *, enabled: bool) -> None:
+    `pause` waits so many milliseconds of the broker's time.
+    """
+
+    def __init__(self, coordinator: Coordinator, *, enabled: bool, pause: Callable[[int], Awaitable[None]]) -> None:
         self._coordinator = coordinator
+        self._pause = pause
         self._enabled = enabled
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
@@ -134,7 +138,7 @@ class TxnVerification:
                 return self._ask(writer, _without_transaction(writer, partitions))
             if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
-            await asyncio.sleep(limits.ADD_PARTITIONS_RETRY_MS / 1000)
+            await self._pause(limits.ADD_PARTITIONS_RETRY_MS)
         return dict.fromkeys(_without_transaction(writer, partitions), _as_writer_sees(error))
 
 

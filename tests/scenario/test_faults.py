@@ -49,6 +49,11 @@ def end_offset(broker: RunningBroker, topic: str = "t", index: int = 0) -> int:
     return broker.call(lambda running: running.services.partitions.get(topic, index).log.log_end_offset)
 
 
+def script(broker: RunningBroker, *rules: str) -> None:
+    for rule in rules:
+        broker.faults.add(rule)
+
+
 def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
     """Run `work` beside the test; call the result to wait for what it returns or raises."""
     found: list[Any] = []
@@ -70,7 +75,7 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_a_dropped_request_is_never_handled(broker: RunningBroker, client: Client) -> None:
-    broker.script("drop-request:api=Produce,times=1")
+    script(broker, "drop-request:api=Produce,times=1")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"x")
     assert end_offset(broker) == 0
@@ -81,7 +86,7 @@ def test_a_dropped_request_is_never_handled(broker: RunningBroker, client: Clien
 
 def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: RunningBroker, client: Client) -> None:
     producer_id = 1000
-    broker.script("drop-ack:api=Produce,topic=t,times=1")
+    script(broker, "drop-ack:api=Produce,topic=t,times=1")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"x", producer_id=producer_id, base_sequence=0)
     assert end_offset(broker) == 1
@@ -91,17 +96,17 @@ def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: Ru
 
 
 def test_a_cut_response_ends_in_its_middle(broker: RunningBroker, client: Client) -> None:
-    broker.script("cut-response:api=Metadata,bytes=7")
+    script(broker, "cut-response:api=Metadata,bytes=7")
     with broker.client() as cut:
         cut.send(MetadataRequest(), 9)
         with pytest.raises(ConnectionError):
             cut.read_frame()
-    broker.call(lambda _: broker.faults.reset())
+    broker.faults.reset()
     assert client.call(MetadataRequest(), version=9).brokers
 
 
 def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: RunningBroker, client: Client) -> None:
-    broker.script("swallow:api=Produce,times=1")
+    script(broker, "swallow:api=Produce,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
     with broker.client() as other:
@@ -111,9 +116,9 @@ def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: Running
 
 
 def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker, client: Client, clock: ManualClock) -> None:
-    broker.script("delay-request:api=Produce,ms=60000,times=1")
+    script(broker, "delay-request:api=Produce,ms=60000,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
-    broker.call_until(lambda _: broker.faults.get("delay-request-1").hits == 1)
+    broker.faults.wait_until_hit("delay-request-1")
     assert end_offset(broker) == 0
     clock.advance(60_000)
     broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
@@ -121,44 +126,44 @@ def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker
 
 
 def test_a_held_request_holds_what_its_connection_sends_behind_it(broker: RunningBroker, client: Client) -> None:
-    broker.script("hold-request:api=Produce,times=1,name=h")
+    script(broker, "hold-request:api=Produce,times=1,name=h")
     batches = [build_batch([SimpleRecord(None, value, 1)]) for value in (b"first", b"second")]
     requests = [ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b)])]) for b in batches]
     for request in requests:
         client.send(request, 9)
-    broker.until_held()
+    broker.faults.wait_until_held()
     with broker.client() as other:
         assert produce(other, "t", b"overtakes") == 0
     assert end_offset(broker) == 1
-    assert broker.release("h") == 1
+    assert broker.faults.release("h") == 1
     offsets = [decode_response(0, 9, client.read_frame())[1].responses[0].partition_responses[0].base_offset for _ in requests]
     assert offsets == [1, 2]
 
 
 def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: RunningBroker, client: Client) -> None:
-    broker.script("hold-request:api=Produce,times=1,name=h")
+    script(broker, "hold-request:api=Produce,times=1,name=h")
     with broker.client() as gone:
         request = ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"")])])
         request.topic_data[0].partition_data[0].records = build_batch([SimpleRecord(None, b"late", 1)])
         gone.send(request, 9)
-        broker.until_held()
+        broker.faults.wait_until_held()
     broker.call_until(lambda running: running.connection_count == 1)
     assert end_offset(broker) == 0
-    broker.release("h")
+    broker.faults.release("h")
     broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
 
 
 def test_a_held_response_is_of_a_request_that_was_handled(broker: RunningBroker, client: Client) -> None:
-    broker.script("hold-response:api=Produce,times=1")
+    script(broker, "hold-response:api=Produce,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
-    broker.until_held()
+    broker.faults.wait_until_held()
     assert end_offset(broker) == 1
-    broker.release()
+    broker.faults.release()
     assert waiting() == 0
 
 
 def test_an_error_is_answered_instead_of_handling(broker: RunningBroker, client: Client) -> None:
-    broker.script("error:api=Produce,topic=t,partition=1,code=NOT_LEADER_OR_FOLLOWER,times=1")
+    script(broker, "error:api=Produce,topic=t,partition=1,code=NOT_LEADER_OR_FOLLOWER,times=1")
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     assert produce_as(client, None, batch, index=1).error_code == NOT_LEADER
     assert end_offset(broker, index=1) == 0
@@ -166,7 +171,7 @@ def test_an_error_is_answered_instead_of_handling(broker: RunningBroker, client:
 
 
 def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker: RunningBroker, client: Client) -> None:
-    broker.script("error-after:api=Produce,topic=t,partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1")
+    script(broker, "error-after:api=Produce,topic=t,partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1")
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch), PartitionProduceData(1, batch)])]
     answers = client.call(ProduceRequest(acks=-1, topic_data=data), version=9).responses[0].partition_responses
@@ -175,19 +180,19 @@ def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker:
 
 
 def test_a_throttled_client_is_told_for_how_long(broker: RunningBroker, client: Client) -> None:
-    broker.script("throttle:api=Metadata,ms=1234,times=1")
+    script(broker, "throttle:api=Metadata,ms=1234,times=1")
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 1234
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 0
 
 
 def test_an_expired_producer_may_go_on_at_any_sequence(broker: RunningBroker, client: Client) -> None:
     produce(client, "t", b"x", producer_id=1000, base_sequence=0)
-    broker.script("expire-producer:api=Produce,topic=t,times=1")
+    script(broker, "expire-producer:api=Produce,topic=t,times=1")
     assert produce(client, "t", b"y", producer_id=1000, base_sequence=77) == 1
 
 
 def test_connections_are_refused(broker: RunningBroker, client: Client) -> None:
-    broker.script("refuse-connection:times=1")
+    script(broker, "refuse-connection:times=1")
     with broker.client() as refused, pytest.raises(ConnectionError):
         refused.call(MetadataRequest(), version=9)
     with broker.client() as taken:
@@ -196,7 +201,7 @@ def test_connections_are_refused(broker: RunningBroker, client: Client) -> None:
 
 def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(broker: RunningBroker, client: Client) -> None:
     batch = build_batch([SimpleRecord(None, b"x", 1)])
-    broker.script("disk-full:topic=t,partition=0,times=1")
+    script(broker, "disk-full:topic=t,partition=0,times=1")
     assert produce_as(client, None, batch).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert produce_as(client, None, batch, index=1).error_code == ErrorCode.NONE
     answer = produce_as(client, None, batch)
@@ -207,12 +212,12 @@ def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(brok
 def test_the_coordinator_stops_at_a_step_until_it_is_released(broker: RunningBroker, client: Client, step: str) -> None:
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, b"x").error_code == ErrorCode.NONE
-    broker.script(f"pause:step={step},transactional_id=tx")
+    script(broker, f"pause:step={step},transactional_id=tx")
     assert producer.end(commit=True) is ErrorCode.NONE
-    broker.until_held()
+    broker.faults.wait_until_held()
     assert latest(client, committed=True) == (2 if step == "marked" else 0)
     assert producer.add(("t", 0)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    broker.call(lambda _: broker.faults.reset())
+    broker.faults.reset()
     broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_COMMIT")
     assert committed_values(client) == [b"x"]
 
@@ -221,11 +226,11 @@ def test_markers_can_be_held_for_one_partition_only(broker: RunningBroker, clien
     producer = Transactional(broker).init()
     for index in (0, 1):
         assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
-    broker.script("pause:step=marker,topic=t,partition=1")
+    script(broker, "pause:step=marker,topic=t,partition=1")
     producer.end(commit=True)
-    broker.until_held()
+    broker.faults.wait_until_held()
     assert (latest(client, committed=True), latest(client, committed=True, index=1)) == (2, 0)
-    broker.call(lambda _: broker.faults.reset())
+    broker.faults.reset()
     broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_COMMIT")
     assert latest(client, committed=True, index=1) == 2
 
@@ -237,10 +242,10 @@ def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: RunningBroker,
         [SimpleRecord(None, b"x", 1)], producer_id=holder.producer_id, producer_epoch=holder.epoch, base_sequence=0, transactional=True
     )
     assert produce_as(client, "tx", batch, version=9).error_code == ErrorCode.NONE
-    broker.script("crash:step=prepared,times=1")
+    script(broker, "crash:step=prepared,times=1")
     with pytest.raises(ConnectionError):
         client.call(EndTxnRequest("tx", holder.producer_id, holder.epoch, True), version=4)
-    broker._end_loop()
+    broker.end_loop()
     broker.faults.reset()
     broker.start()
     broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_COMMIT")
@@ -250,9 +255,9 @@ def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: RunningBroker,
 
 def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: Client) -> None:
     seen: list[Exchange] = []
-    broker.call(lambda _: broker.faults.observe(seen.append))
+    broker.call(lambda _: broker.script.observe(seen.append))
     produce(client, "t", b"x")
-    broker.script("drop-ack:api=Produce,times=1,name=lost")
+    script(broker, "drop-ack:api=Produce,times=1,name=lost")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"y")
     first, second = (each for each in seen if each.subject.api.name == "PRODUCE")
@@ -262,11 +267,11 @@ def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: 
 
 
 def test_a_stop_waits_for_nothing_that_is_held(broker: RunningBroker, client: Client) -> None:
-    broker.script("hold-request:api=Produce", "swallow:api=Metadata")
+    script(broker, "hold-request:api=Produce", "swallow:api=Metadata")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
-    broker.until_held()
+    broker.faults.wait_until_held()
     with broker.client() as swallowed:
         swallowed.send(MetadataRequest(), 9)
-        broker.call_until(lambda _: broker.faults.get("swallow-2").hits == 1)
+        broker.faults.wait_until_hit("swallow-2")
         broker.stop()
     assert isinstance(waiting(), ConnectionError)

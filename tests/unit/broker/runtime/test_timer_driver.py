@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 
 from broker.core import limits
-from broker.core.clock import Clock
+from broker.core.clock import Clock, MovableClock
 from broker.core.timers import Timers
-from broker.runtime.timer_driver import TimerDriver
+from broker.runtime.timer_driver import TimerDriver, pause
 
 
 async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
@@ -58,3 +58,27 @@ async def test_after_stop_nothing_runs() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert ran == []
+
+
+async def test_a_clock_put_forward_runs_what_has_become_due() -> None:
+    clock, timers = MovableClock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    hour = pause(timers, clock, 3_600_000)
+    clock.advance(3_599_000)
+    await asyncio.sleep(0)
+    assert not hour.done()
+    clock.advance(1_000)
+    await asyncio.wait_for(hour, 5)
+    driver.stop()
+
+
+async def test_a_pause_that_nobody_waits_for_any_more_is_harmless() -> None:
+    clock, timers = MovableClock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    pause(timers, clock, 1_000).cancel()
+    clock.advance(1_000)
+    await asyncio.wait_for(pause(timers, clock, 0), 5)
+    assert len(timers) == 0
+    driver.stop()

@@ -24,6 +24,12 @@ T1 = ("t", 1)
 Answer = ErrorCode | asyncio.Future[ErrorCode]
 
 
+async def a_turn(ms: int) -> None:
+    """As long a pause as these tests need."""
+    assert ms == limits.ADD_PARTITIONS_RETRY_MS
+    await asyncio.sleep(0)
+
+
 class Coordinator:
     """One transaction; `answers` are what the next additions are told, then NONE."""
 
@@ -65,12 +71,7 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def verification(coordinator: Coordinator) -> TxnVerification:
-    return TxnVerification(coordinator, enabled=True)
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ADD_PARTITIONS_RETRY_MS", 0)
+    return TxnVerification(coordinator, enabled=True, pause=a_turn)
 
 
 def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
@@ -118,7 +119,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
 
 
 def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(coordinator: Coordinator, scene: PartitionScene) -> None:
-    off = TxnVerification(coordinator, enabled=False)
+    off = TxnVerification(coordinator, enabled=False, pause=a_turn)
     assert verify(off, ASKING, scene, 0) == {}
     assert verify(off, ADDING, scene, 0) == {}
     assert coordinator.asked == [frozenset({T0})]

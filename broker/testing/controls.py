@@ -1,0 +1,111 @@
+"""What a test moves on a broker in its process: the faults, the clock, the topics. Each call is done when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from broker.core.clock import Clock, MovableClock
+from broker.faults.engine import Faults
+from broker.faults.rules import Rule, make_rule, parse_rule
+from broker.topics.create_topics import NewTopic
+
+if TYPE_CHECKING:
+    from broker.testing.in_process import InProcessBroker
+
+
+class FaultControl:
+    """The scripted faults of one broker (docs/faults.md)."""
+
+    def __init__(self, owner: InProcessBroker, faults: Faults) -> None:
+        self._owner = owner
+        self._faults = faults
+
+    def add(self, rule: str, **fields: Any) -> Rule:
+        """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax."""
+        made = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
+        if not self._owner.running:
+            return self._faults.add(made)
+        return self._owner.call(lambda _: self._faults.add(made))
+
+    def remove(self, name: str) -> None:
+        """Unload a rule and release what it holds. Raises KeyError."""
+        self._owner.call(lambda _: self._faults.remove(name))
+
+    def reset(self) -> None:
+        """Unload all rules and release everything."""
+        if self._owner.running:
+            self._owner.call(lambda _: self._faults.reset())
+        else:
+            self._faults.reset()
+
+    def release(self, name: str | None = None) -> int:
+        """Let go what the rule holds (everything, without a name); how much that was."""
+        return self._owner.call(lambda _: self._faults.release(name))
+
+    def wait_until_held(self, count: int = 1) -> list[str]:
+        """Wait until at least `count` requests, responses or steps are held; what they are. Raises TimeoutError."""
+        self._owner.call_until(lambda _: len(self._faults.held) >= count)
+        return [held.what for held in self._faults.held]
+
+    def wait_until_hit(self, name: str, times: int = 1) -> None:
+        """Wait until the rule hit so often. Raises KeyError, TimeoutError."""
+        rule = self._faults.get(name)
+        self._owner.call_until(lambda _: rule.hits >= times)
+
+    @property
+    def rules(self) -> list[Rule]:
+        """All rules, with what they counted."""
+        return list(self._faults.rules)
+
+    def assert_consumed(self) -> None:
+        """Raises AssertionError with the rules that were not met as often as they say."""
+        self._faults.assert_consumed()
+
+
+class ClockControl:
+    """The broker's clock, which a test can put forward."""
+
+    def __init__(self, owner: InProcessBroker, clock: Clock) -> None:
+        self._owner = owner
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        """The time of the broker, milliseconds since 1970-01-01 UTC."""
+        return self._clock.now_ms()
+
+    def advance(self, by: timedelta | float) -> None:
+        """Put the clock forward by a timedelta or by seconds, and do all that becomes due: sessions end, transactions time out,
+        producers, offsets and old segments expire. TypeError where the broker was given a clock that cannot be moved.
+        """
+        clock = self._clock
+        if not isinstance(clock, MovableClock):
+            raise TypeError(f"a {type(clock).__name__} cannot be put forward")
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        self._owner.call(lambda _: clock.advance(round(seconds * 1000)))
+        self._owner.call_until(lambda broker: (broker.timers.next_deadline() or 2**62) > clock.mono_ms())
+
+
+class TopicControl:
+    """The topics of one broker, without a client."""
+
+    def __init__(self, owner: InProcessBroker) -> None:
+        self._owner = owner
+
+    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Make a topic; its name. Raises Rejected, for instance when there is one."""
+
+        wanted = NewTopic(name, partitions, configs=tuple((configs or {}).items()))
+        (made,) = self._owner.call_async(self._owner.broker.services.topic_service.create_topics([wanted]))
+        if made.error is not None:
+            raise made.error
+        return name
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """The offset of the next record, control records counted. Raises Rejected where there is no such partition."""
+        return self._owner.call(lambda broker: broker.services.partitions.get(topic, partition).log.log_end_offset)
+
+    def names(self) -> list[str]:
+        """All topics but the internal ones."""
+        return self._owner.call(lambda broker: [name for name in broker.services.partitions.topic_names() if not name.startswith("__")])

@@ -1,0 +1,185 @@
+"""A broker in this process, on a thread and an event loop of its own, that any client reaches through a real socket.
+
+Rules: nothing is shared with the caller's thread but what goes through `call`; a broker that is started again keeps its port and its
+data; the temporary directory of a broker that was given none goes when it stops, unless it is kept.
+
+```python
+with InProcessBroker() as broker:
+    broker.topics.create("orders", partitions=3)
+    broker.faults.add("drop-ack:api=Produce,topic=orders,times=1")
+    produce_something(broker.bootstrap)
+    broker.faults.assert_consumed()
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from broker.app import Broker
+from broker.core.clock import Clock, MovableClock
+from broker.core.settings_load import load
+from broker.faults.engine import Faults
+from broker.faults.rules import parse_rule
+from broker.testing.controls import ClockControl, FaultControl, TopicControl
+
+T = TypeVar("T")
+HOST = "127.0.0.1"
+PATIENCE_S = 20.0
+"""How long the caller waits for the broker's thread before TimeoutError."""
+
+SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
+"""Fewer partitions of internal topics than Kafka's 50, so that a test's broker starts in milliseconds."""
+
+
+class InProcessBroker:
+    """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
+
+    `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        faults: Sequence[str] = (),
+        clock: Clock | None = None,
+        port: int = 0,
+    ) -> None:
+        self._temporary = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
+        self.settings = {**SMALL, **(settings or {})}
+        self.exit_codes: list[int] = []
+        """What the broker would have ended its process with (a failed fsync)."""
+        self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
+        self.faults = FaultControl(self, self.script)
+        self.topics = TopicControl(self)
+        self._clock = clock or MovableClock()
+        self.clock = ClockControl(self, self._clock)
+        self._port = port
+        self._running = False
+        self.broker: Broker
+
+    @property
+    def port(self) -> int:
+        """The port; 0 before the first start."""
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call bootstrap.servers."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """False before a start, after a stop and after a kill."""
+        return self._running
+
+    def start(self) -> InProcessBroker:
+        """Start it; on the same port as before when it ran already. Raises StartError or OSError."""
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-broker", daemon=True)
+        self._thread.start()
+        try:
+            self.call_async(self._start())
+        except BaseException:
+            self.end_loop()
+            raise
+        self._running = True
+        return self
+
+    async def _start(self) -> None:
+        wanted = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://{HOST}:{self._port}", **self.settings}
+        self.broker = Broker(load(wanted, {}, None).settings, self.script, self._clock, exit_now=self.exit_codes.append)
+        await self.broker.start()
+        self._port = self.broker.address[1]
+
+    def _crash(self) -> None:
+        self.broker.crash()
+
+    def call(self, work: Callable[[Broker], T]) -> T:
+        """Run `work` on the broker's loop and give back what it returns."""
+
+        async def on_loop() -> T:
+            return work(self.broker)
+
+        return self.call_async(on_loop())
+
+    def call_async(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the broker's loop. Raises TimeoutError when it takes longer than `PATIENCE_S`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    def call_until(self, condition: Callable[[Broker], bool]) -> None:
+        """Wait until `condition` holds on the broker's loop; looks again after each turn. Raises TimeoutError."""
+
+        async def look() -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while not condition(self.broker):  # noqa: ASYNC110 # a condition of any kind has no event
+                    await asyncio.sleep(0)
+
+        self.call_async(look())
+
+    def stop(self) -> None:
+        """A clean stop, as SIGTERM's. A temporary directory is removed (`keep` before keeps it)."""
+        self.call_async(self.broker.stop())
+        self.end_loop()
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """What SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker."""
+        self.call(lambda broker: broker.crash())
+        self.end_loop()
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop (or kill) it and start it again on the same directory and port."""
+        temporary, self._temporary = self._temporary, False
+        if kill:
+            self.kill()
+        else:
+            self.stop()
+        self._temporary = temporary
+        self.start()
+
+    def keep(self) -> Path:
+        """Leave the directory where it is after the stop; its path."""
+        self._temporary = False
+        return self.data_dir
+
+    def end_loop(self) -> None:
+        """End the thread, whatever the broker was doing: after a `kill`, or after a scripted crash."""
+        self._running = False
+
+        async def cancel_rest() -> None:
+            rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+        self.call_async(cancel_rest())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_S)
+        self._loop.close()
+
+    def __enter__(self) -> InProcessBroker:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._running:
+            self.stop()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415 # does not exist everywhere
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.clock import Clock, MovableClock
+
+
+def test_both_clocks_go_forward_together() -> None:
+    clock, plain = MovableClock(), Clock()
+    clock.advance(3_600_000)
+    assert clock.ahead_ms == 3_600_000
+    assert clock.now_ms() - plain.now_ms() + 1_000 >= 3_600_000
+    assert clock.mono_ms() - plain.mono_ms() + 1_000 >= 3_600_000
+
+
+def test_a_clock_is_never_put_back() -> None:
+    clock = MovableClock()
+    with pytest.raises(ValueError, match="forward only"):
+        clock.advance(-1)
+    assert clock.ahead_ms == 0
+
+
+def test_who_wants_to_know_is_told_after_the_move() -> None:
+    clock = MovableClock()
+    seen: list[int] = []
+    clock.on_moved = lambda: seen.append(clock.ahead_ms)
+    clock.advance(5)
+    clock.advance(7)
+    assert seen == [5, 12]
