@@ -34,6 +34,10 @@ class Unsupported(Exception):
     """The client's public API cannot do it. The text is the program's sentence."""
 
 
+class ClientMissing(Exception):
+    """The program runs, but its client's library or binary could not be installed here. The text is the program's reason."""
+
+
 class ProgramFailed(RuntimeError):
     """The program ended, hangs or does not speak the protocol. The text ends with its standard error."""
 
@@ -83,7 +87,7 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Ready:
-        """Start it and wait for its first line. Raises `ProgramFailed`."""
+        """Start it and wait for its first line. Raises `ClientMissing` or `ProgramFailed`."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             try:
@@ -102,10 +106,12 @@ class Program:
         threading.Thread(target=self._read, name=f"reader-{self._process.pid}", daemon=True).start()
         try:
             first = self._next(READY_TIMEOUT_S, "did not say that it is ready")
+            if "missing" in first:
+                raise ClientMissing(str(first["missing"]))
             introduction = first.get("ready")
             if not isinstance(introduction, dict):
                 raise ProgramFailed(f"its first line is not an introduction: {json.dumps(first)[:200]}{self.log_tail()}")
-        except ProgramFailed:
+        except (ClientMissing, ProgramFailed):
             self.end()
             raise
         return Ready(str(introduction["client"]), str(introduction["version"]), str(introduction.get("runtime", "")))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import CLIENTS, Note, ToolchainMissing
-from client_compat.matrix.control import Program, Ready
+from client_compat.matrix.control import ClientMissing, Program, Ready
 
 IDLE_MAX = 2
 """Of each client: as many as the workers of a run ask for at a time."""
@@ -53,7 +53,10 @@ class Pool:
                 if program.alive:
                     return program
         program = CLIENTS[client].program(self._directory / f"{client}-{next(self._numbers)}.log")
-        self.ready[client] = program.start()
+        try:
+            self.ready[client] = program.start()
+        except ClientMissing as error:
+            raise Skipped(str(error)) from None
         return program
 
     def give_back(self, client: str, program: Program, *, usable: bool) -> None:

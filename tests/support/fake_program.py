@@ -25,6 +25,9 @@ def main() -> None:
     mode = sys.argv[1] if len(sys.argv) > 1 else ""
     if mode == "silent":
         time.sleep(60)
+    if mode == "missing":
+        print(json.dumps({"missing": "its native part does not build"}), flush=True)
+        sys.exit(3)
     print(json.dumps({"hello": 1} if mode == "stranger" else {"ready": {"client": "fake", "version": "1.2"}}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.matrix import control
-from client_compat.matrix.control import ClientError, OutOfTime, Program, ProgramFailed, Ready, Unsupported
+from client_compat.matrix.control import ClientError, ClientMissing, OutOfTime, Program, ProgramFailed, Ready, Unsupported
 from tests.support import fake_program
 
 FAKE = Path(fake_program.__file__)
@@ -92,6 +92,13 @@ def test_a_program_that_never_gets_ready_or_speaks_otherwise_is_not_started(tmp_
         fake(tmp_path, "stranger").start()
     with pytest.raises(ProgramFailed, match="could not be started"):
         Program([str(tmp_path / "nothing")], tmp_path / "log").start()
+
+
+def test_a_client_that_is_not_installed_is_missing_and_has_not_failed(tmp_path: Path) -> None:
+    program = fake(tmp_path, "missing")
+    with pytest.raises(ClientMissing, match="its native part does not build"):
+        program.start()
+    assert not program.alive
 
 
 def test_calls_of_several_threads_do_not_mix(program: Program) -> None:

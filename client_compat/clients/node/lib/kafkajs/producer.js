@@ -18,8 +18,10 @@ const LACKS = {
 const ACKS = { 0: 0, 1: 1, all: -1 };
 const TYPES = kafkajs.CompressionTypes;
 const COMPRESSION = { none: TYPES.None, gzip: TYPES.GZIP, snappy: TYPES.Snappy, lz4: TYPES.LZ4, zstd: TYPES.ZSTD };
+/** What a call of `send` may weigh: kafkajs makes one batch of it, and does not split that at the broker's limit. */
+const CALL_BYTES_MAX = 800_000;
 const PARTITIONERS = {
-  default: undefined,
+  default: kafkajs.Partitioners.DefaultPartitioner,
   murmur2: kafkajs.Partitioners.DefaultPartitioner,
   last: lastPartition,
 };
@@ -28,23 +30,38 @@ function lastPartition() {
   return ({ partitionMetadata }) => Math.max(...partitionMetadata.map(({ partitionId }) => partitionId));
 }
 
+/** `createPartitioner`, but the partition that it chooses for a message is noted: kafkajs does not tell it by message. */
+function noting(createPartitioner, chosen) {
+  return () => {
+    const choose = createPartitioner();
+    return (choice) => {
+      const partition = choose(choice);
+      chosen.set(choice.message, partition);
+      return partition;
+    };
+  };
+}
+
 export class KafkaJSProducer {
   static missing = {};
   #producer;
   #sending;
+  #chosen;
   /** The open transaction, through which everything is then sent; null outside of one. */
   #transaction = null;
 
-  constructor(producer, sending) {
+  constructor(producer, sending, chosen) {
     this.#producer = producer;
     this.#sending = sending;
+    this.#chosen = chosen;
   }
 
   static async open(request) {
     refuse(request, LACKS);
     const { acks, compression, partitioner = 'default', retries } = request;
+    const chosen = new WeakMap();
     const producer = connectionFor(request).producer({
-      createPartitioner: PARTITIONERS[partitioner],
+      createPartitioner: noting(PARTITIONERS[partitioner], chosen),
       idempotent: request.idempotent,
       transactionalId: request.transactional_id,
       transactionTimeout: request.transaction_timeout_ms,
@@ -52,35 +69,50 @@ export class KafkaJSProducer {
       retry: retries === undefined ? undefined : { retries },
     });
     await producer.connect();
-    return new KafkaJSProducer(producer, { acks: ACKS[acks], compression: COMPRESSION[compression] });
+    return new KafkaJSProducer(producer, { acks: ACKS[acks], compression: COMPRESSION[compression] }, chosen);
   }
 
-  /** One call of `send` for each record, so that each has its own result: kafkajs answers for a call, not for a record. */
+  /**
+   * Asynchronous sends are calls of `send` with many records: one request for each broker, one batch for each partition. The order of records is
+   * kept inside a call only, so the calls follow one another. What fails, fails for all records of its call.
+   */
   async send({ topic, records, mode }) {
     if (records.some(({ headers = [] }) => headers.some(([, value]) => value === null))) {
       throw new Unsupported('kafkajs cannot write a header whose value is null: it measures the value');
     }
-    if (mode === 'async') return { results: await Promise.all(records.map((record) => this.#sendOne(topic, record))) };
+    const messages = records.map(toMessage);
     const results = [];
-    for (const record of records) results.push(await this.#sendOne(topic, record));
+    for (const call of mode === 'async' ? inCalls(messages) : messages.map((message) => [message])) {
+      results.push(...(await this.#sendTogether(topic, call)));
+    }
     return { results };
   }
 
-  async #sendOne(topic, record) {
+  async #sendTogether(topic, messages) {
     try {
       const sender = this.#transaction ?? this.#producer;
-      const [sent] = await sender.send({ topic, messages: [toMessage(record)], ...this.#sending });
-      // With acks 0 there is no answer, and kafkajs does not say which partition it chose.
-      if (sent === undefined) return { partition: record.partition ?? null, offset: -1 };
-      const logAppendTime = Number(sent.logAppendTime ?? -1);
-      return {
-        partition: sent.partition,
-        offset: Number(sent.baseOffset),
-        ...(logAppendTime >= 0 && { timestamp: logAppendTime }),
-      };
+      const batches = await sender.send({ topic, messages, ...this.#sending });
+      return this.#positions(messages, batches);
     } catch (error) {
-      return { error: describeError(error) };
+      return messages.map(() => ({ error: describeError(error) }));
     }
+  }
+
+  /** kafkajs answers with each partition's first offset; a batch keeps the order that its records had in the call. */
+  #positions(messages, batches) {
+    const next = new Map(batches.map(({ partition, baseOffset }) => [partition, Number(baseOffset)]));
+    const appendTimes = new Map(
+      batches.map(({ partition, logAppendTime }) => [partition, Number(logAppendTime ?? -1)]),
+    );
+    return messages.map((message) => {
+      const partition = this.#chosen.get(message);
+      // With acks 0 there is no answer.
+      if (!next.has(partition)) return { partition, offset: -1 };
+      const offset = next.get(partition);
+      next.set(partition, offset + 1);
+      const timestamp = appendTimes.get(partition);
+      return { partition, offset, ...(timestamp >= 0 && { timestamp }) };
+    });
   }
 
   async begin() {
@@ -112,6 +144,21 @@ export class KafkaJSProducer {
   async close() {
     await this.#producer.disconnect();
   }
+}
+
+function inCalls(messages) {
+  const calls = [];
+  let bytes = Infinity;
+  for (const message of messages) {
+    const size = (message.key?.length ?? 0) + (message.value?.length ?? 0);
+    if (bytes + size > CALL_BYTES_MAX) {
+      calls.push([]);
+      bytes = 0;
+    }
+    calls.at(-1).push(message);
+    bytes += size;
+  }
+  return calls;
 }
 
 function toMessage({ key, value, headers, partition, timestamp }) {
