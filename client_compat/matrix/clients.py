@@ -155,7 +155,7 @@ def _go(name: str) -> ClientKind:
 
 
 def _node(name: str) -> ClientKind:
-    return ClientKind(name, NODE, lambda: ["node", str(NODE.directory / "main.js"), "--client", name])
+    return ClientKind(name, NODE, lambda: [str(NODE.directory / "run"), "--client", name])
 
 
 def _rust(name: str) -> ClientKind:
