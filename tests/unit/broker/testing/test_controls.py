@@ -1,0 +1,86 @@
+"""What a test moves on a broker in its process."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from time import time_ns
+
+import pytest
+
+from broker.core.clock import Clock
+from broker.core.rejected import Rejected
+from broker.faults.rules import FaultSyntax
+from broker.testing import InProcessBroker
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k03_metadata import MetadataRequest
+from protocol.messages.k26_end_txn import EndTxnRequest
+from tests.support.topic_calls import produce
+from tests.support.txn_calls import init
+
+
+def test_a_topic_that_is_there_is_refused() -> None:
+    with InProcessBroker() as broker:
+        broker.topics.create("t", configs={"cleanup.policy": "compact"})
+        with pytest.raises(Rejected) as refused:
+            broker.topics.create("t")
+        assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_rules_can_be_loaded_before_the_start_and_as_fields() -> None:
+    broker = InProcessBroker()
+    broker.faults.add("refuse-connection", times=1)
+    with broker:
+        with Client("127.0.0.1", broker.port) as refused, pytest.raises(ConnectionError):
+            refused.call(MetadataRequest(), version=9)
+        broker.faults.assert_consumed()
+        with pytest.raises(FaultSyntax):
+            broker.faults.add("drop-ack", api="Nothing")
+        broker.faults.remove("refuse-connection-1")
+        assert broker.faults.rules == []
+
+
+def test_a_clock_put_forward_times_a_transaction_out_at_once() -> None:
+    with InProcessBroker() as broker, Client("127.0.0.1", broker.port) as client:
+        broker.topics.create("t")
+        holder = init(client, timeout_ms=60_000)
+        assert holder.add(("t", 0)) == [ErrorCode.NONE]
+        broker.clock.advance(timedelta(seconds=59))
+        assert broker.call(lambda running: running.services.txns.get("tx").state.name) == "ONGOING"
+        broker.clock.advance(11)
+        assert broker.call(lambda running: running.services.txns.get("tx").state.name) == "COMPLETE_ABORT"
+        refused = client.call(EndTxnRequest("tx", holder.producer_id, holder.epoch, True), version=4)
+        assert refused.error_code == ErrorCode.PRODUCER_FENCED
+
+
+def test_a_clock_put_forward_forgets_silent_producers() -> None:
+    with InProcessBroker(settings={"producer.id.expiration.ms": "3600000"}) as broker, Client("127.0.0.1", broker.port) as client:
+        broker.topics.create("t")
+        produce(client, "t", b"x", producer_id=7, base_sequence=0)
+
+        def known() -> bool:
+            return broker.call(lambda running: running.services.partitions.get("t", 0).log.producer_state.get(7) is not None)
+
+        assert known()
+        broker.clock.advance(timedelta(hours=2))
+        assert not known()
+
+
+def test_a_clock_put_forward_deletes_old_segments() -> None:
+    with InProcessBroker() as broker:
+        broker.topics.create("t", configs={"retention.ms": "3600000", "segment.ms": "60000", "message.timestamp.type": "LogAppendTime"})
+        with Client("127.0.0.1", broker.port) as client:
+            produce(client, "t", b"old")
+            broker.clock.advance(timedelta(hours=3))
+        with Client("127.0.0.1", broker.port) as client:
+            produce(client, "t", b"new")
+        broker.clock.advance(timedelta(minutes=10))
+        assert broker.call(lambda running: running.services.partitions.get("t", 0).log.log_start_offset) == 1
+
+
+def test_the_brokers_time_is_the_tests_to_ask() -> None:
+    with InProcessBroker() as broker:
+        broker.clock.advance(3600)
+        assert broker.clock.now_ms() >= time_ns() // 1_000_000 + 3_599_000
+    with InProcessBroker(clock=Clock()) as fixed, pytest.raises(TypeError, match="Clock cannot be put forward"):
+        fixed.clock.advance(1)
