@@ -1,0 +1,266 @@
+"""The control protocol's own side of a client program in Python: read a request, find the operation, write its answer.
+
+Rules: an operation is a method of the name that CONTROL.md gives it; a class without the method, or one that raises `Unsupported`, has
+none; whatever else an operation raises is an answer too, told by the client's own `failure`. Requests run one after the other on one event
+loop, so that a client on asyncio keeps working between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from protocol.error_codes import ErrorCode
+
+DEFAULT_TIMEOUT_MS = 30_000
+POLL_GRACE_S = 10.0
+"""What a poll may take on top of its own time before it counts as hanging."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+OPERATIONS: Mapping[str, frozenset[str]] = {
+    "producer": _words("open send begin commit abort send_offsets close"),
+    "consumer": _words(
+        "open subscribe assign poll assignment commit committed position seek offsets_for_times end_offsets beginning_offsets"
+        " pause resume close"
+    ),
+    "admin": _words(
+        "create_topics delete_topics list_topics describe_topic create_partitions describe_configs alter_configs delete_records"
+        " list_offsets list_groups describe_group group_offsets alter_group_offsets delete_groups describe_producers list_transactions"
+        " describe_transaction abort_transaction fence_producers describe_cluster"
+    ),
+}
+
+Answer = dict[str, Any]
+Partition = tuple[str, int]
+_ENVELOPE = frozenset({"id", "op", "handle", "bootstrap", "timeout_ms"})
+
+
+class Unsupported(Exception):
+    """The client's public API cannot do what is asked. The text is a sentence that names the client and what it lacks."""
+
+
+class BadRequest(Exception):
+    """The request is not one of CONTROL.md's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as CONTROL.md answers it: `code` is Kafka's name, or `CLIENT:…`; a flag is None where the client does not say."""
+
+    code: str
+    message: str = ""
+    retriable: bool | None = None
+    fatal: bool | None = None
+    abortable: bool | None = None
+
+    def as_json(self) -> Answer:
+        flags = {"retriable": self.retriable, "fatal": self.fatal, "abortable": self.abortable}
+        return {"code": self.code, "message": self.message, **flags}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. Indexing gives an argument that must be there; `options` are the arguments of an `open` but for the common ones."""
+
+    id: int
+    op: str
+    arguments: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self.arguments[name]
+        except KeyError:
+            raise BadRequest(f"{self.op} without {name}") from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.arguments.get(name, default)
+
+    @property
+    def timeout_s(self) -> float:
+        return float(self.get("timeout_ms", DEFAULT_TIMEOUT_MS)) / 1000
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in self.arguments.items() if name not in _ENVELOPE and value is not None}
+
+
+@dataclass(slots=True)
+class Program:
+    """One client, as three makers of objects whose methods are the operations; `failure` tells what an exception of its says.
+
+    `close` of a producer or a consumer takes no argument, every other operation its request; all may be coroutine functions.
+    """
+
+    client: str
+    version: str
+    producer: Callable[[Request], Any]
+    consumer: Callable[[Request], Any]
+    admin: Callable[[str], Any]
+    failure: Callable[[BaseException], Failure | None]
+    runtime: str = f"python {sys.version.split()[0]}"
+    _handles: dict[tuple[str, str], Any] = field(default_factory=dict)
+    _admins: dict[str, Any] = field(default_factory=dict)
+
+    async def run(self, source: TextIO, sink: TextIO) -> None:
+        """Answer every line of `source` on `sink` until its end, then close what is open. Whatever else is printed goes to the log."""
+        with redirect_stdout(sys.stderr):
+            self._write(sink, {"ready": {"client": self.client, "version": self.version, "runtime": self.runtime}})
+            while line := await asyncio.to_thread(source.readline):
+                self._write(sink, await self.answer(json.loads(line)))
+            await self._close_all()
+
+    async def answer(self, raw: Mapping[str, Any]) -> Answer:
+        """The answer to one request, whatever happened to it."""
+        request = Request(raw["id"], raw["op"], {name: value for name, value in raw.items() if name not in {"id", "op"}})
+        try:
+            return {"id": request.id, "ok": await self._perform(request) or {}}
+        except Unsupported as lack:
+            return {"id": request.id, "unsupported": str(lack)}
+        except Exception as error:  # noqa: BLE001 -- whatever a client raises is its answer to the request
+            return {"id": request.id, "error": self.told(error).as_json()}
+
+    def told(self, error: BaseException) -> Failure:
+        """What `error` is in the words of CONTROL.md; what the client does not know is logged with its trace."""
+        if isinstance(error, TimeoutError):
+            return Failure("CLIENT:TIMEOUT", str(error))
+        if (known := self.failure(error)) is not None:
+            return known
+        traceback.print_exception(error, file=sys.stderr)
+        return Failure(f"CLIENT:{type(error).__name__}", str(error))
+
+    async def _perform(self, request: Request) -> Answer | None:
+        area, _, name = request.op.partition(".")
+        if name not in OPERATIONS.get(area, frozenset()):
+            raise BadRequest(f"there is no operation {request.op}")
+        limit_s = request.timeout_s + (POLL_GRACE_S if request.op == "consumer.poll" else 0.0)
+        async with asyncio.timeout(limit_s):
+            if area == "admin":
+                return await self._call(await self._admin(request["bootstrap"]), name, request)
+            key = (area, str(request["handle"]))
+            if name == "open":
+                self._handles[key] = await _value(self._maker(area)(request))
+                return None
+            if key not in self._handles:
+                raise BadRequest(f"no {area} has the handle {key[1]}")
+            if name == "close":
+                await _value(self._handles.pop(key).close())
+                return None
+            if name == "send_offsets":
+                return await self._call(self._handles[key], name, request, self._handles["consumer", request["consumer"]])
+            return await self._call(self._handles[key], name, request)
+
+    async def _call(self, target: Any, name: str, request: Request, *more: Any) -> Answer | None:
+        method = getattr(target, name, None)
+        if method is None:
+            raise Unsupported(f"{self.client} has no {request.op}")
+        answer: Answer | None = await _value(method(request, *more))
+        return answer
+
+    def _maker(self, area: str) -> Callable[[Request], Any]:
+        return self.producer if area == "producer" else self.consumer
+
+    async def _admin(self, bootstrap: str) -> Any:
+        if bootstrap not in self._admins:
+            self._admins[bootstrap] = await _value(self.admin(bootstrap))
+        return self._admins[bootstrap]
+
+    async def _close_all(self) -> None:
+        for one in [*self._handles.values(), *self._admins.values()]:
+            try:
+                async with asyncio.timeout(POLL_GRACE_S):
+                    await _value(one.close())
+            except Exception as error:  # noqa: BLE001 -- the others are to be closed whatever this one says
+                self.told(error)
+
+    @staticmethod
+    def _write(sink: TextIO, answer: Answer) -> None:
+        sink.write(json.dumps(answer) + "\n")
+        sink.flush()
+
+
+async def _value(result: Any) -> Any:
+    return await result if isinstance(result, Awaitable) or inspect.isawaitable(result) else result
+
+
+def settings(client: str, request: Request, names: Mapping[str, str | tuple[str, Mapping[Any, Any]]]) -> dict[str, Any]:
+    """The client's own settings for the options of an `open`: `names` gives its name for each, and its words for the values.
+
+    Raises `Unsupported` for an option, or a value of one, that the client has no setting for.
+    """
+    own: dict[str, Any] = {}
+    for option, value in request.options.items():
+        if option not in names:
+            raise Unsupported(f"{client} has no setting for {option}")
+        match names[option]:
+            case str(name):
+                own[name] = value
+            case (name, words):
+                if value not in words:
+                    raise Unsupported(f"{client} has no {option} {value}")
+                own[name] = words[value]
+    return own
+
+
+def kafka_name(number: int | None) -> str | None:
+    """Kafka's name of an error, or None where the number is none of its own."""
+    return None if number is None or number not in ErrorCode._value2member_map_ else ErrorCode(number).name
+
+
+def to_wire(value: bytes | bytearray | memoryview | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def from_wire(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def headers_from_wire(record: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+    return [(name, from_wire(value)) for name, value in record.get("headers") or ()]
+
+
+def taken(
+    place: Partition,
+    offset: int,
+    *,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+    timestamp: int | None,
+    timestamp_type: str | None,
+) -> Answer:
+    """One record as `consumer.poll` answers it."""
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "offset": offset,
+        "key": to_wire(key),
+        "value": to_wire(value),
+        "headers": [[name, to_wire(content)] for name, content in headers],
+        "timestamp": timestamp,
+        "timestamp_type": timestamp_type,
+    }
+
+
+TIMESTAMP_TYPES: Mapping[int | None, str] = {0: "create", 1: "append"}
+
+
+def compact_json(value: bytes | None) -> bytes | None:
+    """What the serializer `json` makes of a value."""
+    return None if value is None else json.dumps(json.loads(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def last_of(partitions: Sequence[int]) -> int:
+    """What the partitioner `last` chooses."""
+    return max(partitions)
