@@ -17,6 +17,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -230,7 +231,13 @@ def _session_id() -> int:
     return secrets.randbelow(2**31 - 1) + 1
 
 
-def run(settings: BrokerSettings, faults: Faults, port_file: Path | None = None) -> int:
+Beside = Callable[["Broker"], AbstractAsyncContextManager[object]]
+"""What runs beside a broker, from its start to its stop, on the same loop."""
+
+
+def run(
+    settings: BrokerSettings, faults: Faults, port_file: Path | None = None, *, clock: Clock | None = None, beside: Beside | None = None
+) -> int:
     """Run a broker until a signal stops it; the exit code. Raises StartError."""
     try:
         import uvloop  # noqa: PLC0415 # does not exist everywhere
@@ -239,16 +246,23 @@ def run(settings: BrokerSettings, faults: Faults, port_file: Path | None = None)
     else:
         new_loop = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(settings, faults, port_file))
+        runner.run(_serve(Broker(settings, faults, clock), port_file, beside or nullcontext))
     return 0
 
 
-async def _serve(settings: BrokerSettings, faults: Faults, port_file: Path | None) -> None:
-    broker = Broker(settings, faults)
-    try:
-        await broker.start()
-    except OSError as error:
-        raise StartError(str(error)) from error
+async def _serve(broker: Broker, port_file: Path | None, beside: Beside) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+            await stack.enter_async_context(beside(broker))
+        except OSError as error:
+            raise StartError(str(error)) from error
+        await _until_stopped(broker, port_file)
+    logger.info("Stopped")
+
+
+async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
     stop = asyncio.Event()
 
     def signalled() -> None:
@@ -265,8 +279,6 @@ async def _serve(settings: BrokerSettings, faults: Faults, port_file: Path | Non
     _announce(broker, port_file)
     await stop.wait()
     logger.info("Stopping")
-    await broker.stop()
-    logger.info("Stopped")
 
 
 def _announce(broker: Broker, port_file: Path | None) -> None:

@@ -6,8 +6,15 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.core.settings import BrokerSettings
+    from broker.faults.engine import Faults
 
 EXIT_USAGE = 2
 
@@ -34,6 +41,12 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="RULE",
         help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md has all)",
+    )
+    made.add_argument(
+        "--admin-port",
+        type=int,
+        metavar="PORT",
+        help="serve faults and the clock over HTTP on this port of 127.0.0.1 (docs/faults.md; default off)",
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
@@ -62,13 +75,34 @@ def main(argv: Sequence[str]) -> int:
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
             logging.getLogger("broker").info("%s", note)
-        return run(loaded.settings, faults, options.port_file)
+        if options.admin_port is None:
+            return run(loaded.settings, faults, options.port_file)
+        return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_port)
     except (SettingsError, FaultSyntax) as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return EXIT_USAGE
     except StartError as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return 1
+
+
+def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, port: int) -> int:
+    from broker.app import StartError, run  # noqa: PLC0415 # as in main
+    from broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
+
+    try:
+        from broker.admin.server import admin_port  # noqa: PLC0415 # an extra
+    except ImportError as error:
+        raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
+    clock = MovableClock()
+
+    @asynccontextmanager
+    async def beside(broker: Broker) -> AsyncIterator[None]:
+        async with admin_port(broker, faults, clock, port) as bound:
+            print(f"The admin port is http://127.0.0.1:{bound}", flush=True)
+            yield
+
+    return run(settings, faults, port_file, clock=clock, beside=beside)
 
 
 def _shorthands(options: argparse.Namespace) -> dict[str, str]:

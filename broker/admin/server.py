@@ -1,0 +1,45 @@
+"""Serves the admin port on the broker's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from broker.admin.http_api import make_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.app import Broker
+    from broker.core.clock import MovableClock
+    from broker.faults.engine import Faults
+
+HOST = "127.0.0.1"
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the broker's."""
+        yield
+
+
+@asynccontextmanager
+async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int) -> AsyncIterator[int]:
+    """Serve while the context lasts; gives the port. Raises OSError where `port` is taken."""
+    sock = socket.create_server((HOST, port))
+    config = uvicorn.Config(make_api(broker, faults, clock), log_level="warning", lifespan="off", access_log=False)
+    server = _Server(config)
+    serving = asyncio.get_running_loop().create_task(server.serve([sock]))
+    try:
+        yield sock.getsockname()[1]
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await serving
+        sock.close()
