@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from client_compat.matrix.control import Program
+from client_compat.support import java
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "client_compat" / "clients"
@@ -110,10 +111,6 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _java_build(out: Path) -> list[list[str]]:
-    return [["mvn", "-q", "-B", "package", f"-Dcompat.out={out}"]]
-
-
 PYTHON = Language("python")
 KCAT = Language("kcat", ("kcat",), "Debian, Ubuntu: apt-get install kcat")
 SPARK = Language("spark", ("java",), "Debian, Ubuntu: apt-get install openjdk-17-jre-headless")
@@ -130,7 +127,7 @@ RUST = Language(
     "https://rustup.rs",
     lambda out: [["cargo", "build", "--quiet", "--release", "--target-dir", str(out / "target")]],
 )
-JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", _java_build)
+JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", java.build_commands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +160,7 @@ def _rust(name: str) -> ClientKind:
 
 
 def _java(name: str) -> ClientKind:
-    def command() -> list[str]:
-        classpath = (JAVA.directory / "target" / f"{name}.classpath").read_text().strip()
-        quiet = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        return ["java", *quiet, "-cp", classpath, "ottla.control.Main"]
-
-    return ClientKind(name, JAVA, command)
+    return ClientKind(name, JAVA, lambda: java.command(name, JAVA.out))
 
 
 def _module(name: str, language: Language) -> ClientKind:

@@ -17,13 +17,17 @@ from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from client_compat.support.java import JavaClient, build, why_not
+from client_compat.matrix import facades
+from client_compat.matrix.clients import CLIENTS, ToolchainMissing
+from client_compat.matrix.control import ClientError, Program
+from client_compat.matrix.facades import Client, Record
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import committed_values
 
 DEADLINE_S = 30
+FENCED = {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"}
 INPUTS = [b"%d" % number for number in range(20)]
 
 
@@ -240,46 +244,117 @@ async def test_aiokafka_moves_offsets_and_records_together(broker: RunningBroker
 
 
 @pytest.fixture(scope="session")
-def java() -> JavaClient:
-    """The built client; skips where there is no Java to build it with."""
-    missing = why_not()
-    if missing:
-        pytest.skip(missing)
-    return build()
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """The newest Java client's program; skips where there is no Java to build it with."""
+    kind = CLIENTS["java"]
+    try:
+        kind.language.ensure_built()
+    except ToolchainMissing as missing:
+        pytest.skip(str(missing))
+    with kind.program(tmp_path_factory.mktemp("java") / "log") as started:
+        yield started
 
 
-def test_java_knows_the_transaction_version(broker: RunningBroker, java: JavaClient) -> None:
-    assert java.run(broker.bootstrap, "features") == [("transaction.version", broker.settings["transaction.version"])]
+@pytest.fixture
+def java(program: Program, broker: RunningBroker) -> Client:
+    return Client("java", program, broker.bootstrap)
 
 
-def test_java_commits_and_aborts_and_reads_what_is_committed(broker: RunningBroker, topic: str, java: JavaClient) -> None:
-    assert [value for _, value in java.run(broker.bootstrap, "commit-and-abort", topic)] == ["first", "aborted", "second"]
-    assert java.run(broker.bootstrap, "read-committed", topic) == [("value", "first"), ("value", "second")]
+def java_producer(java: Client, transactional_id: str) -> facades.Producer:
+    return java.producer(transactional_id=transactional_id)
+
+
+def java_transactions(java: Client, topic: str) -> None:
+    """Two transactions that commit, and one between them that aborts."""
+    producer = java_producer(java, topic)
+    for value in (b"first", b"aborted", b"second"):
+        producer.begin()
+        producer.send_ok(topic, [Record(value)])
+        if value == b"aborted":
+            producer.abort()
+        else:
+            producer.commit()
+    producer.close()
+
+
+def java_read(java: Client, topic: str) -> list[bytes | None]:
+    """Every committed record up to the last stable offset."""
+    consumer = java.consumer(isolation="read_committed", auto_commit=False)
+    place = (topic, 0)
+    consumer.assign([place])
+    consumer.seek(place, "beginning")
+    end = consumer.end_offsets([place])[place]
+    found: list[bytes | None] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while consumer.position([place])[place] < end:
+        assert time.monotonic() < deadline
+        found += [record.value for record in consumer.poll(1, timeout_ms=200)]
+    consumer.close()
+    return found
+
+
+def test_java_takes_an_epoch_for_each_transaction_where_the_broker_finalizes_version_2(
+    broker: RunningBroker, topic: str, java: Client
+) -> None:
+    java_transactions(java, topic)
+    epoch = java.admin.describe_transaction(topic)["epoch"]
+    assert epoch == (3 if broker.settings["transaction.version"] == "2" else 0)
+
+
+def test_java_commits_and_aborts_and_reads_what_is_committed(broker: RunningBroker, topic: str, java: Client) -> None:
+    java_transactions(java, topic)
+    assert java_read(java, topic) == [b"first", b"second"]
     assert values(broker, topic) == [b"first", b"second"]
 
 
-def test_javas_zombie_can_neither_write_nor_commit(broker: RunningBroker, topic: str, java: JavaClient) -> None:
-    seen = dict(java.run(broker.bootstrap, "fence", topic))
-    assert seen["write"] in {"InvalidProducerEpochException", "ProducerFencedException"}
-    assert seen["commit"] in {"InvalidProducerEpochException", "ProducerFencedException"}
+def test_javas_zombie_can_neither_write_nor_commit(broker: RunningBroker, topic: str, java: Client) -> None:
+    zombie = java_producer(java, topic)
+    zombie.begin()
+    zombie.send_ok(topic, [Record(b"zombie")])
+    successor = java_producer(java, topic)
+    successor.begin()
+    successor.send_ok(topic, [Record(b"successor")])
+    successor.commit()
+    (late,) = zombie.send(topic, [Record(b"late")])
+    assert late.error is not None
+    assert late.error.code in FENCED
+    with pytest.raises(ClientError) as caught:
+        zombie.commit()
+    assert caught.value.code in FENCED
+    successor.close()
+    zombie.close()
     assert values(broker, topic) == [b"successor"]
 
 
-def test_java_moves_offsets_and_records_together(broker: RunningBroker, topic: str, java: JavaClient) -> None:
-    source = with_inputs(broker, topic)
-    seen = java.run(broker.bootstrap, "transform", source, topic, f"{topic}-group", str(len(INPUTS)))
-    assert seen == [("committed", str(len(INPUTS)))]
+def test_java_moves_offsets_and_records_together(broker: RunningBroker, topic: str, java: Client) -> None:
+    place = (with_inputs(broker, topic), 0)
+    producer = java_producer(java, topic)
+    consumer = java.consumer(group=f"{topic}-group", isolation="read_committed", reset="earliest", auto_commit=False, max_poll_records=5)
+    consumer.subscribe([place[0]])
+    taken, deadline = 0, time.monotonic() + DEADLINE_S
+    while taken < len(INPUTS):
+        assert time.monotonic() < deadline
+        batch = consumer.poll(1, timeout_ms=1_000)
+        if batch:
+            producer.begin()
+            producer.send_ok(topic, [Record((record.value or b"") + b"!") for record in batch])
+            producer.send_offsets(consumer, {place: batch[-1].offset + 1})
+            producer.commit()
+            taken += len(batch)
+    assert consumer.committed([place]) == {place: len(INPUTS)}
+    consumer.close()
+    producer.close()
     assert values(broker, topic) == [value + b"!" for value in INPUTS]
 
 
-def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: str, java: JavaClient) -> None:
-    java.run(broker.bootstrap, "commit-and-abort", topic)
+def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: str, java: Client) -> None:
+    java_transactions(java, topic)
     producer = confluent(broker, f"{topic}-c")
     producer.begin_transaction()
     producer.produce(topic, b"third", partition=0)
     producer.commit_transaction(DEADLINE_S)
     assert confluent_read(broker, topic, 3) == [b"first", b"second", b"third"]
-    assert java.run(broker.bootstrap, "read-committed", topic) == [("value", value) for value in ("first", "second", "third")]
+    assert java_read(java, topic) == [b"first", b"second", b"third"]
 
 
 def test_a_client_that_dies_amid_its_transaction_holds_readers_no_longer_than_its_timeout(tmp_path: Path) -> None:

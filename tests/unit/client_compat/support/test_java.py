@@ -1,39 +1,26 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from client_compat.support.java import JavaClient, JavaFailed, why_not
-
-FAKE_JAVA = """#!/bin/sh
-if [ "$7" = features ]; then printf 'transaction.version 2\\nvalue two words\\n'; else echo "no $7"; exit 3; fi
-"""
+from client_compat.support.java import NAMES, build_commands, command
 
 
-@pytest.fixture
-def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JavaClient:
-    program = tmp_path / "java"
-    program.write_text(FAKE_JAVA)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return JavaClient("classes")
+def test_each_client_is_built_into_a_directory_of_its_own(tmp_path: Path) -> None:
+    commands = build_commands(tmp_path)
+    assert [argv[argv.index("-P") + 1] for argv in commands] == list(NAMES)
+    assert all(f"-Dcompat.out={tmp_path}" in argv for argv in commands)
 
 
-def test_what_a_scenario_saw_are_its_lines_in_order(fake_java: JavaClient) -> None:
-    assert fake_java.run("h:1", "features") == [("transaction.version", "2"), ("value", "two words")]
+def test_a_program_is_started_from_its_own_classes_and_the_classpath_that_maven_wrote(tmp_path: Path) -> None:
+    (tmp_path / "java-2.8").mkdir()
+    (tmp_path / "java-2.8" / "classpath").write_text("one.jar:two.jar\n")
+    argv = command("java-2.8", tmp_path)
+    assert argv[0] == "java"
+    assert argv[argv.index("-cp") + 1] == f"{tmp_path / 'java-2.8' / 'classes'}:one.jar:two.jar"
 
 
-def test_a_scenario_that_fails_tells_with_what_it_said(fake_java: JavaClient) -> None:
-    with pytest.raises(JavaFailed, match=r"unknown ended with 3:\nno unknown"):
-        fake_java.run("h:1", "unknown")
-
-
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None if name in {"mvn", "javac"} else f"/usr/bin/{name}")
-    missing = why_not()
-    assert missing is not None
-    assert missing.startswith("no javac, mvn here")
-    monkeypatch.setattr(shutil, "which", lambda name: name)
-    assert why_not() is None
+def test_a_program_that_was_not_built_cannot_be_started(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        command("java", tmp_path)
