@@ -2,6 +2,7 @@ import kafkajs from 'kafkajs';
 
 import { Unsupported } from '../failures.js';
 import { byTopic, fromAssignment } from '../partitions.js';
+import { resultByName } from '../results.js';
 import { connectionFor } from './connection.js';
 import { describeError } from './errors.js';
 
@@ -31,24 +32,19 @@ export class KafkaJSAdmin {
 
   /** One call for each topic: for several, kafkajs answers with one boolean or one error. */
   async createTopics({ topics }) {
-    return eachByName(
-      topics,
-      ({ name }) => name,
-      async ({ name, partitions, replication = 1, configs = {} }) => {
-        const configEntries = Object.entries(configs).map(([key, value]) => ({ name: key, value }));
-        const topic = { topic: name, numPartitions: partitions, replicationFactor: replication, configEntries };
-        const created = await this.#admin.createTopics({ topics: [topic] });
-        if (!created) throw existsAlready(name);
-      },
-    );
+    const create = async ({ name, partitions, replication = 1, configs = {} }) => {
+      const configEntries = Object.entries(configs).map(([key, value]) => ({ name: key, value }));
+      const topic = { topic: name, numPartitions: partitions, replicationFactor: replication, configEntries };
+      const created = await this.#admin.createTopics({ topics: [topic] });
+      if (!created) throw existsAlready(name);
+    };
+    const calls = topics.map((topic) => [topic.name, () => create(topic)]);
+    return resultByName(describeError, calls);
   }
 
   async deleteTopics({ topics }) {
-    return eachByName(
-      topics,
-      (name) => name,
-      (name) => this.#admin.deleteTopics({ topics: [name] }),
-    );
+    const calls = topics.map((name) => [name, () => this.#admin.deleteTopics({ topics: [name] })]);
+    return resultByName(describeError, calls);
   }
 
   async listTopics() {
@@ -164,11 +160,8 @@ export class KafkaJSAdmin {
   }
 
   async deleteGroups({ groups }) {
-    return eachByName(
-      groups,
-      (name) => name,
-      (name) => this.#admin.deleteGroups([name]),
-    );
+    const calls = groups.map((name) => [name, () => this.#admin.deleteGroups([name])]);
+    return resultByName(describeError, calls);
   }
 
   async describeCluster() {
@@ -179,20 +172,6 @@ export class KafkaJSAdmin {
   async close() {
     await this.#admin.disconnect();
   }
-}
-
-/** `{results: {name: null or error}}` of one call for each. */
-async function eachByName(items, nameOf, call) {
-  const results = {};
-  for (const item of items) {
-    try {
-      await call(item);
-      results[nameOf(item)] = null;
-    } catch (error) {
-      results[nameOf(item)] = describeError(error);
-    }
-  }
-  return { results };
 }
 
 /** kafkajs swallows this error, and answers false. */

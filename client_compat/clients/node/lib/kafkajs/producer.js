@@ -1,6 +1,7 @@
 import kafkajs from 'kafkajs';
 
 import { toBuffer } from '../bytes.js';
+import { inCalls } from '../calls.js';
 import { Unsupported, refuse } from '../failures.js';
 import { byTopic } from '../partitions.js';
 import { connectionFor } from './connection.js';
@@ -18,8 +19,6 @@ const LACKS = {
 const ACKS = { 0: 0, 1: 1, all: -1 };
 const TYPES = kafkajs.CompressionTypes;
 const COMPRESSION = { none: TYPES.None, gzip: TYPES.GZIP, snappy: TYPES.Snappy, lz4: TYPES.LZ4, zstd: TYPES.ZSTD };
-/** What a call of `send` may weigh: kafkajs makes one batch of it, and does not split that at the broker's limit. */
-const CALL_BYTES_MAX = 800_000;
 const PARTITIONERS = {
   default: kafkajs.Partitioners.DefaultPartitioner,
   murmur2: kafkajs.Partitioners.DefaultPartitioner,
@@ -144,21 +143,6 @@ export class KafkaJSProducer {
   async close() {
     await this.#producer.disconnect();
   }
-}
-
-function inCalls(messages) {
-  const calls = [];
-  let bytes = Infinity;
-  for (const message of messages) {
-    const size = (message.key?.length ?? 0) + (message.value?.length ?? 0);
-    if (bytes + size > CALL_BYTES_MAX) {
-      calls.push([]);
-      bytes = 0;
-    }
-    calls.at(-1).push(message);
-    bytes += size;
-  }
-  return calls;
 }
 
 function toMessage({ key, value, headers, partition, timestamp }) {
