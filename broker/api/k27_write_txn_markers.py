@@ -1,8 +1,9 @@
-"""WriteTxnMarkers (key 27), version 1: ends a producer's transactions in partitions, without asking their coordinator.
+"""WriteTxnMarkers (key 27), versions 1-2: ends a producer's transactions in partitions, without asking their coordinator.
 
 Promises: what the coordinators of a cluster send each other, and what an operator's tool sends to abort a hanging transaction (KIP-664);
 markers are checked against the producer's epoch and the coordinator's (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED) and answered
-when durable. In an offsets partition the offsets of the transaction take effect or go.
+when durable. Where version 2 says that the marker is of transaction version 2, only a later epoch ends what is open (KIP-1228). In an
+offsets partition the offsets of the transaction take effect or go.
 
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """
@@ -72,5 +73,5 @@ def _append(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> 
         marker.producer_epoch,
         commit=marker.transaction_result,
         coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=0,
+        transaction_version=marker.transaction_version,
     )

@@ -63,7 +63,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _route("k24_add_partitions_to_txn", 0, 5),
     ApiKey.ADD_OFFSETS_TO_TXN: _route("k25_add_offsets_to_txn", 0, 4),
     ApiKey.END_TXN: _route("k26_end_txn", 0, 5),
-    ApiKey.WRITE_TXN_MARKERS: _route("k27_write_txn_markers", 1, 1),
+    ApiKey.WRITE_TXN_MARKERS: _route("k27_write_txn_markers", 1, 2),
     ApiKey.TXN_OFFSET_COMMIT: _route("k28_txn_offset_commit", 0, 5),
     ApiKey.DESCRIBE_CONFIGS: _route("k32_describe_configs", 1, 4),
     ApiKey.ALTER_CONFIGS: _route("k33_alter_configs", 0, 2),

@@ -1,13 +1,13 @@
 """Write commit or abort markers into partitions; sent by transaction coordinators to leaders.
 
-Version 1, flexible.
+Versions 1 and 2, flexible; 2 names the transaction version, for which a marker outranks its transaction (KIP-1228).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, boolean, int16, int32, int64, string
+from protocol.schema import Message, array, boolean, int16, int32, int64, int8, string
 
 
 @dataclass(slots=True)
@@ -23,10 +23,11 @@ class WritableTxnMarker:
     transaction_result: bool = boolean()
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    transaction_version: int = int8("2+")
 
 
 @dataclass(slots=True)
-class WriteTxnMarkersRequest(Message, api_key=27, versions="1", flexible="1+"):
+class WriteTxnMarkersRequest(Message, api_key=27, versions="1-2", flexible="1+"):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
@@ -49,5 +50,5 @@ class WritableTxnMarkerResult:
 
 
 @dataclass(slots=True)
-class WriteTxnMarkersResponse(Message, api_key=27, versions="1", flexible="1+"):
+class WriteTxnMarkersResponse(Message, api_key=27, versions="1-2", flexible="1+"):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

@@ -13,14 +13,17 @@ from tests.support.topic_calls import create
 from tests.support.transactions import Transactional, fetch, latest
 
 
-def write(client: Client, *markers: WritableTxnMarker) -> list[list[int]]:
+def write(client: Client, *markers: WritableTxnMarker, version: int | None = None) -> list[list[int]]:
     """The errors, marker by marker."""
-    response = client.call(WriteTxnMarkersRequest(list(markers)))
+    response = client.call(WriteTxnMarkersRequest(list(markers)), version)
     return [[partition.error_code for topic in marker.topics for partition in topic.partitions] for marker in response.markers]
 
 
-def marker(producer_id: int, epoch: int, *topics: str, commit: bool = False, coordinator_epoch: int = 0) -> WritableTxnMarker:
-    return WritableTxnMarker(producer_id, epoch, commit, [WritableTxnMarkerTopic(topic, [0]) for topic in topics], coordinator_epoch)
+def marker(
+    producer_id: int, epoch: int, *topics: str, commit: bool = False, coordinator_epoch: int = 0, version: int = 0
+) -> WritableTxnMarker:
+    places = [WritableTxnMarkerTopic(topic, [0]) for topic in topics]
+    return WritableTxnMarker(producer_id, epoch, commit, places, coordinator_epoch, version)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -35,6 +38,26 @@ def test_a_marker_ends_what_hangs(broker: RunningBroker, client: Client, commit:
     (_, (position, header)) = split_batches(records)
     written = parse_marker(records[position : position + header.size_bytes])
     assert (written.type, written.coordinator_epoch) == (ControlType.COMMIT if commit else ControlType.ABORT, 7)
+
+
+def test_from_transaction_version_2_on_only_a_later_epoch_ends_what_is_open(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    hanging = Transactional(broker).init()
+    assert hanging.produce(client, 0).error_code == 0
+    same, later = (marker(hanging.producer_id, hanging.epoch + more, "t", version=2) for more in (0, 1))
+    assert write(client, same, version=2) == [[ErrorCode.INVALID_PRODUCER_EPOCH]]
+    assert latest(client, committed=True) == 0
+    assert write(client, later, version=2) == [[0]]
+    assert latest(client, committed=True) == 2
+    assert write(client, later, version=2) == [[0]], "a retry of what was written"
+
+
+def test_before_version_2_the_epoch_of_the_transaction_itself_ends_it(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    hanging = Transactional(broker).init()
+    assert hanging.produce(client, 0).error_code == 0
+    assert write(client, marker(hanging.producer_id, hanging.epoch, "t", version=2), version=1) == [[0]]
+    assert latest(client, committed=True) == 2
 
 
 def test_each_partition_of_each_marker_has_its_own_error(broker: RunningBroker, client: Client) -> None:
