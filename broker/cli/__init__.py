@@ -15,6 +15,8 @@ COMMANDS = {
     "topics": "broker.cli.topics:app",
     "groups": "broker.cli.groups:app",
     "transactions": "broker.cli.transactions:app",
+    "faults": "broker.cli.faults:app",
+    "clock": "broker.cli.faults:clock",
     "produce": "broker.cli.produce:produce",
     "consume": "broker.cli.consume:consume",
     "dump-log": "broker.cli.dump_log:dump_log",

@@ -1,0 +1,180 @@
+"""`ottla faults` and `ottla clock`: drive the scripted faults and the clock of a broker that was started with `--admin-port`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Annotated, Any
+
+import typer
+
+from broker.cli.common import AsJson, CliError, command, note, print_json, print_table
+from broker.faults.rules import STEPS, Action, FaultSyntax, parse_rule
+
+app = typer.Typer(
+    help="Script faults on a running broker (started with --admin-port): drop, hold, delay or refuse requests, fill the disk, and more.",
+    no_args_is_help=True,
+)
+clock = typer.Typer(help="Ask and put forward the clock of a running broker (started with --admin-port).", no_args_is_help=True)
+
+Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HOST:PORT", help="The broker's admin port.")]
+ADMIN = "127.0.0.1:9644"
+TIMEOUT_S = 30.0
+WAIT_POLL_S = 0.02
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """One call of the admin port: what it answers. Raises CliError with its own words."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://{admin}{path}", data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        raise CliError(_detail(error.read())) from error
+    except (OSError, ValueError) as error:
+        raise CliError(
+            f"no admin port answers at {admin} ({error}); start the broker with --admin-port, and name it here with --admin"
+        ) from error
+    return json.loads(text) if text else None
+
+
+@app.command("add")
+@command
+def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")], admin: Admin = ADMIN, as_json: AsJson = False) -> None:
+    """Load a rule: `ottla faults add drop-ack:api=Produce,topic=orders,times=1`. `ottla faults actions` lists what can happen."""
+    try:
+        given = parse_rule(rule).to_json()
+    except FaultSyntax as error:
+        raise CliError(str(error), 2) from error
+    made = ask(admin, "POST", "/faults", {name: value for name, value in given.items() if name not in {"seen", "hits", "consumed"}})
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(made["name"])
+
+
+@app.command("list")
+@command
+def list_rules(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
+    """List the rules with what they matched and hit."""
+    rules = ask(admin, "GET", "/faults")
+    if as_json:
+        print_json(rules)
+        return
+    own = {"action", "name", "seen", "hits", "consumed"}
+    rows = [
+        (
+            rule["name"],
+            rule["action"],
+            ", ".join(f"{name}={value}" for name, value in rule.items() if name not in own) or "everything",
+            rule["seen"],
+            rule["hits"],
+            "yes" if rule["consumed"] else "no",
+        )
+        for rule in rules
+    ]
+    print_table(("name", "action", "what", "matched", "hit", "consumed"), rows)
+
+
+@app.command("held")
+@command
+def held(
+    admin: Admin = ADMIN,
+    wait: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wait until something is held, at most so long.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the requests, responses and steps that wait for their release."""
+    deadline = time.monotonic() + (wait or 0)
+    found = ask(admin, "GET", "/held")
+    while not found and time.monotonic() < deadline:
+        time.sleep(WAIT_POLL_S)
+        found = ask(admin, "GET", "/held")
+    if wait is not None and not found:
+        raise CliError(f"nothing was held within {wait:g} s")
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("rule", "what"), [(each["rule"], each["what"]) for each in found])
+
+
+@app.command("release")
+@command
+def release(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, admin: Admin = ADMIN) -> None:
+    """Let go what a rule holds; everything, without a name."""
+    query = "" if name is None else f"?rule={urllib.parse.quote(name)}"
+    typer.echo(ask(admin, "POST", f"/held/release{query}")["released"])
+
+
+@app.command("remove")
+@command
+def remove(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
+    """Unload a rule and release what it holds."""
+    ask(admin, "DELETE", f"/faults/{urllib.parse.quote(name)}")
+
+
+@app.command("reset")
+@command
+def reset(admin: Admin = ADMIN) -> None:
+    """Unload all rules and release everything."""
+    ask(admin, "DELETE", "/faults")
+
+
+@app.command("check")
+@command
+def check(admin: Admin = ADMIN) -> None:
+    """Exit with 1 unless every rule did all that it was there for."""
+    left = [rule for rule in ask(admin, "GET", "/faults") if not rule["consumed"]]
+    if left:
+        raise CliError("not consumed: " + ", ".join(f"{rule['name']} ({rule['hits']} of {rule.get('times', 'any')} hit)" for rule in left))
+
+
+@app.command("actions")
+@command
+def actions() -> None:
+    """List what a rule can do."""
+    for action in Action:
+        typer.echo(action.value)
+    note(
+        f"Fields: api, client_id, transactional_id, group, topic, partition, connection, after, times, share, seed, name; "
+        f"ms, bytes, code or step ({', '.join(STEPS)}) where the action needs it. docs/faults.md explains each."
+    )
+
+
+@clock.command("show")
+@command
+def show_clock(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
+    """Show the broker's time and how far it was put forward."""
+    state = ask(admin, "GET", "/clock")
+    if as_json:
+        print_json(state)
+    else:
+        print_table(("now_ms", "ahead_ms"), [(state["now_ms"], state["ahead_ms"])])
+
+
+@clock.command("advance")
+@command
+def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 24h, 8d, 250ms")], admin: Admin = ADMIN) -> None:
+    """Put the clock forward: sessions end, transactions time out, producers, offsets and old segments expire."""
+    typer.echo(ask(admin, "POST", "/clock/advance", {"ms": duration_ms(by)})["ahead_ms"])
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds in `90s`, `1.5h`, `250ms`. Raises CliError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
+    if match is None:
+        raise CliError(f"{text!r} is no duration: it looks like 90s, 10m, 24h, 8d or 250ms", 2)
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def _detail(body: bytes) -> str:
+    try:
+        detail = json.loads(body)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")
+    return detail if isinstance(detail, str) else "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in detail)

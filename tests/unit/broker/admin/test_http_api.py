@@ -1,0 +1,93 @@
+"""The admin port over HTTP, as a test in any language drives it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.admin.server import admin_port
+from broker.core.clock import MovableClock
+from broker.testing import InProcessBroker
+
+
+class Admin:
+    """One broker's admin port."""
+
+    def __init__(self, broker: InProcessBroker, port: int) -> None:
+        self.broker, self.port = broker, port
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, json.loads(text) if text else None
+
+
+@pytest.fixture
+def admin() -> Iterator[Admin]:
+    moving = MovableClock()
+    with InProcessBroker(clock=moving) as running:
+        serving = admin_port(running.broker, running.script, moving, 0)
+        yield Admin(running, running.call_async(serving.__aenter__()))
+        running.call_async(serving.__aexit__(None, None, None))
+
+
+def test_health_names_what_is_served(admin: Admin) -> None:
+    status, told = admin.ask("GET", "/health")
+    assert (status, told["status"], told["listeners"]) == (200, "ok", [f"PLAINTEXT://127.0.0.1:{admin.broker.port}"])
+
+
+def test_a_rule_is_loaded_read_and_removed(admin: Admin) -> None:
+    status, made = admin.ask("POST", "/faults", {"action": "error", "api": "Produce", "code": "NOT_LEADER_OR_FOLLOWER", "times": 2})
+    assert (status, made["name"], made["code"], made["consumed"]) == (201, "error-1", "NOT_LEADER_OR_FOLLOWER", False)
+    assert admin.ask("GET", "/faults/error-1") == (200, made)
+    assert admin.ask("DELETE", "/faults/error-1") == (204, None)
+    assert admin.ask("GET", "/faults") == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"action": "lose"}, 422),
+        ({"action": "drop-ack", "apis": "Produce"}, 422),
+        ({"action": "drop-ack", "times": "many"}, 422),
+        ({}, 422),
+        ({"action": "error", "api": "Produce"}, 422),
+        ({"action": "swallow", "name": "there"}, 409),
+    ],
+)
+def test_a_wrong_rule_is_refused_and_changes_nothing(admin: Admin, body: dict[str, Any], status: int) -> None:
+    admin.ask("POST", "/faults", {"action": "swallow", "name": "there", "client_id": "nobody"})
+    assert admin.ask("POST", "/faults", body)[0] == status
+    assert [rule["name"] for rule in admin.ask("GET", "/faults")[1]] == ["there"]
+
+
+def test_names_that_are_not_there_are_404(admin: Admin) -> None:
+    for method, path in (("GET", "/faults/x"), ("DELETE", "/faults/x"), ("POST", "/held/release?rule=x")):
+        assert admin.ask(method, path)[0] == 404
+
+
+def test_what_is_held_is_told_and_released(admin: Admin) -> None:
+    rule = admin.broker.faults.add("pause:step=marked,name=p")
+    admin.broker.call(lambda _: admin.broker.script.hold(rule, "a step", lambda: None))
+    assert admin.ask("GET", "/held") == (200, [{"rule": "p", "what": "a step"}])
+    assert admin.ask("POST", "/held/release?rule=p") == (200, {"released": 1})
+    assert admin.ask("GET", "/held") == (200, [])
+
+
+def test_the_clock_goes_forward_only(admin: Admin) -> None:
+    assert admin.ask("POST", "/clock/advance", {"ms": 5_000})[1]["ahead_ms"] == 5_000
+    assert admin.ask("POST", "/clock/advance", {"ms": -1})[0] == 422
+    assert admin.ask("GET", "/clock")[1]["ahead_ms"] == 5_000
+
+
+def test_the_interface_describes_itself(admin: Admin) -> None:
+    status, described = admin.ask("GET", "/openapi.json")
+    assert status == 200
+    assert {"/faults", "/faults/{name}", "/held", "/held/release", "/clock", "/clock/advance", "/health"} <= set(described["paths"])
