@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +14,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from client_compat.matrix.brokers import KINDS
-from client_compat.matrix.clients import CACHE, CLIENTS
+from client_compat.matrix.clients import CACHE, CLIENTS, ROOT
+from client_compat.matrix.control import Ready
 from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, unneeded
 from client_compat.matrix.pool import Pool
+from client_compat.matrix.report import Versions, as_json, markdown
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support.progress import progress
 
+REPORT = ROOT / "client_compat"
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNSUPPORTED: "dim", Outcome.SKIPPED: "yellow"}
 
 
@@ -38,7 +42,7 @@ def main(
     """Run real clients' scenarios on this broker, on Apache Kafka and on tansu, and compare. Exit code 1 when a cell fails on this broker
     that does not fail on Apache Kafka and is not named as a deviation."""
     console = Console()
-    scenarios = [REGISTRY[name] for name in _pick(sorted(REGISTRY), scenario)]
+    scenarios = [REGISTRY[name] for name in _pick(list(REGISTRY), scenario)]
     clients, brokers = _pick(list(CLIENTS), client), _pick(list(KINDS), broker)
     if list_only:
         _list(console, clients, scenarios, brokers)
@@ -46,12 +50,19 @@ def main(
     if not (scenarios and clients and brokers):
         console.print("[red]Nothing of that name: see --list.[/]")
         raise typer.Exit(2)
+    if write_report and (client or scenario):
+        console.print("[red]The report is of all clients and scenarios: --write-report goes without --client and --scenario.[/]")
+        raise typer.Exit(2)
     jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios]
     cells, ready = _run(console, jobs, workers, directory)
     _print(console, cells)
-    document = [{**_plain(cell)} for cell in cells]
+    versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
+    document = json.dumps(as_json(cells, scenarios, versions), indent=1, ensure_ascii=False) + "\n"
     if json_file is not None:
-        json_file.write_text(json.dumps({"clients": ready, "cells": document}, indent=1) + "\n")
+        json_file.write_text(document)
+    if write_report:
+        (REPORT / "README.md").write_text(markdown(cells, scenarios, versions))
+        (REPORT / "compat.json").write_text(document)
     raise typer.Exit(1 if failures(cells) else 0)
 
 
@@ -59,7 +70,7 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
     return [name for name in names if name in wanted] or chosen(names, wanted) if wanted else names
 
 
-def _run(console: Console, jobs: list[Job], workers: int, directory: Path) -> tuple[list[Cell], dict[str, str]]:
+def _run(console: Console, jobs: list[Job], workers: int, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with progress(console) as display:
@@ -82,7 +93,14 @@ def _run(console: Console, jobs: list[Job], workers: int, directory: Path) -> tu
 
         with Pool(directory / "programs", note) as pool, SharedBrokers(directory) as brokers:
             cells = Matrix(directory, pool, brokers, list(CLIENTS)).run(jobs, workers, on_cell)
-            return cells, {name: one.version for name, one in pool.ready.items()}
+            place = {(job.client, job.scenario.title, broker): number for number, (job, broker) in enumerate(_places(jobs))}
+            return sorted(cells, key=lambda cell: place[cell.key]), {name: pool.ready[name] for name in bars if name in pool.ready}
+
+
+def _places(jobs: list[Job]) -> Iterator[tuple[Job, str]]:
+    """Every cell in the order of the report: by broker, then by client and scenario."""
+    for broker in KINDS:
+        yield from ((job, broker) for job in jobs if broker in job.brokers)
 
 
 def _line(cell: Cell) -> str:
@@ -108,21 +126,10 @@ def _print(console: Console, cells: list[Cell]) -> None:
         console.print(f"[yellow]passes now, though it is known to fail:[/] {row.client} {row.scenario}: {escape(row.why)}")
 
 
-def _plain(cell: Cell) -> dict[str, object]:
-    return {
-        "client": cell.client,
-        "scenario": cell.scenario,
-        "broker": cell.broker,
-        "outcome": str(cell.outcome),
-        "reason": cell.reason,
-        "seconds": cell.seconds,
-    }
-
-
 def _list(console: Console, clients: list[str], scenarios: list[Scenario], brokers: list[str]) -> None:
     for name in clients:
         console.print(f"[bold]{name}[/] [dim]{escape(CLIENTS[name].language.missing() or CLIENTS[name].language.name)}[/]")
-    for one in sorted(scenarios, key=lambda one: one.title):
+    for one in scenarios:
         console.print(f"[bold]{one.title}[/] {escape(one.promise)}", soft_wrap=True)
     for name in brokers:
         console.print(f"[bold]{name}[/] [dim]{escape(KINDS[name].missing() or KINDS[name].version())}[/]")

@@ -54,8 +54,12 @@ class Taken:
 
 
 class ProducerOptions(TypedDict, total=False):
-    """The arguments of `producer.open`; what is left out is the client's own default."""
+    """The arguments of `producer.open`; what is left out is the client's own default.
 
+    `timeout_ms` is the open's own limit, and what a send may block where the client sets that at its opening.
+    """
+
+    timeout_ms: int
     client_id: str
     acks: Literal["0", "1", "all"]
     idempotent: bool

@@ -162,7 +162,7 @@ def fetch_waits(scene: Scene) -> None:
 @scenario("A consumer that waits at the end of the log is given a record as soon as it is written, not when its fetch expires.")
 def woken_at_once(scene: Scene) -> None:
     (partition,) = partitions = _filled(scene, count=1)
-    consumer = scene.consumer(reset="earliest", fetch_max_wait_ms=10_000)
+    consumer = scene.consumer(reset="earliest", fetch_max_wait_ms=5_000)
     consumer.assign(partitions)
     poll_until(consumer, 1)
     began = time.monotonic()
@@ -171,7 +171,7 @@ def woken_at_once(scene: Scene) -> None:
         scene.truth.write_values(partition[0], [b"%d" % number])
         poll_until(consumer, 1)
     took = time.monotonic() - began
-    expect(took < 8.0, f"three records took {took:.1f} s to be read, with fetch.max.wait.ms of 10 s")
+    expect(took < 4.5, f"three records took {took:.1f} s to be read, with fetch.max.wait.ms of 5 s")
     consumer.close()
 
 

@@ -13,6 +13,8 @@ ASKS_FOR_NONE: Mapping[str, str] = {
     "franz-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
     "kafka-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
 }
+NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
+"""A client that asks for the metadata of a topic that is just being deleted would else make it again."""
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
@@ -33,11 +35,11 @@ def auto_creation(scene: Scene) -> None:
 
 @scenario(
     "With auto.create.topics.enable=false, sending to a topic that does not exist fails, and no topic appears.",
-    settings={"auto.create.topics.enable": "false"},
+    settings=NONE_BY_ITSELF,
 )
 def no_auto_creation(scene: Scene) -> None:
     topic = scene.name("absent")
-    producer = scene.producer(acks="all")
+    producer = scene.producer(acks="all", timeout_ms=8_000)
     try:
         (sent,) = producer.send(topic, [Record(b"v")], mode="sync", timeout_ms=10_000)
         expect(sent.error is not None, "the record was acknowledged")
@@ -51,7 +53,7 @@ def no_auto_creation(scene: Scene) -> None:
     expect(False, "the topic is there")
 
 
-@scenario("A producer goes on when its topic is deleted and made again, with another id and more partitions.")
+@scenario("A producer goes on when its topic is deleted and made again, with another id and more partitions.", settings=NONE_BY_ITSELF)
 def topic_made_again(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all")
@@ -63,7 +65,7 @@ def topic_made_again(scene: Scene) -> None:
     same(scene.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
 
 
-@scenario("A consumer is given the records of a topic that was deleted and made again, from its beginning.")
+@scenario("A consumer is given the records of a topic that was deleted and made again, from its beginning.", settings=NONE_BY_ITSELF)
 def topic_made_again_under_a_consumer(scene: Scene) -> None:
     topic = scene.topic()
     scene.truth.write_values(topic, [b"old-%d" % n for n in range(5)])

@@ -1,0 +1,43 @@
+"""What counts as this broker's failure, and what as the client's own."""
+
+from __future__ import annotations
+
+from client_compat.matrix.brokers import KAFKA, OURS, TANSU
+from client_compat.matrix.outcomes import Cell, Known, Outcome, client_failures, failures, unneeded
+
+
+def cell(broker: str, outcome: Outcome, client: str = "c", scenario: str = "area/s") -> Cell:
+    return Cell(client, scenario, broker, outcome, "why")
+
+
+def test_a_cell_that_fails_here_and_passes_on_kafka_fails_the_run() -> None:
+    ours = cell(OURS, Outcome.FAIL)
+    assert failures([ours, cell(KAFKA, Outcome.PASS)], ()) == [ours]
+
+
+def test_a_cell_that_fails_here_fails_the_run_where_kafka_was_not_asked_or_could_not_answer() -> None:
+    ours = cell(OURS, Outcome.FAIL)
+    assert failures([ours], ()) == [ours]
+    assert failures([ours, cell(KAFKA, Outcome.SKIPPED)], ()) == [ours]
+
+
+def test_a_cell_that_fails_on_kafka_too_is_the_clients_own() -> None:
+    theirs = cell(KAFKA, Outcome.FAIL)
+    assert failures([cell(OURS, Outcome.FAIL), theirs], ()) == []
+    assert client_failures([cell(OURS, Outcome.FAIL), theirs]) == [theirs]
+
+
+def test_what_other_brokers_fail_at_is_no_failure_of_the_run() -> None:
+    assert failures([cell(OURS, Outcome.PASS), cell(TANSU, Outcome.FAIL), cell(KAFKA, Outcome.PASS)], ()) == []
+
+
+def test_a_known_failure_is_named_by_whole_patterns_of_client_and_scenario() -> None:
+    table = (Known("c|d", "area/.*", "it is so"),)
+    other = cell(OURS, Outcome.FAIL, client="cc")
+    assert failures([cell(OURS, Outcome.FAIL), other], table) == [other]
+
+
+def test_a_known_failure_that_passes_now_is_told() -> None:
+    table = (Known("c", "area/.*", "it is so"), Known("other", ".*", "not run"))
+    assert unneeded([cell(OURS, Outcome.PASS)], table) == [table[0]]
+    assert unneeded([cell(OURS, Outcome.PASS), cell(OURS, Outcome.FAIL, scenario="area/t")], table) == []
