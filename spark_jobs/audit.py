@@ -6,31 +6,30 @@ Neither Spark nor DuckDB is imported before it is needed, so the command line ca
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from spark_jobs import report, views
+from spark_jobs import report
 from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import PLACE, Rule, Severity
-from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, Row, choose
-from spark_jobs.log_files import TRANSACTION_STATE, LogDirectory, find_logs
+from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
+from spark_jobs.judging import BusinessKey, Job, run
+from spark_jobs.log_files import LogDirectory, find_logs
 from spark_jobs.session import CannotJudge, require_spark
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of transaction.max.timeout.ms."""
+REPLAY_MS: Final = 600_000
+"""So close in time must two producers be for one to be suspected of repeating the other: five times Kafka's delivery.timeout.ms."""
 SAMPLES: Final = 10
 
 Progress = Callable[[str, int, int], None]
@@ -45,24 +44,6 @@ class EngineName(StrEnum):
     SPARK = SPARK
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What one run judges, and how."""
-
-    engine: Engine
-    topics: Sequence[str]
-    key_field: str | None
-    samples: int
-    args: dict[str, Any]
-    verdicts: dict[str, DirectoryVerdict]
-    progress: Callable[[str, int], None]
-
-    @property
-    def paths(self) -> list[str]:
-        """The directories that hold a log."""
-        return [verdict.path for verdict in self.verdicts.values() if verdict.segments]
-
-
 def audit(
     paths: Sequence[str | Path],
     *,
@@ -71,12 +52,16 @@ def audit(
     retries_absorbed: Sequence[int] = (),
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     samples: int = SAMPLES,
+    deep: bool | None = None,
+    replicas: bool = False,
     engine: str = AUTO,
     master: str | None = None,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> Verdict:
-    """Judge the log directories in `paths`. `key_field`: a field of the JSON values (`row`, `order.id`) that names each record once per
-    topic. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master` means Spark).
+    """Judge the log directories in `paths`. `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms).
+    `deep`: also compare what is in the records (None: where the embedded engine judges). `replicas`: the directories are those of one
+    cluster's brokers, and are compared with each other. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master`
+    means Spark).
 
     `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one;
     what is wrong with a directory is in the verdict.
@@ -88,20 +73,20 @@ def audit(
         verdict.retries_absorbed = absorbed
     total_bytes = sum(logs.size_bytes for logs in found)
     chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes)
-    rules = [rule for rule in RULES if key_field is not None or rule.view != "keyed_records"]
-    steps = len(rules) + 2
+    steps = len(RULES) + 2
     if any(logs.segments for logs in found):
         progress(f"starting {chosen}", 0, steps)
+        key = None if key_field is None else BusinessKey.parse(key_field)
         args: dict[str, Any] = {
             "expiration_ms": producer_expiration_ms,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            "replay_ms": REPLAY_MS,
+            "header": "" if key is None else key.name,
         }
         with _start(chosen, total_bytes, master) as running:
-            args["json_path"] = running.json_path(key_field or "")
-            job = _Job(running, topics, key_field, samples, args, verdicts, lambda step, done: progress(step, done + 2, steps))
-            progress("planning", 1, steps)
-            _make_views(job)
-            _run_rules(job, rules)
+            args["json_path"] = running.json_path("" if key is None else key.name)
+            judge_records = chosen == EMBEDDED if deep is None else deep
+            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, lambda step, done: progress(step, done, steps)))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
@@ -128,114 +113,14 @@ def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
     return verdict
 
 
-def _make_views(job: _Job) -> None:
-    engine = job.engine
-    engine.read("raw_batches", "batches", job.paths, job.topics, views.RAW_BATCHES_NEED)
-    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
-        engine.define(name, query, job.args)
-    if job.key_field is not None:
-        engine.read("records", "records", job.paths, job.topics, views.KEYED_RECORDS_NEED, keep=False)
-        engine.define("keyed_records", views.KEYED_RECORDS, job.args, keep=False)
-
-
-def _make_transaction_views(job: _Job) -> None:
-    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in job.paths}
-    there = [path for path, partitions in states.items() if partitions]
-    whole = [(path,) for path in there if states[path] == set(range(len(states[path])))]
-    job.engine.table("complete_states", "log_dir string", whole)
-    job.engine.read("raw_states", "transactions", there, [TRANSACTION_STATE], views.RAW_STATES_NEED)
-    for name, query in (
-        ("states", views.STATES),
-        ("logs", views.LOGS),
-        ("transactions", views.TRANSACTIONS),
-        ("open_transactions", views.OPEN_TRANSACTIONS),
-    ):
-        job.engine.define(name, query, job.args)
-
-
-def _count(job: _Job) -> bool:
-    """Fill in the counts; whether any batch is transactional."""
-    transactional = 0
-    for row in job.engine.rows(views.COUNTS, job.args):
-        verdict = job.verdicts[row["log_dir"]]
-        verdict.batches, verdict.records, verdict.producers = row["batches"], row["records"], row["producers"]
-        if row["legacy"]:
-            verdict.notes.append(f"{row['legacy']} messages in the formats before v2: only their offsets were judged")
-        transactional += row["transactional"]
-    return transactional > 0
-
-
-def _run_rules(job: _Job, rules: Sequence[Rule]) -> None:
-    by_name = {rule.name: rule for rule in rules}
-    for verdict in job.verdicts.values():
-        for rule in rules:
-            verdict.rules[rule.name].judged = bool(verdict.segments)
-    job.progress("reading", 0)
-    keyed = [rule for rule in rules if rule.view == "keyed_records"]
-    with ThreadPoolExecutor(1, "rules") as pool:
-        # Records take longest: their rule begins while the batches are being read. All others are one query, for planning and starting
-        # one takes longer than running it.
-        early = pool.submit(_judge, job, keyed) if job.engine.concurrent else None
-        transactional = _count(job)
-        if transactional:
-            _make_transaction_views(job)
-        others = [rule for rule in rules if rule.view != "keyed_records" and (transactional or not rule.needs_transactions)]
-        job.progress("judging", 1)
-        found = _judge(job, others)
-        job.progress("judging keys", len(others))
-        found += _judge(job, keyed) if early is None else early.result()
-    for row in found:
-        _add(job.verdicts[row["log_dir"]].rules[row["rule"]], by_name[row["rule"]], row, job.samples)
-
-
-def _judge(job: _Job, rules: Sequence[Rule]) -> list[Row]:
-    """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
-    exact number of its kind."""
-    if not rules:
-        return []
-    place = ", ".join(PLACE)
-    found = " UNION ALL ".join(
-        f"""
-        SELECT '{rule.name}' AS rule, {place},
-            to_json(struct({", ".join(rule.evidence)})) AS evidence
-        FROM ({rule.sql})
-        """
-        for rule in rules
-    )
-    return job.engine.rows(
-        f"""
-        SELECT * FROM (
-            SELECT *,
-                count(*) OVER (PARTITION BY log_dir, rule, severity) AS total,
-                row_number() OVER (PARTITION BY log_dir, rule, severity ORDER BY topic, partition, file, position, offset) AS place
-            FROM ({found})
-        ) WHERE place <= {max(1, job.samples)} ORDER BY log_dir, rule, severity, place
-        """,
-        job.args,
-    )
-
-
-def _add(result: RuleResult, rule: Rule, row: Row, samples: int) -> None:
-    severity = Severity(row["severity"])
-    if severity is Severity.VIOLATION:
-        result.violations = row["total"]
-    elif severity is Severity.WARNING:
-        result.warnings = row["total"]
-    else:
-        result.infos = row["total"]
-    if row["place"] > samples:
-        return
-    place = (row["kind"], row["topic"], row["partition"], row["offset"], row["file"], row["position"])
-    result.samples.append(Finding(rule.name, severity, *place, json.loads(row["evidence"])))
-
-
 def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     paths: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
     ],
     topic: Annotated[list[str] | None, typer.Option(help="Judge only this topic; may be repeated.")] = None,
     key_field: Annotated[
-        str | None, typer.Option(help="A field of the JSON values that names each record once, e.g. row or order.id.")
+        str | None,
+        typer.Option(help="What names each record once: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole verdict to this file; - for standard output.")] = None,
     retries_absorbed: Annotated[
@@ -246,6 +131,10 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     engine: Annotated[
         EngineName, typer.Option(help="duckdb judges in this process, spark with Spark; auto takes duckdb for small logs.")
     ] = EngineName.AUTO,
+    deep: Annotated[
+        bool | None, typer.Option(help="Also compare the records' contents; by default only where duckdb judges.", show_default=False)
+    ] = None,
+    replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
@@ -262,6 +151,8 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 producer_expiration_ms=producer_expiration_ms,
                 samples=samples,
                 engine=engine,
+                deep=deep,
+                replicas=replicas,
                 master=master,
                 progress=show,
             )

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import Rule
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
@@ -65,7 +66,7 @@ def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
     )
     table.add_section()
     for rule in RULES:
-        table.add_row(rule.title, *(_cell(d.rules[rule.name]) for d in directories))
+        table.add_row(rule.title, *(_cell(d.rules[rule.name], rule) for d in directories))
     return table
 
 
@@ -75,9 +76,9 @@ def _names(directories: list[DirectoryVerdict]) -> list[str]:
     return short if len(set(short)) == len(short) else [directory.path for directory in directories]
 
 
-def _cell(result: RuleResult) -> Text:
+def _cell(result: RuleResult, rule: Rule) -> Text:
     if not result.judged:
-        return Text("not judged", style="dim")
+        return Text(f"not judged ({rule.needs})" if rule.needs else "not judged", style="dim")
     text = Text(f"{result.violations:,} found", style="bold red") if result.violations else Text("none", style="green")
     if result.warnings:
         text.append(f", {result.warnings:,} warnings", style="yellow")

@@ -14,8 +14,8 @@ from typing import Final
 RAW_BATCHES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, cleaned_to bigint, clean_shutdown boolean, position "
     "bigint, size_bytes bigint, base_offset bigint, last_offset bigint, magic int, transactional boolean, control boolean, "
-    "log_append_time boolean, delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, producer_id "
-    "bigint, producer_epoch int, base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, "
+    "log_append_time boolean, delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, leader_epoch int, "
+    "producer_id bigint, producer_epoch int, base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, "
     "records_fault string, marker string, coordinator_epoch int, error string, torn boolean"
 )
 """The columns of the batches level that views and rules read: the reader builds no others."""
@@ -124,6 +124,7 @@ TRANSACTIONS: Final = """
         min_by(file, base_offset) FILTER (WHERE data) AS file,
         min_by(position, base_offset) FILTER (WHERE data) AS position,
         min(producer_epoch) FILTER (WHERE data) AS data_epoch,
+        max(producer_epoch) FILTER (WHERE data) AS data_epoch_max,
         bool_or(data AND producer_epoch < max_epoch_before) AS behind,
         bool_and(base_offset < cleaned_to AND cleaned_to < 9223372036854775807) FILTER (WHERE data) AS cleaned,
         max(blind_before) FILTER (WHERE data) AS blind_at,
@@ -186,33 +187,40 @@ OPEN_TRANSACTIONS: Final = """
 """Transactions without a marker, with what the coordinator's last word on their producer is. Compaction never passes an open transaction:
 where it has been, there was an end. `complete_states`: the directories that hold every partition of `__transaction_state`."""
 
-KEYED_RECORDS_NEED: Final = (
+RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "
-    "value binary, control boolean, producer_id bigint"
+    "key binary, value binary, control boolean, producer_id bigint, producer_epoch int"
 )
-"""The columns of `records` that KEYED_RECORDS reads: the reader builds no others."""
+"""The columns of the records level that every judgement of records reads."""
+HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
-KEYED_RECORDS: Final = """
-    WITH keyed AS (
-        SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id,
-            business_key
-        FROM records
-        LATERAL VIEW explode(array(get_json_object(CAST(value AS STRING), :json_path))) AS business_key
-        WHERE NOT control AND NOT startswith(topic, '__')
-    ), aborted AS (
+VISIBLE_RECORDS: Final = """
+    WITH aborted AS (
         SELECT log_dir, file, position FROM (
             SELECT log_dir, file, position, control,
                 first_value(marker, true) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
                                                 ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
             FROM batches WHERE transactional
         ) WHERE outcome = 'abort' AND NOT control
+    ), keyed AS (
+        SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id, producer_epoch,
+            xxhash64(key, value) AS content, {key} AS business_key
+        FROM records
+        WHERE NOT control AND NOT startswith(topic, '__')
     )
-    SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS hash FROM keyed
+    SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS key_hash FROM keyed
     LEFT ANTI JOIN aborted USING (log_dir, file, position)
-    WHERE business_key IS NOT NULL
 """
-"""Visible records that have the business key. `hash`: of what must be unique, so that a sort compares numbers and not long equal beginnings
-of paths."""
+"""Records that a reader of committed data is given, or may yet be; `{key}` is one of KEYS. `content`: a hash of key and value.
+`key_hash`: of what must be unique, so that a sort compares numbers and not long equal beginnings of paths."""
+
+KEYS: Final = {
+    "none": "CAST(NULL AS STRING)",
+    "value": "get_json_object(CAST(value AS STRING), :json_path)",
+    "key": "CAST(key AS STRING)",
+    "header": "CAST(try_element_at(filter(headers, h -> h.key = :header), 1).value AS STRING)",
+}
+"""Where the business key is: nowhere, in a field of the value, in the record's key, or in a header."""
 
 COUNTS: Final = """
     SELECT log_dir,

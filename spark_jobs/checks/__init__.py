@@ -17,12 +17,15 @@ from spark_jobs.checks import (
     duplicate_sequence,
     epochs,
     hanging_transaction,
+    leader_epochs,
     markers,
     mixed_transaction,
     offsets,
     sequence_gap,
     sequence_order,
+    suspected_replay,
     torn_transaction,
+    transaction_epochs,
     zombie_batch,
 )
 from spark_jobs.checks.rule import Rule
@@ -33,6 +36,7 @@ RULES: Final[tuple[Rule, ...]] = (
     sequence_order.RULE,
     epochs.RULE,
     offsets.RULE,
+    leader_epochs.RULE,
     crc.RULE,
     counts.RULE,
     hanging_transaction.RULE,
@@ -40,5 +44,7 @@ RULES: Final[tuple[Rule, ...]] = (
     zombie_batch.RULE,
     mixed_transaction.RULE,
     markers.RULE,
+    transaction_epochs.RULE,
+    suspected_replay.RULE,
     business_key.RULE,
 )

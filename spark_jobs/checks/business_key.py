@@ -1,32 +1,51 @@
 """Rule `business-key`: no two visible records of a topic carry the same key of the application's own."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from spark_jobs.checks.rule import Needs, Rule, Severity
 
 RULE = Rule(
     name="business-key",
     title="Duplicate business keys",
     proves="What the application calls one thing is in the topic once: the duplicate that nothing on the wire marks.",
     severity=Severity.VIOLATION,
-    evidence=("business_key", "copy", "first_partition", "first_offset", "producer_id"),
+    evidence=(
+        "business_key",
+        "copy",
+        "first_partition",
+        "first_offset",
+        "writer",
+        "producer_id",
+        "producer_epoch",
+        "first_producer_id",
+        "first_producer_epoch",
+    ),
     limits=(
-        "Needs a field (--key-field) that is unique by intent. Records whose value is not JSON or lacks the field are not judged."
-        " Internal topics are left out, "
+        "Needs a field of the value, a header or the record's key (--key-field) that is unique by intent. Records that lack it, or whose "
+        "value is not JSON, are not judged. Internal topics are left out, "
         "and records of transactions that the log shows aborted are not visible to a reader of committed data and do not count."
     ),
     sql="""
         SELECT
             'violation' AS severity, 'key seen before' AS kind,
             log_dir, topic, partition, offset, file, position,
-            business_key, copy, first_partition, first_offset, producer_id
+            business_key, copy, first_partition, first_offset,
+            CASE WHEN producer_id < 0 THEN 'a producer without an id'
+                 WHEN producer_id <> first_producer_id THEN 'another producer id'
+                 WHEN producer_epoch <> first_producer_epoch THEN 'another epoch of the same producer'
+                 ELSE 'the same producer' END AS writer,
+            producer_id, producer_epoch, first_producer_id, first_producer_epoch
         FROM (
             SELECT *,
                 row_number() OVER w AS copy,
                 first_value(partition) OVER w AS first_partition,
-                first_value(offset) OVER w AS first_offset
-            FROM keyed_records
-            WINDOW w AS (PARTITION BY hash, log_dir, topic, business_key ORDER BY timestamp, partition, offset)
+                first_value(offset) OVER w AS first_offset,
+                first_value(producer_id) OVER w AS first_producer_id,
+                first_value(producer_epoch) OVER w AS first_producer_epoch
+            FROM visible_records
+            WHERE business_key IS NOT NULL
+            WINDOW w AS (PARTITION BY key_hash, log_dir, topic, business_key ORDER BY timestamp, partition, offset)
         )
         WHERE copy > 1
     """,
-    view="keyed_records",
+    view="visible_records",
+    needs=Needs.KEY,
 )

@@ -18,9 +18,18 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class Needs(StrEnum):
+    """What must be asked for before a rule can judge: the option of the command."""
+
+    NOTHING = ""
+    KEY = "--key-field"
+    DEEP = "--deep"
+    REPLICAS = "--replicas"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `view` is the view it needs (a rule whose view is not there is not judged); `evidence` are the columns its query adds to
+    """One rule. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the columns its query adds to
     PLACE."""
 
     name: str
@@ -33,3 +42,4 @@ class Rule:
     view: str = "batches"
     needs_transactions: bool = False
     """Where no batch is transactional the rule has nothing to judge: it is not run, and found nothing."""
+    needs: Needs = Needs.NOTHING

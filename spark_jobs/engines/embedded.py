@@ -26,6 +26,7 @@ from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
 """What stands for a function of Spark's that DuckDB does not have."""
+COLUMN_END: Final = re.compile(r", (?=[\w`]+ )")
 PARAMETER: Final = re.compile(r"\$(\w+)")
 ARROW: Final = {
     "string": pa.string(),
@@ -34,6 +35,7 @@ ARROW: Final = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "array<string>": pa.list_(pa.string()),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 
 
@@ -105,7 +107,7 @@ def _function(node: exp.Expr) -> exp.Expr:
 
 def arrow_schema(columns: str) -> pa.Schema:
     """DDL such as `topic string, partition int` as an Arrow schema. Raises KeyError on a type that no level has."""
-    fields = (column.strip().rsplit(" ", 1) for column in columns.split(","))
+    fields = (column.strip().rsplit(" ", 1) for column in COLUMN_END.split(columns))
     return pa.schema([(name.strip("`"), ARROW[kind]) for name, kind in fields])
 
 

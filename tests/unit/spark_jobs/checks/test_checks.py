@@ -1,4 +1,4 @@
-"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in test_audit.py and test_planted.py."""
+"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in corpus/test_score.py."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def test_no_two_rules_share_a_title() -> None:
 
 def test_rules_of_transactions_are_not_run_where_there_are_none() -> None:
     assert {rule.name for rule in RULES if rule.needs_transactions} == {
-        "hanging-transaction", "torn-transaction", "zombie-batch", "mixed-transaction", "markers",
+        "hanging-transaction", "torn-transaction", "zombie-batch", "mixed-transaction", "markers", "transaction-epochs",
     }  # fmt: skip

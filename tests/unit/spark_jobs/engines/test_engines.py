@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.audit import audit
+from spark_jobs.corpus import CASES
+from spark_jobs.corpus.score import write
 from spark_jobs.engines import EMBEDDED_BYTES_MAX, choose
 from spark_jobs.verdict import Verdict
-from tests.unit.spark_jobs.corpus import CASES
-from tests.unit.spark_jobs.transactions_corpus import TRANSACTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,10 +23,9 @@ def comparable(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def test_both_engines_give_the_same_findings_counts_and_evidence_on_the_whole_corpus(spark: SparkSession, tmp_path: Path) -> None:
-    corpus = CASES | TRANSACTIONS
-    for name, case in corpus.items():
-        case.write(tmp_path / name)
-    verdicts = [audit([tmp_path / name for name in corpus], key_field="row", engine=engine) for engine in ("duckdb", "spark")]
+    write(CASES, tmp_path)
+    single = [tmp_path / name for name, case in CASES.items() if not case.directories]
+    verdicts = [audit(single, key_field="row", engine=engine, deep=True) for engine in ("duckdb", "spark")]
     assert [verdict.engine for verdict in verdicts] == ["duckdb", "spark"]
     for embedded, distributed in zip(*map(comparable, verdicts), strict=True):
         assert embedded == distributed

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from protocol.records.batch import CONTROL, HEADER_BYTES, stamp
 from protocol.records.compression import Codec
 from protocol.records.record import build_batch
-from tests.support.kafka_logs import T0, PartitionWriter, checkpoint, flip, numbered, reheaded
+from spark_jobs.corpus.case import Case
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, reheaded
 
 DAY_MS = 86_400_000
-
-
-class Case(NamedTuple):
-    """`expected`: (rule, severity, kind, topic-partition@offset)."""
-
-    write: Callable[[Path], None]
-    expected: list[tuple[str, str, str, str]]
 
 
 def sound(root: Path) -> None:
@@ -261,7 +253,19 @@ def internal(root: Path) -> None:
         (root / renamed / f"{0:020d}.log").write_bytes(b"\0\1\2" * 99)
 
 
-CASES: dict[str, Case] = {
+def leader_epoch_regress(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for leader_epoch in (0, 2, 5, 3, 3, 5, 6):
+        log.data(leader_epoch=leader_epoch)
+
+
+def leader_epochs_unknown(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for leader_epoch in (-1, 0, -1, 0, 3):
+        log.data(leader_epoch=leader_epoch)
+
+
+BATCHES: dict[str, Case] = {
     "sound": Case(sound, []),
     "same_batch_twice": Case(same_batch_twice, [("duplicate-sequence", "violation", "same batch twice", "t-0@15")]),
     "overlapping_sequences": Case(overlapping_sequences, [("duplicate-sequence", "violation", "sequences overlap", "t-0@10")]),
@@ -280,6 +284,8 @@ CASES: dict[str, Case] = {
     "overlap": Case(overlap, [("offsets", "violation", "offset overlap", "t-0@7")]),
     "below_segment": Case(below_segment, [("offsets", "violation", "below its segment", "t-0@40")]),
     "hole": Case(hole, [("offsets", "warning", "offset gap", "t-0@8")]),
+    "leader_epoch_regress": Case(leader_epoch_regress, [("leader-epochs", "violation", "leader epoch regress", "t-0@15")]),
+    "leader_epochs_unknown": Case(leader_epochs_unknown, []),
     "flipped_bit": Case(flipped_bit, [("crc", "violation", "wrong CRC", "t-0@5")]),
     "damaged_length": Case(damaged_length, [("crc", "violation", "no batch", "t-0@?")]),
     "cut_in_the_middle": Case(cut_in_the_middle, [("crc", "violation", "no batch", "t-0@?")]),

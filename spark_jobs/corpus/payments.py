@@ -1,4 +1,4 @@
-"""Writes the log directory of a broker in which transactions went wrong, one of each kind: `python -m spark_jobs.planted DIR`.
+"""The log directory of a broker in which transactions went wrong, one of each kind.
 
 To see what the audit finds, and to try other tools on. Two partitions, `payments-0` and `payments-1`, and the coordinator's own
 `__transaction_state-0` beside them; `PLANTED` says what stands where. Everything else in it is legal.
@@ -6,7 +6,6 @@ To see what the audit finds, and to try other tools on. Two partitions, `payment
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Final
@@ -121,18 +120,3 @@ def plant(root: Path) -> None:
     second.marker(DEPOSED, 1, 5, coordinator_epoch=7)
     second.marker(SOUND, 7, 5, committed=False)
     second.marker(DEPOSED, 2, 6, committed=False, coordinator_epoch=6)
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(prog="python -m spark_jobs.planted", description=__doc__.split("\n", 1)[0] if __doc__ else None)
-    parser.add_argument("directory", type=Path)
-    directory = parser.parse_args().directory
-    plant(directory)
-    print(f"Planted in {directory}:")
-    for rule, kind, where in PLANTED:
-        print(f"  {where}  {rule}: {kind}")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.planted import PLANTED, Partition, plant
-from tests.unit.spark_jobs.corpus import Case
+from spark_jobs.corpus.case import Case
+from spark_jobs.corpus.payments import PLANTED, Partition, plant
 
 
 def logs(root: Path) -> tuple[Partition, Partition, Partition]:
@@ -127,6 +127,18 @@ def torn_by_silence(root: Path) -> None:
     first.marker(1, 2, 2)
 
 
+def without_a_new_epoch(root: Path) -> None:
+    first, _, states = logs(root)
+    first.data(1, 0, 0, 1)
+    states.state("t", 1, 0, "PrepareCommit", 1, 0, version=2)
+    first.marker(1, 0, 1)
+    states.state("t", 1, 0, "CompleteCommit", 1, version=2)
+    first.data(1, 0, 2, 2)
+    states.state("t", 1, 0, "PrepareAbort", 2, 0, version=1)
+    first.marker(1, 0, 2, committed=False)
+    states.state("t", 1, 0, "CompleteAbort", 2, version=1)
+
+
 TRANSACTIONS: dict[str, Case] = {
     "planted": Case(plant, [(rule, "violation", kind, where) for rule, kind, where in PLANTED]),
     "interleaved": Case(interleaved, []),
@@ -159,6 +171,7 @@ TRANSACTIONS: dict[str, Case] = {
         against_the_decision, [("torn-transaction", "violation", "against the decision of its coordinator", "payments-0@2")]
     ),
     "lost_with_its_marker": Case(lost_with_its_marker, [("torn-transaction", "warning", "marker missing", "payments-1@?")]),
+    "without_a_new_epoch": Case(without_a_new_epoch, [("transaction-epochs", "violation", "marker without a new epoch", "payments-0@0")]),
     "torn_by_silence": Case(
         torn_by_silence,
         [

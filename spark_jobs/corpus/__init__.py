@@ -1,0 +1,15 @@
+"""Planted truth: small logs with one anomaly each, mixtures, and strange but legal logs, each with the findings that are right for it.
+
+`python -m spark_jobs.corpus` judges them all and prints a table; `python -m spark_jobs.corpus DIR` only writes them, for other tools.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_jobs.corpus.batches import BATCHES
+from spark_jobs.corpus.case import Case
+from spark_jobs.corpus.replays import REPLAYS
+from spark_jobs.corpus.transactions import TRANSACTIONS
+
+CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | REPLAYS

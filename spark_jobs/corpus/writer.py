@@ -1,0 +1,98 @@
+"""Writes partition logs of chosen batches, sound or damaged, as the files of a broker's data directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header, stamp
+from protocol.records.compression import Codec
+from protocol.records.control import end_txn_marker
+from protocol.records.record import SimpleRecord, build_batch
+
+T0 = 1_700_000_000_000
+
+
+class PartitionWriter:
+    """One partition's directory. Batches go to the current segment at the next offset unless told otherwise."""
+
+    def __init__(self, root: Path, topic: str, partition: int, start: int = 0) -> None:
+        self.directory = root / f"{topic}-{partition}"
+        self.directory.mkdir(parents=True)
+        self.next_offset = start
+        self._written = 0
+        self.roll()
+
+    def roll(self) -> None:
+        """Begin a new segment at the next offset."""
+        self.file = self.directory / f"{self.next_offset:020d}.log"
+        self.file.touch()
+
+    def raw(self, data: bytes) -> int:
+        """Append bytes as they are; gives their position."""
+        position = self.file.stat().st_size
+        with self.file.open("ab") as out:
+            out.write(data)
+        return position
+
+    def batch(self, batch: bytes, offset: int | None = None, leader_epoch: int = 0) -> int:
+        """Append one batch stamped with its base offset, which it gives back."""
+        base = self.next_offset if offset is None else offset
+        head, tail = stamp(batch, base, leader_epoch)
+        self.raw(head + bytes(tail))
+        self.next_offset = max(self.next_offset, read_header(batch).last_offset_delta + 1 + base)
+        return base
+
+    def data(
+        self,
+        count: int = 5,
+        *,
+        pid: int = -1,
+        epoch: int = -1,
+        seq: int = -1,
+        rows: Sequence[object] | None = None,
+        at: int = T0,
+        offset: int | None = None,
+        codec: Codec = Codec.NONE,
+        transactional: bool = False,
+        leader_epoch: int = 0,
+    ) -> int:
+        """Append a data batch of JSON values (`rows`: their `row` field); gives its base offset.
+
+        A producer id without an epoch gets epoch 0."""
+        values = rows if rows is not None else [f"{self.directory.name}-{self._written + i}" for i in range(count)]
+        self._written += len(values)
+        records = [SimpleRecord(b"k", json.dumps({"row": row, "n": {"id": row}}).encode(), at) for row in values]
+        epoch = 0 if pid >= 0 and epoch < 0 else epoch
+        made = build_batch(records, codec=codec, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=transactional)
+        return self.batch(made, offset, leader_epoch)
+
+    def marker(self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0) -> int:
+        """Append a transaction marker."""
+        return self.batch(end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=0, timestamp=at))
+
+
+def reheaded(batch: bytes, **fields: int) -> bytes:
+    """The batch with other header fields and a CRC that is right for them."""
+    header: BatchHeader = read_header(batch)._replace(**fields)
+    tail = batch[HEADER_BYTES:]
+    return pack_header(header, tail) + tail
+
+
+def numbered(count: int) -> list[SimpleRecord]:
+    """Records with small JSON values."""
+    return [SimpleRecord(b"k", b'{"row": "h%d"}' % i, T0) for i in range(count)]
+
+
+def flip(file: Path, position: int) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[position] ^= 0x10
+    file.write_bytes(content)
+
+
+def checkpoint(root: Path, name: str, rows: Iterable[tuple[str, int, int]]) -> None:
+    """Write one of Kafka's offset checkpoints."""
+    lines = [f"{topic} {partition} {offset}" for topic, partition, offset in rows]
+    (root / name).write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")

@@ -1,0 +1,170 @@
+"""One run of the audit on an engine: makes the views, asks the rules that can be asked, and fills in the verdicts.
+
+Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs import views
+from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
+from spark_jobs.engines import Engine, Row
+from spark_jobs.log_files import TRANSACTION_STATE, find_logs
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
+
+
+@dataclass(frozen=True, slots=True)
+class BusinessKey:
+    """Where the application's own key of a record is: `place` is one of views.KEYS, `name` the field or header in it."""
+
+    place: str
+    name: str = ""
+
+    @classmethod
+    def parse(cls, field: str) -> BusinessKey:
+        """`order.id` (a field of the JSON value; `$...`, a path to it), `header:NAME`, or `key:` (the record's key)."""
+        if field == "key:":
+            return cls("key")
+        if field.startswith("header:"):
+            return cls("header", field.removeprefix("header:"))
+        return cls("value", field)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one run judges, and how."""
+
+    engine: Engine
+    topics: Sequence[str]
+    key: BusinessKey | None
+    deep: bool
+    replicas: bool
+    samples: int
+    args: dict[str, Any]
+    verdicts: dict[str, DirectoryVerdict]
+    progress: Callable[[str, int], None]
+
+    @property
+    def paths(self) -> list[str]:
+        """The directories that hold a log."""
+        return [verdict.path for verdict in self.verdicts.values() if verdict.segments]
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that what was asked for allows to judge."""
+        given = {Needs.NOTHING: True, Needs.KEY: self.key is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
+        return [rule for rule in RULES if given[rule.needs]]
+
+
+def _make_views(job: Job) -> None:
+    engine = job.engine
+    engine.read("raw_batches", "batches", job.paths, job.topics, views.RAW_BATCHES_NEED)
+    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
+        engine.define(name, query, job.args)
+    if job.key is not None or job.deep:
+        place = "none" if job.key is None else job.key.place
+        need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else "")
+        engine.read("records", "records", job.paths, job.topics, need, keep=False)
+        query = views.VISIBLE_RECORDS.format(key=views.KEYS[place])
+        engine.define("visible_records", query, job.args, keep=job.key is not None and job.deep)
+
+
+def _make_transaction_views(job: Job) -> None:
+    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in job.paths}
+    there = [path for path, partitions in states.items() if partitions]
+    whole = [(path,) for path in there if states[path] == set(range(len(states[path])))]
+    job.engine.table("complete_states", "log_dir string", whole)
+    job.engine.read("raw_states", "transactions", there, [TRANSACTION_STATE], views.RAW_STATES_NEED)
+    for name, query in (
+        ("states", views.STATES),
+        ("logs", views.LOGS),
+        ("transactions", views.TRANSACTIONS),
+        ("open_transactions", views.OPEN_TRANSACTIONS),
+    ):
+        job.engine.define(name, query, job.args)
+
+
+def _count(job: Job) -> bool:
+    """Fill in the counts; whether any batch is transactional."""
+    transactional = 0
+    for row in job.engine.rows(views.COUNTS, job.args):
+        verdict = job.verdicts[row["log_dir"]]
+        verdict.batches, verdict.records, verdict.producers = row["batches"], row["records"], row["producers"]
+        if row["legacy"]:
+            verdict.notes.append(f"{row['legacy']} messages in the formats before v2: only their offsets were judged")
+        transactional += row["transactional"]
+    return transactional > 0
+
+
+def run(job: Job) -> None:
+    """Judge. The verdicts are complete afterwards."""
+    job.progress("planning", 1)
+    _make_views(job)
+    rules = job.rules
+    by_name = {rule.name: rule for rule in rules}
+    for verdict in job.verdicts.values():
+        for rule in rules:
+            verdict.rules[rule.name].judged = bool(verdict.segments)
+    job.progress("reading", 2)
+    of_records = [rule for rule in rules if rule.view == "visible_records"]
+    with ThreadPoolExecutor(1, "rules") as pool:
+        # Records take longest: their rules begin while the batches are being read. All others are one query, for planning and starting
+        # one takes longer than running it.
+        early = pool.submit(_judge, job, of_records) if job.engine.concurrent else None
+        transactional = _count(job)
+        if transactional:
+            _make_transaction_views(job)
+        others = [rule for rule in rules if rule.view != "visible_records" and (transactional or not rule.needs_transactions)]
+        job.progress("judging", 3)
+        found = _judge(job, others)
+        job.progress("judging records", len(others) + 2)
+        found += _judge(job, of_records) if early is None else early.result()
+    for row in found:
+        _add(job.verdicts[row["log_dir"]].rules[row["rule"]], by_name[row["rule"]], row, job.samples)
+
+
+def _judge(job: Job, rules: Sequence[Rule]) -> list[Row]:
+    """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
+    exact number of its kind."""
+    if not rules:
+        return []
+    place = ", ".join(PLACE)
+    found = " UNION ALL ".join(
+        f"""
+        SELECT '{rule.name}' AS rule, {place},
+            to_json(struct({", ".join(rule.evidence)})) AS evidence
+        FROM ({rule.sql})
+        """
+        for rule in rules
+    )
+    return job.engine.rows(
+        f"""
+        SELECT * FROM (
+            SELECT *,
+                count(*) OVER (PARTITION BY log_dir, rule, severity) AS total,
+                row_number() OVER (PARTITION BY log_dir, rule, severity ORDER BY topic, partition, file, position, offset) AS place
+            FROM ({found})
+        ) WHERE place <= {max(1, job.samples)} ORDER BY log_dir, rule, severity, place
+        """,
+        job.args,
+    )
+
+
+def _add(result: RuleResult, rule: Rule, row: Row, samples: int) -> None:
+    severity = Severity(row["severity"])
+    if severity is Severity.VIOLATION:
+        result.violations = row["total"]
+    elif severity is Severity.WARNING:
+        result.warnings = row["total"]
+    else:
+        result.infos = row["total"]
+    if row["place"] > samples:
+        return
+    place = (row["kind"], row["topic"], row["partition"], row["offset"], row["file"], row["position"])
+    result.samples.append(Finding(rule.name, severity, *place, json.loads(row["evidence"])))

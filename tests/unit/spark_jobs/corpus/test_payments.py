@@ -1,0 +1,18 @@
+"""The directory of a broker in which transactions went wrong: what a finding tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_jobs.audit import audit
+from spark_jobs.corpus import payments
+
+
+def test_a_hanging_transaction_shows_whose_it_is_and_what_it_holds_up(tmp_path: Path) -> None:
+    payments.plant(tmp_path / "log")
+    (directory,) = audit([tmp_path / "log"], engine="duckdb").directories
+    finding = next(f for f in directory.rules["hanging-transaction"].samples if f.kind == "over its timeout")
+    assert finding.evidence == {
+        "producer_id": payments.HANGING, "producer_epoch": 0, "last_stable_offset": 8, "age_ms": 3 * payments.MINUTE_MS,
+        "transactional_id": "hanging", "coordinator": "Ongoing", "timeout_ms": payments.MINUTE_MS,
+    }  # fmt: skip

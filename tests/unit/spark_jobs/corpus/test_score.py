@@ -1,0 +1,50 @@
+"""The corpus: what was planted is found, what is legal is not; and how the score counts what is not so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.checks import RULES
+from spark_jobs.corpus import CASES
+from spark_jobs.corpus.__main__ import main
+from spark_jobs.corpus.score import Score, details, judge, write
+
+
+@pytest.fixture(scope="module")
+def score(tmp_path_factory: pytest.TempPathFactory) -> Score:
+    root = tmp_path_factory.mktemp("corpus")
+    write(CASES, root)
+    return judge(CASES, root)
+
+
+def test_everything_planted_is_found_and_nothing_else(score: Score) -> None:
+    assert details(score) == []
+    assert score.cases == len(CASES)
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_each_rule_has_something_planted(score: Score, rule: str) -> None:
+    assert score.planted[rule] > 0
+    assert score.found[rule] == score.planted[rule]
+
+
+def test_a_violation_told_as_a_warning_is_a_miss_and_a_false_alarm() -> None:
+    score = Score()
+    score.add("log", [("crc", "violation", "wrong CRC", "t-0@5")], [("crc", "warning", "wrong CRC", "t-0@5")])
+    assert not score.perfect
+    assert details(score) == [
+        "missed       log: crc violation wrong CRC t-0@5",
+        "false alarm  log: crc warning wrong CRC t-0@5",
+    ]
+
+
+def test_the_command_writes_each_log_to_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["corpus", str(tmp_path / "logs")])
+    assert main() == 0
+    assert "t-0@10  violation of sequence-gap: sequence gap" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == set(CASES)
