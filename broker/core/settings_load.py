@@ -18,6 +18,8 @@ from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from broker.core.settings import BROKER_KEYS, BrokerSettings, attribute_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
+OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
+"""Variables that the other commands read: no settings of a broker."""
 
 _ALIASES = {"broker.id": "node.id"}
 """Older names of Kafka's that server.properties files still hold."""
@@ -89,7 +91,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): text
         for name, text in env.items()
-        if name.startswith(ENVIRONMENT_PREFIX)
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in OF_THE_TOOLS
     }
 
 

@@ -112,3 +112,7 @@ def test_settings_of_consumer_groups_are_checked(given: dict[str, str]) -> None:
 def test_a_shorter_session_needs_a_lower_minimum() -> None:
     loaded = load({"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "1000"}, {}, None)
     assert loaded.settings.group_consumer_session_timeout_ms == 1000
+
+
+def test_variables_of_the_other_commands_are_no_settings() -> None:
+    assert load({}, {"OTTLA_BOOTSTRAP_SERVER": "localhost:9092", "OTTLA_ADMIN": "localhost:9644"}, None).notes == []
