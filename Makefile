@@ -15,12 +15,12 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat databases maven demo demo-transactions serve test lint types fmt bench compat differential spark crash fuzz clean
+.PHONY: help setup java kcat databases maven go node rust demo demo-transactions serve test lint types fmt bench compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml setup.py constraints.txt protocol/records/walk.py protocol/records/walk.pxd
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*walk.py protocol/records/*walk.pxd)
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"
@@ -50,6 +50,23 @@ maven: ## Find Maven and a JDK for the Java client's tests, or install them with
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven openjdk-17-jdk-headless >/dev/null; \
 	else echo "mvn or javac is missing: the Java client's tests will be skipped (Debian, Ubuntu: 'sudo apt-get install maven openjdk-17-jdk-headless')" >&2; fi
 
+# A client program's toolchain: its command, the package that has it, and what installs it by hand.
+define toolchain
+	@if command -v $(1) >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null; \
+	else echo "$(1) is missing: its clients will be skipped ($(3))" >&2; fi
+endef
+
+go: ## Find Go for its client programs, or install it with apt-get where that is allowed
+	$(call toolchain,go,golang-go,Debian and Ubuntu: 'sudo apt-get install golang-go'; or https://go.dev/dl)
+
+node: ## Find Node.js and npm for their client programs, or install them with apt-get where that is allowed
+	$(call toolchain,npm,nodejs npm,Debian and Ubuntu: 'sudo apt-get install nodejs npm'; or https://nodejs.org)
+
+rust: ## Find Cargo for the Rust client program, or install it with apt-get where that is allowed
+	$(call toolchain,cargo,cargo,Debian and Ubuntu: 'sudo apt-get install cargo'; or https://rustup.rs)
+
 databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get where that is allowed
 	@if [ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1; then :; \
 	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
@@ -65,7 +82,7 @@ demo-transactions: $(STAMP) java ## Exactly once: two instances of one transacti
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
-test: $(STAMP) java kcat maven databases ## Run all tests
+test: $(STAMP) java kcat maven go node rust databases ## Run all tests
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(STAMP) ## Check style and layers
@@ -80,8 +97,8 @@ fmt: $(STAMP) ## Format the code
 bench: $(STAMP) ## Measure speed, side by side with a Rust broker in the same run
 	@$(PY) -m client_compat.bench $(ARGS)
 
-compat: $(STAMP) kcat maven ## Run the scenarios of every real client
-	@$(PY) -m pytest tests/scenario -k 'client or kcat or group' $(ARGS)
+compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
+	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
 
 differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same and print each field in which they differ
 	@$(PY) -m client_compat.differential $(ARGS)
@@ -96,4 +113,4 @@ fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
 	@$(PY) -m client_compat.fuzz $(ARGS)
 
 clean: ## Remove what the targets made, but for data directories
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .compat build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
