@@ -1,4 +1,4 @@
-"""The audit as a user calls it. What each rule finds is in corpus/test_score.py."""
+"""The audit as a user calls it. What each rule finds is in corpus/test_corpus.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in corpus/test_score.py."""
+"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in corpus/test_corpus.py."""
 
 from __future__ import annotations
 
