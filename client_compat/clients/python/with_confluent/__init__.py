@@ -1,0 +1,16 @@
+"""confluent-kafka: librdkafka under Python, with its own threads; a call here waits in librdkafka, for as long as its request may take."""
+
+from __future__ import annotations
+
+import confluent_kafka
+
+from client_compat.clients.control import Program
+from client_compat.clients.python.with_confluent.admin import Admin
+from client_compat.clients.python.with_confluent.consumer import Consumer
+from client_compat.clients.python.with_confluent.errors import failure
+from client_compat.clients.python.with_confluent.producer import Producer
+
+
+def program() -> Program:
+    version = f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
+    return Program("confluent-kafka", version, Producer, Consumer, Admin, failure)

@@ -1,0 +1,15 @@
+"""kafka-python, whose own threads send and heartbeat while a call here waits."""
+
+from __future__ import annotations
+
+import kafka
+
+from client_compat.clients.control import Program
+from client_compat.clients.python.with_kafka_python.admin import Admin
+from client_compat.clients.python.with_kafka_python.consumer import Consumer
+from client_compat.clients.python.with_kafka_python.errors import failure
+from client_compat.clients.python.with_kafka_python.producer import Producer
+
+
+def program() -> Program:
+    return Program("kafka-python", kafka.__version__, Producer, Consumer, Admin, failure)

@@ -1,0 +1,141 @@
+"""kafka-python's consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.structs import OffsetAndMetadata
+
+from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, Unsupported, settings, taken
+
+NAME = "kafka-python"
+ASSIGNORS = {
+    "range": (RangePartitionAssignor,),
+    "roundrobin": (RoundRobinPartitionAssignor,),
+    "sticky": (StickyPartitionAssignor,),
+    "cooperative-sticky": (CooperativeStickyPartitionAssignor,),
+}
+SETTINGS: Mapping[str, Any] = {
+    "client_id": "client_id",
+    "group": "group_id",
+    "instance_id": "group_instance_id",
+    "reset": "auto_offset_reset",
+    "isolation": "isolation_level",
+    "assignor": ("partition_assignment_strategy", ASSIGNORS),
+    "auto_commit": "enable_auto_commit",
+    "auto_commit_interval_ms": "auto_commit_interval_ms",
+    "session_timeout_ms": "session_timeout_ms",
+    "heartbeat_interval_ms": "heartbeat_interval_ms",
+    "max_poll_records": "max_poll_records",
+    "fetch_min_bytes": "fetch_min_bytes",
+    "fetch_max_wait_ms": "fetch_max_wait_ms",
+    "fetch_max_bytes": "fetch_max_bytes",
+    "partition_fetch_bytes": "max_partition_fetch_bytes",
+}
+
+
+def _partitions(request: Request) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic, index in request["partitions"]]
+
+
+def _rows(offsets: Mapping[TopicPartition, int]) -> Answer:
+    return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
+
+
+class Consumer:
+    def __init__(self, request: Request) -> None:
+        if request.get("group_protocol", "classic") != "classic":
+            raise Unsupported("kafka-python has no KIP-848 groups, only classic ones")
+        asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
+        self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **settings(NAME, asked, SETTINGS))
+
+    def subscribe(self, request: Request) -> None:
+        self._consumer.subscribe(request.get("topics") or (), request.get("pattern"))
+
+    def assign(self, request: Request) -> None:
+        self._consumer.assign(_partitions(request))
+
+    def poll(self, request: Request) -> Answer:
+        records: list[Answer] = []
+        ends = time.monotonic() + request.timeout_s
+        while len(records) < request["count"] and (left := ends - time.monotonic()) > 0:
+            got = self._consumer.poll(max(1, int(left * 1000)))
+            records += [_taken(one) for batch in got.values() for one in batch]
+        return {"records": records}
+
+    def assignment(self, request: Request) -> Answer:
+        return {"partitions": [list(partition) for partition in sorted(self._consumer.assignment())]}
+
+    def commit(self, request: Request) -> None:
+        rows = request.get("offsets")
+        offsets = None
+        if rows is not None:
+            offsets = {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3] if row[3:] else "", -1) for row in rows}
+        if request.get("mode", "sync") == "async":
+            self._consumer.commit_async(offsets)
+        else:
+            self._consumer.commit(offsets, timeout_ms=request.timeout_s * 1000)
+
+    def committed(self, request: Request) -> Answer:
+        rows = []
+        for partition in _partitions(request):
+            told = self._consumer.committed(partition, metadata=True, timeout_ms=request.timeout_s * 1000)
+            found = told is not None and told.offset >= 0
+            rows.append([*partition, told.offset if found else None, told.metadata if found else ""])
+        return {"offsets": rows}
+
+    def position(self, request: Request) -> Answer:
+        limit_ms = request.timeout_s * 1000
+        return {"offsets": [[*partition, self._consumer.position(partition, limit_ms)] for partition in _partitions(request)]}
+
+    def seek(self, request: Request) -> None:
+        partition, offset = TopicPartition(request["topic"], request["partition"]), request["offset"]
+        if offset == "beginning":
+            self._consumer.seek_to_beginning(partition)
+        elif offset == "end":
+            self._consumer.seek_to_end(partition)
+        else:
+            self._consumer.seek(partition, offset)
+
+    def offsets_for_times(self, request: Request) -> Answer:
+        asked = {TopicPartition(topic, index): at for topic, index, at in request["times"]}
+        found = self._consumer.offsets_for_times(asked, timeout_ms=request.timeout_s * 1000)
+        return {"offsets": [[*partition, one and one.offset, one and one.timestamp] for partition, one in found.items()]}
+
+    def end_offsets(self, request: Request) -> Answer:
+        return _rows(self._consumer.end_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+
+    def beginning_offsets(self, request: Request) -> Answer:
+        return _rows(self._consumer.beginning_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+
+    def pause(self, request: Request) -> None:
+        self._consumer.pause(*_partitions(request))
+
+    def resume(self, request: Request) -> None:
+        self._consumer.resume(*_partitions(request))
+
+    def metadata(self) -> Any:
+        """The group's metadata, for a producer's transaction."""
+        return self._consumer.group_metadata()
+
+    def close(self) -> None:
+        self._consumer.close(timeout_ms=30_000)
+
+
+def _taken(record: Any) -> Answer:
+    return taken(
+        (record.topic, record.partition),
+        record.offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        timestamp=record.timestamp,
+        timestamp_type=TIMESTAMP_TYPES.get(record.timestamp_type),
+    )

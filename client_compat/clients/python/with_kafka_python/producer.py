@@ -1,0 +1,112 @@
+"""kafka-python's producer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaProducer, TopicPartition
+from kafka.partitioner import DefaultPartitioner, Partitioner
+from kafka.serializer import Serializer
+from kafka.structs import OffsetAndMetadata
+
+from client_compat.clients.control import Answer, Request, Unsupported, compact_json, from_wire, headers_from_wire, last_of, settings
+from client_compat.clients.python.with_kafka_python import errors
+
+NAME = "kafka-python"
+
+
+class Last(Partitioner):  # type: ignore[misc] -- the library has no types
+    def partition(self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any) -> int:
+        return last_of(sorted(cluster.partitions_for_topic(topic)))
+
+
+class CompactJson(Serializer):  # type: ignore[misc] -- the library has no types
+    def serialize(self, topic: str, headers: Any, data: bytes | None) -> bytes | None:
+        return compact_json(data)
+
+
+SETTINGS: Mapping[str, Any] = {
+    "client_id": "client_id",
+    "acks": ("acks", {"0": 0, "1": 1, "all": "all"}),
+    "idempotent": "enable_idempotence",
+    "transactional_id": "transactional_id",
+    "transaction_timeout_ms": "transaction_timeout_ms",
+    "linger_ms": "linger_ms",
+    "batch_bytes": "batch_size",
+    "compression": ("compression_type", {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}),
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "retries": "retries",
+    "request_timeout_ms": "request_timeout_ms",
+    "delivery_timeout_ms": "delivery_timeout_ms",
+    "max_request_bytes": "max_request_size",
+    "partitioner": ("partitioner", {"default": DefaultPartitioner, "murmur2": DefaultPartitioner, "last": Last}),
+    "serializer": ("value_serializer", {"json": CompactJson}),
+}
+"""Its own default partitioner hashes keys with murmur2, so both words mean it."""
+
+
+class Producer:
+    def __init__(self, request: Request) -> None:
+        own = settings(NAME, request, SETTINGS)
+        for name in ("partitioner", "value_serializer"):
+            if name in own:
+                own[name] = own[name]()
+        self._producer = KafkaProducer(bootstrap_servers=request["bootstrap"], **own)
+        if request.get("transactional_id"):
+            self._producer.init_transactions()
+
+    def send(self, request: Request) -> Answer:
+        records = request["records"]
+        for record in records:
+            if record.get("key") is None and record.get("value") is None:
+                raise Unsupported("kafka-python sends no record whose key and value are both null: send() wants one of them")
+            if any(value is None for _, value in record.get("headers") or ()):
+                raise Unsupported("kafka-python sends no header without a value: send() wants bytes")
+        ends = time.monotonic() + request.timeout_s
+        if request.get("mode", "async") == "sync":
+            return {"results": [_settled(self._sent(request["topic"], record), ends) for record in records]}
+        sent = [self._sent(request["topic"], record) for record in records]
+        self._producer.flush(max(0.0, ends - time.monotonic()))
+        return {"results": [_settled(one, ends) for one in sent]}
+
+    def _sent(self, topic: str, record: Mapping[str, Any]) -> Any:
+        """The future of a record, or the error that kept it from being queued."""
+        try:
+            return self._producer.send(
+                topic,
+                value=from_wire(record.get("value")),
+                key=from_wire(record.get("key")),
+                headers=headers_from_wire(record),
+                partition=record.get("partition"),
+                timestamp_ms=record.get("timestamp"),
+            )
+        except Exception as error:  # noqa: BLE001 -- a record that is refused is a result of its own
+            return errors.result(error)
+
+    def begin(self, request: Request) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self, request: Request) -> None:
+        self._producer.commit_transaction()
+
+    def abort(self, request: Request) -> None:
+        self._producer.abort_transaction()
+
+    def send_offsets(self, request: Request, consumer: Any) -> None:
+        offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset, "", -1) for topic, index, offset in request["offsets"]}
+        self._producer.send_offsets_to_transaction(offsets, consumer.metadata())
+
+    def close(self) -> None:
+        self._producer.close(timeout=30)
+
+
+def _settled(sent: Any, ends: float) -> Answer:
+    if isinstance(sent, dict):
+        return sent
+    try:
+        told = sent.get(max(0.0, ends - time.monotonic()))
+    except Exception as error:  # noqa: BLE001 -- a record that failed is a result of its own
+        return errors.result(error)
+    return {"partition": told.partition, "offset": told.offset, "timestamp": told.timestamp}
