@@ -1,0 +1,228 @@
+package franz
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"ottla/clients/go/internal/control"
+)
+
+// consumer is a kgo client that is made when it is told what to consume: kgo takes the group and the kind of consuming only at its
+// making, and refuses partitions of one's own in a group.
+type consumer struct {
+	open   control.ConsumerOpen
+	admin  *kadm.Client                    // for offsets, which kgo has no methods for
+	client *kgo.Client                     // nil until subscribe or assign
+	direct bool                            // partitions of one's own
+	begins map[string]map[int32]kgo.Offset // where those begin
+
+	mu        sync.Mutex // kgo's callbacks come from its own goroutines
+	assigned  map[control.Partition]bool
+	positions map[control.Partition]int64
+	// pending are records that were polled before an error was: the next poll answers them.
+	pending []control.Read
+}
+
+func (p *program) addConsumer(ops map[string]control.Op) {
+	ops["consumer.open"] = control.Do(p.openConsumer)
+	ops["consumer.subscribe"] = control.Do(p.subscribe)
+	ops["consumer.assign"] = control.Do(p.assign)
+	ops["consumer.poll"] = control.Bind(p.poll)
+	ops["consumer.assignment"] = control.Bind(p.assignment)
+	ops["consumer.commit"] = control.Do(p.commitOffsets)
+	ops["consumer.committed"] = control.Bind(p.committed)
+	ops["consumer.position"] = control.Bind(p.position)
+	ops["consumer.seek"] = control.Do(p.seek)
+	ops["consumer.offsets_for_times"] = control.Bind(p.offsetsForTimes)
+	ops["consumer.end_offsets"] = control.Bind(p.edges("latest"))
+	ops["consumer.beginning_offsets"] = control.Bind(p.edges("earliest"))
+	ops["consumer.pause"] = control.Do(p.pause)
+	ops["consumer.resume"] = control.Do(p.resume)
+	ops["consumer.close"] = control.Do(p.closeConsumer)
+}
+
+func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) error {
+	c := &consumer{open: open, assigned: map[control.Partition]bool{}, positions: map[control.Partition]int64{}}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	if err := kgo.ValidateOpts(append(options, c.groupOptions()...)...); err != nil {
+		return err
+	}
+	if c.admin, err = kadm.NewOptClient(common(open.Open)...); err != nil {
+		return err
+	}
+	p.consumers.Put(open.Handle, c)
+	return nil
+}
+
+func (c *consumer) group() string {
+	if c.open.Group == nil {
+		return ""
+	}
+	return *c.open.Group
+}
+
+func (c *consumer) member() (string, int32) {
+	if c.client == nil || c.direct {
+		return "", -1
+	}
+	return c.client.GroupMetadata()
+}
+
+func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
+	c, err := p.consumers.Get(to.Handle)
+	if err != nil {
+		return err
+	}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	topics := to.Topics
+	if to.Pattern != "" {
+		topics = []string{to.Pattern}
+		options = append(options, kgo.ConsumeRegex())
+	}
+	options = append(append(options, kgo.ConsumeTopics(topics...)), c.groupOptions()...)
+	c.shut()
+	c.direct = false
+	c.client, err = kgo.NewClient(options...)
+	return err
+}
+
+func (p *program) poll(ctx context.Context, ask control.Poll) (any, error) {
+	c, err := p.consuming(ask.Handle)
+	if err != nil {
+		return nil, err
+	}
+	for len(c.pending) < ask.Count && ctx.Err() == nil {
+		fetches := c.client.PollRecords(ctx, c.pollLimit(ask.Count-len(c.pending)))
+		fetches.EachRecord(c.take)
+		if err := worthTelling(fetches); err != nil {
+			return nil, err
+		}
+	}
+	records := c.pending
+	c.pending = nil
+	return control.Records(records), nil
+}
+
+func (c *consumer) pollLimit(wanted int) int {
+	if most := c.open.MaxPollRecords; most != nil && *most < wanted {
+		return *most
+	}
+	return wanted
+}
+
+// worthTelling leaves out the end of the poll's own time and what kgo retries by itself.
+func worthTelling(fetches kgo.Fetches) error {
+	for _, failed := range fetches.Errors() {
+		own := errors.Is(failed.Err, context.DeadlineExceeded) || errors.Is(failed.Err, context.Canceled)
+		if !own && !kerr.IsRetriable(failed.Err) && !kgo.IsRetryableBrokerErr(failed.Err) {
+			return failed.Err
+		}
+	}
+	return nil
+}
+
+func (c *consumer) take(record *kgo.Record) {
+	read := control.Read{
+		Topic:     record.Topic,
+		Partition: record.Partition,
+		Offset:    record.Offset,
+		Key:       record.Key,
+		Value:     record.Value,
+		Headers:   []control.Header{},
+		Timestamp: record.Timestamp.UnixMilli(),
+	}
+	for _, header := range record.Headers {
+		read.Headers = append(read.Headers, control.Header{Name: header.Key, Value: header.Value})
+	}
+	switch record.Attrs.TimestampType() {
+	case 0:
+		read.TimestampType = control.Known("create")
+	case 1:
+		read.TimestampType = control.Known("append")
+	}
+	c.pending = append(c.pending, read)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.positions[control.Partition{Topic: record.Topic, Index: record.Partition}] = record.Offset + 1
+}
+
+func (p *program) assignment(_ context.Context, of control.Handle) (any, error) {
+	c, err := p.consumers.Get(of.Handle)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var partitions []control.Partition
+	for partition := range c.assigned {
+		partitions = append(partitions, partition)
+	}
+	return control.Rows("partitions", partitions), nil
+}
+
+func (p *program) pause(_ context.Context, of control.Partitions) error {
+	c, err := p.consuming(of.Handle)
+	if err != nil {
+		return err
+	}
+	c.client.PauseFetchPartitions(byTopic(of.Partitions))
+	return nil
+}
+
+func (p *program) resume(_ context.Context, of control.Partitions) error {
+	c, err := p.consuming(of.Handle)
+	if err != nil {
+		return err
+	}
+	c.client.ResumeFetchPartitions(byTopic(of.Partitions))
+	return nil
+}
+
+func (p *program) closeConsumer(_ context.Context, of control.Handle) error {
+	c, err := p.consumers.Take(of.Handle)
+	if err != nil {
+		return err
+	}
+	c.close()
+	return nil
+}
+
+// consuming returns a consumer that was told what to consume.
+func (p *program) consuming(handle string) (*consumer, error) {
+	c, err := p.consumers.Get(handle)
+	if err == nil && c.client == nil {
+		err = control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "neither subscribed nor assigned"}
+	}
+	return c, err
+}
+
+// shut ends the client, which leaves its group.
+func (c *consumer) shut() {
+	if c.client != nil {
+		c.client.Close()
+	}
+}
+
+func (c *consumer) close() {
+	c.shut()
+	c.admin.Close()
+}
+
+func byTopic(partitions []control.Partition) map[string][]int32 {
+	topics := map[string][]int32{}
+	for _, partition := range partitions {
+		topics[partition.Topic] = append(topics[partition.Topic], partition.Index)
+	}
+	return topics
+}

@@ -1,0 +1,6 @@
+package segmentio
+
+import "ottla/clients/go/internal/control"
+
+// Client to come.
+func Client() control.Client { return control.Client{} }
