@@ -40,13 +40,15 @@ class ToolchainMissing(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`tools` are the commands that must be there. `build` gives the commands, run in its directory; none where nothing is built."""
+    """`tools` are the commands that must be there. `build` gives the commands, run in its directory; none where nothing is built. It is
+    built again when one of `sources` changed."""
 
     name: str
     tools: tuple[str, ...] = ()
     hint: str = ""
     build: Callable[[Path], Sequence[Sequence[str]]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ("**/*",)
 
     @property
     def directory(self) -> Path:
@@ -70,7 +72,7 @@ class Language:
         self.out.mkdir(parents=True, exist_ok=True)
         stamp = self.out / "built"
         with _locked(self.out / "lock"):
-            wanted = digest(self.directory)
+            wanted = digest(self.directory, self.sources)
             if stamp.exists() and stamp.read_text() == wanted:
                 return
             note(f"building the {self.name} clients")
@@ -94,10 +96,10 @@ class Language:
             raise BuildFailed(f"{' '.join(command[:3])} ended with {done.returncode}:\n{said}")
 
 
-def digest(directory: Path) -> str:
-    """Of the names and contents of all sources below `directory`, but for what a build makes there."""
+def digest(directory: Path, patterns: Sequence[str] = ("**/*",)) -> str:
+    """Of the names and contents of the files below `directory` that match, but for what a build makes there."""
     found = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
+    for path in sorted({path for pattern in patterns for path in directory.glob(pattern)}):
         inside = path.relative_to(directory)
         if path.is_file() and not _GENERATED.intersection(inside.parts):
             found.update(str(inside).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -120,6 +122,7 @@ NODE = Language(
     ("node", "npm"),
     "Debian, Ubuntu: apt-get install nodejs npm",
     lambda out: [["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]],
+    sources=("package.json", "package-lock.json"),
 )
 RUST = Language(
     "rust",
@@ -132,11 +135,12 @@ JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get insta
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """One client. `command` starts its program, run in `ROOT`."""
+    """One client. `command` starts its program, run in `ROOT`. An `optional` one may be missing even where its language is there."""
 
     name: str
     language: Language
     command: Callable[[], list[str]]
+    optional: bool = False
 
     def program(self, log: Path) -> Program:
         """Its program, not started."""
@@ -151,8 +155,8 @@ def _go(name: str) -> ClientKind:
     return ClientKind(name, GO, lambda: [str(GO.out / "client"), "--client", name])
 
 
-def _node(name: str) -> ClientKind:
-    return ClientKind(name, NODE, lambda: [str(NODE.directory / "run"), "--client", name])
+def _node(name: str, *, optional: bool = False) -> ClientKind:
+    return ClientKind(name, NODE, lambda: [str(NODE.directory / "run"), "--client", name], optional)
 
 
 def _rust(name: str) -> ClientKind:
@@ -180,8 +184,9 @@ CLIENTS: Mapping[str, ClientKind] = {
         _go("kafka-go"),
         _node("kafkajs"),
         _node("platformatic-kafka"),
-        _node("confluent-kafka-javascript"),
+        _node("confluent-kafka-javascript", optional=True),
         _rust("rdkafka-rust"),
+        _rust("rskafka"),
         _module("kcat", KCAT),
         _module("spark", SPARK),
     )

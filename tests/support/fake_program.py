@@ -28,7 +28,8 @@ def main() -> None:
     if mode == "missing":
         print(json.dumps({"missing": "its native part does not build"}), flush=True)
         sys.exit(3)
-    print(json.dumps({"hello": 1} if mode == "stranger" else {"ready": {"client": "fake", "version": "1.2"}}), flush=True)
+    first = {"stranger": {"hello": 1}, "missing": {"missing": "no binary for this machine"}}
+    print(json.dumps(first.get(mode, {"ready": {"client": "fake", "version": "1.2"}})), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         if request["op"] == "die":
