@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DELAYED = frozenset({Action.DELAY_REQUEST, Action.HOLD_REQUEST})
 _FAR_FUTURE_MS = 2**62
-_TOLD_NOTHING = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW})
+_NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW})
 
 
 @dataclass(slots=True)
@@ -104,14 +104,14 @@ class FaultyPath:
 
     def _handle(self, case: _Case) -> Reply | asyncio.Future[Reply]:
         if case.rule(Action.DROP_REQUEST) is not None:
-            self._tell(case, None, handled=False)
+            self._tell(case, None, seen=False)
             return CLOSE
         if case.rule(Action.EXPIRE_PRODUCER) is not None:
             self._expire_producers(case)
         error = case.rule(Action.ERROR)
         try:
             if error is not None and error.code is not None:
-                return self._after(case, _refusal(case, error.code), handled=False)
+                return self._after(case, _refusal(case, error.code))
             answer = case.route.handle(case.context, case.request.body)
             if isinstance(answer, Awaitable):
                 return self._later(self._finish(case, answer))
@@ -127,16 +127,15 @@ class FaultyPath:
         return await reply if isinstance(reply, asyncio.Future) else reply
 
     def _guarded(self, case: _Case, error: Exception) -> Reply:
-        self._tell(case, None, handled=True)
+        self._tell(case, None, seen=False)
         return self._guard(case.request, error)
 
-    def _after(self, case: _Case, response: Any, *, handled: bool = True) -> Reply | asyncio.Future[Reply]:
+    def _after(self, case: _Case, response: Any) -> Reply | asyncio.Future[Reply]:
         if response is None:
-            self._tell(case, None, handled=handled)
+            self._tell(case, None, seen=False)
             return None
         self._change(case, response)
-        seen = not any(rule.action in _TOLD_NOTHING for rule in case.rules)
-        self._tell(case, response if seen else None, handled=handled)
+        self._tell(case, response, seen=not any(rule.action in _NOT_SEEN for rule in case.rules))
         if case.rule(Action.DROP_ACK) is not None:
             return CLOSE
         if case.rule(Action.SWALLOW) is not None:
@@ -180,10 +179,11 @@ class FaultyPath:
         future.add_done_callback(self._parked.discard)
         return future
 
-    def _tell(self, case: _Case, response: Any, *, handled: bool) -> None:
+    def _tell(self, case: _Case, response: Any, *, seen: bool) -> None:
         if self._faults.observers:
-            names = tuple(rule.name for rule in case.rules)
-            self._faults.told(Exchange(case.subject, case.context.version, case.request.body, response, handled, names))
+            context, names = case.context, tuple(rule.name for rule in case.rules)
+            now_ms = context.services.clock.now_ms()
+            self._faults.told(Exchange(case.subject, now_ms, context.version, case.request.body, response, seen, names))
 
     def _expire_producers(self, case: _Case) -> None:
         rules = [rule for rule in case.rules if rule.action is Action.EXPIRE_PRODUCER]

@@ -32,17 +32,19 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and what became of it: `response` is None where the client saw none, whatever `handled` says.
+    """A request and what became of it.
 
-    `version` is the request's; `request` and `response` are messages of `protocol.messages`. `fault` names the rules that were hit.
+    `version` is the request's; `request` and `response` are messages of `protocol.messages`. `response` is None where the request was not
+    handled, or has none (acks=0); `seen` tells whether it was sent whole. `faults` names the rules that were hit.
     """
 
     subject: Subject
+    at_ms: int
     version: int
     request: Any
     response: Any
-    handled: bool
-    fault: tuple[str, ...] = ()
+    seen: bool
+    faults: tuple[str, ...] = ()
 
 
 class Faults:

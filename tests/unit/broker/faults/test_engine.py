@@ -97,5 +97,5 @@ def test_an_observer_sees_every_exchange() -> None:
     seen: list[Exchange] = []
     faults.observe(seen.append)
     assert faults.active
-    faults.told(Exchange(END, 5, None, None, handled=True))
+    faults.told(Exchange(END, 0, 5, None, None, seen=True))
     assert [each.subject for each in seen] == [END]
