@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from protocol.errors import ProtocolError
 from protocol.records import walk
-from protocol.records.batch import BatchHeader
+from protocol.records.batch import MAGIC_V2, BatchHeader
 from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
 from protocol.records.errors import InvalidRecord, RecordsError
@@ -59,8 +59,10 @@ BATCH_COLUMNS: Final[dict[str, str]] = {
     "producer_epoch": "int",
     "base_sequence": "int",
     "last_sequence": "int",
+    "crc": "bigint",
     "crc_ok": "boolean",
     "records_found": "int",
+    "found_max_timestamp": "bigint",
     "sparse": "boolean",
     "records_fault": "string",
     "marker": "string",
@@ -195,7 +197,7 @@ def _stop_row(stop: Stop) -> list[Any]:
 def _batch_row(batch: RawBatch, walk_records: bool) -> tuple[Any, ...]:
     head, data = batch.header, batch.data
     trusted = batch.crc_ok is True
-    found, sparse, fault = _walk(head, data) if trusted and walk_records else (None, None, None)
+    found, max_timestamp, sparse, fault = _walk(head, data) if trusted and walk_records else (None, None, None, None)
     return (
         batch.position,
         head.size_bytes,
@@ -216,8 +218,10 @@ def _batch_row(batch: RawBatch, walk_records: bool) -> tuple[Any, ...]:
         head.producer_epoch,
         head.base_sequence,
         head.last_sequence,
+        head.crc if head.magic == MAGIC_V2 else None,
         batch.crc_ok,
         found,
+        max_timestamp,
         sparse,
         fault,
         *(_marker(data) if trusted and head.is_control and head.producer_id >= 0 else (None, None)),
@@ -226,22 +230,22 @@ def _batch_row(batch: RawBatch, walk_records: bool) -> tuple[Any, ...]:
     )
 
 
-def _walk(head: BatchHeader, data: memoryview) -> tuple[int | None, bool | None, str | None]:
-    """(records found, whether offsets inside are left out, what is wrong with the records)."""
+def _walk(head: BatchHeader, data: memoryview) -> tuple[int | None, int | None, bool | None, str | None]:
+    """(records found, the largest of their timestamps, whether offsets inside are left out, what is wrong with the records)."""
     try:
         section = records_section(data, head)
         scan = walk.scan(section, head.record_count, head.base_timestamp)
         if scan.first_bad_index >= 0:
-            return scan.first_bad_index, None, f"record {scan.first_bad_index}: {scan.reason}"
+            return scan.first_bad_index, None, None, f"record {scan.first_bad_index}: {scan.reason}"
         if scan.sequential:
-            return head.record_count, False, None
+            return head.record_count, scan.max_timestamp, False, None
         offsets = walk.columns(section, head.record_count, head.base_offset, head.base_timestamp).offsets
     except RecordsError as e:
-        return None, None, str(e)
+        return None, None, None, str(e)
     rising = all(a < b for a, b in pairwise(offsets))
     if not rising or offsets[0] < head.base_offset or offsets[-1] > head.last_offset:
-        return head.record_count, True, "the records' offsets do not rise within the batch's range"
-    return head.record_count, True, None
+        return head.record_count, scan.max_timestamp, True, "the records' offsets do not rise within the batch's range"
+    return head.record_count, scan.max_timestamp, True, None
 
 
 def _marker(data: memoryview) -> tuple[str | None, int | None]:
