@@ -42,10 +42,6 @@ class ProgramFailed(RuntimeError):
     """The program ended, hangs or does not speak the protocol. The text ends with its standard error."""
 
 
-class ClientMissing(Exception):
-    """The program runs and its client is not installed; the text is the program's sentence."""
-
-
 class OutOfTime(ProgramFailed):
     """The whole scenario has used up its time."""
 
@@ -110,8 +106,6 @@ class Program:
         threading.Thread(target=self._read, name=f"reader-{self._process.pid}", daemon=True).start()
         try:
             first = self._next(READY_TIMEOUT_S, "did not say that it is ready")
-            if "missing" in first:
-                raise ClientMissing(str(first["missing"]))
             if "missing" in first:
                 raise ClientMissing(str(first["missing"]))
             introduction = first.get("ready")

@@ -19,7 +19,7 @@ from client_compat.matrix.proxy import Losses
 from client_compat.matrix.truth import Truth
 
 T = TypeVar("T")
-SHOWN_CHARS = 300
+SHOWN, SHOWN_CHARS = 10, 300
 TIMEOUT_S = 90.0
 
 
@@ -34,9 +34,18 @@ def expect(holds: bool, what: str) -> None:
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Raises `Broken` unless both are equal."""
-    if found != wanted:
-        raise Broken(f"{what}: {_short(found)}, where {_short(wanted)} was to be")
+    """Raises `Broken` unless both are equal; of two mappings or lists it shows where they differ."""
+    if found == wanted:
+        return
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        keys = [key for key in found | wanted if found.get(key) != wanted.get(key)]
+        found, wanted = ({key: side.get(key) for key in keys} for side in (found, wanted))
+        what = f"{what}, where they differ ({len(keys)})"
+    elif isinstance(found, list) and isinstance(wanted, list):
+        at = next((n for n, (one, other) in enumerate(zip(found, wanted, strict=False)) if one != other), min(len(found), len(wanted)))
+        what = f"{what}, {len(found)} against {len(wanted)}, from the first that differs ({at})"
+        found, wanted = found[at : at + SHOWN], wanted[at : at + SHOWN]
+    raise Broken(f"{what}: {_short(found)}, where {_short(wanted)} was to be")
 
 
 def _short(value: object) -> str:

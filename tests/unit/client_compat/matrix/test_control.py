@@ -101,13 +101,6 @@ def test_a_client_that_is_not_installed_is_missing_and_has_not_failed(tmp_path: 
     assert not program.alive
 
 
-def test_a_program_may_say_that_its_client_is_not_installed(tmp_path: Path) -> None:
-    program = fake(tmp_path, "missing")
-    with pytest.raises(ClientMissing, match="no binary for this machine"):
-        program.start()
-    assert not program.alive
-
-
 def test_calls_of_several_threads_do_not_mix(program: Program) -> None:
     found: dict[int, object] = {}
 
