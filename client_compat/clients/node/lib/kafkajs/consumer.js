@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+
 import { toText } from '../bytes.js';
 import { Unsupported, refuse } from '../failures.js';
 import { Inbox } from '../inbox.js';
@@ -11,16 +13,21 @@ const LACKS = {
 };
 const HEARTBEAT_CHECK_MS = 200;
 
+/**
+ * Without a group, it reads in one of its own: kafkajs has no other consumers, and this is how its users read a topic from the side. Alone in its
+ * group it is assigned everything; the partitions that were not asked for are paused.
+ */
 export class KafkaJSConsumer {
-  static missing = {
-    assign: 'kafkajs has no manual assignment: a consumer subscribes in a group',
-    position: 'kafkajs does not tell the position of its consumers',
-  };
+  static missing = { position: 'kafkajs does not tell the position of its consumers' };
   #consumer;
   #request;
   #admin;
   #inbox = new Inbox();
   #assignment = {};
+  #running = false;
+  #topics = new Set();
+  /** "topic partition" of what `assign` named; null where the group assigns. */
+  #wanted = null;
   /** Next offset by "topic partition", of what polls have answered. */
   #polled = new Map();
 
@@ -30,6 +37,7 @@ export class KafkaJSConsumer {
     this.#admin = admin;
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
       this.#assignment = payload.memberAssignment;
+      this.#pauseUnwanted();
     });
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       if (!payload.restart) this.#inbox.fail(payload.error);
@@ -38,8 +46,13 @@ export class KafkaJSConsumer {
 
   static async open(request) {
     refuse(request, LACKS);
-    const { group, reset, assignor, group_protocol: protocol = 'classic', isolation } = request;
-    if (group === undefined) throw new Unsupported('kafkajs has no consumers without a group');
+    const {
+      group = `kafkajs-${randomUUID()}`,
+      reset,
+      assignor,
+      group_protocol: protocol = 'classic',
+      isolation,
+    } = request;
     if (reset === 'none')
       throw new Unsupported('kafkajs has no reset "none": it always resets to the beginning or the end');
     if (protocol !== 'classic') throw new Unsupported('kafkajs has no KIP-848 groups');
@@ -56,7 +69,11 @@ export class KafkaJSConsumer {
       maxBytesPerPartition: request.partition_fetch_bytes,
     });
     await consumer.connect();
-    return new KafkaJSConsumer(consumer, request, await KafkaJSAdmin.open(request));
+    return new KafkaJSConsumer(
+      consumer,
+      { ...request, group, grouped: request.group !== undefined },
+      await KafkaJSAdmin.open(request),
+    );
   }
 
   get groupId() {
@@ -64,14 +81,37 @@ export class KafkaJSConsumer {
   }
 
   async subscribe({ topics, pattern }) {
-    const { reset, auto_commit: autoCommit, auto_commit_interval_ms: autoCommitInterval } = this.#request;
-    const wanted = pattern === undefined ? topics : [new RegExp(pattern)];
-    await this.#consumer.subscribe({
-      topics: wanted,
-      fromBeginning: reset === undefined ? undefined : reset === 'earliest',
-    });
+    await this.#run(pattern === undefined ? topics : [new RegExp(pattern)]);
+  }
+
+  async assign({ partitions }) {
+    if (this.#request.grouped) throw new Unsupported('kafkajs has no manual assignment in a group');
+    this.#wanted = new Set(partitions.map((partition) => partition.join(' ')));
+    const topics = [...byTopic(partitions).keys()];
+    if (topics.every((topic) => this.#topics.has(topic))) {
+      this.#consumer.resume(toTopicPartitions(partitions));
+      this.#pauseUnwanted();
+      return;
+    }
+    // A consumer that runs takes no further topics.
+    if (this.#running) await this.#consumer.stop();
+    await this.#run(topics);
+    topics.forEach((topic) => this.#topics.add(topic));
+  }
+
+  #pauseUnwanted() {
+    if (this.#wanted === null) return;
+    const unwanted = fromAssignment(this.#assignment).filter((partition) => !this.#wanted.has(partition.join(' ')));
+    if (unwanted.length > 0) this.#consumer.pause(toTopicPartitions(unwanted));
+  }
+
+  async #run(topics) {
+    const { reset, auto_commit: autoCommit, auto_commit_interval_ms: autoCommitInterval, grouped } = this.#request;
+    const fromBeginning = reset === undefined ? undefined : reset === 'earliest';
+    await this.#consumer.subscribe({ topics, fromBeginning });
+    this.#running = true;
     await this.#consumer.run({
-      autoCommit,
+      autoCommit: grouped ? autoCommit : false,
       autoCommitInterval,
       // A record is resolved when a poll answers it, not when it was fetched.
       eachBatchAutoResolve: false,
@@ -106,7 +146,8 @@ export class KafkaJSConsumer {
   }
 
   async assignment() {
-    return { partitions: fromAssignment(this.#assignment) };
+    const assigned = fromAssignment(this.#assignment);
+    return { partitions: assigned.filter((partition) => this.#wanted?.has(partition.join(' ')) ?? true) };
   }
 
   async commit({ offsets, mode }) {
@@ -130,9 +171,15 @@ export class KafkaJSConsumer {
     };
   }
 
+  /** kafkajs would take -1 and -2 for the ends, but fetches there as they are and is then reset to where the subscription says. */
   async seek({ topic, partition, offset }) {
-    const special = { beginning: '-2', end: '-1' };
-    this.#consumer.seek({ topic, partition, offset: special[offset] ?? String(offset) });
+    const edges = { beginning: 'earliest', end: 'latest' };
+    let target = offset;
+    if (typeof offset === 'string') {
+      const { offsets } = await this.#admin.listOffsets({ offsets: [[topic, partition, edges[offset]]] });
+      [[, , target]] = offsets;
+    }
+    this.#consumer.seek({ topic, partition, offset: String(target) });
   }
 
   async offsetsForTimes({ times }) {

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+
 import {
   Consumer,
   FetchIsolationLevels,
@@ -24,9 +26,12 @@ const ISOLATIONS = {
 };
 const CLASSIC_ASSIGNORS = ['roundrobin', 'cooperative-sticky'];
 
+/**
+ * Without a group, it reads in one of its own: it has no other consumers. Alone in its group it is assigned everything; what its stream brings of the
+ * partitions that were not asked for is left out.
+ */
 export class PlatformaticConsumer {
   static missing = {
-    assign: '@platformatic/kafka has no manual assignment: a stream belongs to a group',
     position: '@platformatic/kafka tells what its stream fetches next, which runs ahead of what was read',
     pause: NO_PARTS,
     resume: NO_PARTS,
@@ -34,6 +39,8 @@ export class PlatformaticConsumer {
   #request;
   #stream = null;
   #topics = [];
+  /** "topic partition" of what `assign` named; null where the group assigns. */
+  #wanted = null;
   /** The newest message by "topic partition" of what polls have answered. */
   #polled = new Map();
   /** Resolves what waits for the stream; what it failed with. */
@@ -47,15 +54,19 @@ export class PlatformaticConsumer {
 
   static async open(request) {
     refuse(request, LACKS);
-    const { group, isolation, assignor, group_protocol: groupProtocol = 'classic' } = request;
-    if (group === undefined) throw new Unsupported('@platformatic/kafka has no consumers without a group');
+    const {
+      group = `platformatic-kafka-${randomUUID()}`,
+      isolation,
+      assignor,
+      group_protocol: groupProtocol = 'classic',
+    } = request;
     const consumer = new Consumer({
       ...connectionOptions(request),
       groupId: group,
       ...defined({
         ...(groupProtocol === 'consumer' ? consumerGroup(request) : classicGroup(request, assignor)),
         groupInstanceId: request.instance_id,
-        autocommit: autocommit(request),
+        autocommit: request.group === undefined ? false : autocommit(request),
         isolationLevel: ISOLATIONS[isolation],
         minBytes: request.fetch_min_bytes,
         maxBytes: request.fetch_max_bytes,
@@ -78,6 +89,16 @@ export class PlatformaticConsumer {
     await this.#openStream(MessagesStreamModes.COMMITTED);
   }
 
+  async assign({ partitions }) {
+    if (this.#request.group !== undefined)
+      throw new Unsupported('@platformatic/kafka has no manual assignment in a group');
+    this.#wanted = new Set(partitions.map((partition) => partition.join(' ')));
+    const topics = [...byTopic(partitions).keys()];
+    if (this.#stream !== null && topics.every((topic) => this.#topics.includes(topic))) return;
+    if (this.#stream !== null) await this.#stream.close();
+    await this.subscribe({ topics });
+  }
+
   async #openStream(mode, offsets) {
     const fallbackMode = FALLBACKS[this.#request.reset];
     this.#stream = await this.consumer.consume(defined({ topics: this.#topics, mode, fallbackMode, offsets }));
@@ -94,6 +115,7 @@ export class PlatformaticConsumer {
     while (records.length < count) {
       const message = this.#stream.read();
       if (message !== null) {
+        if (!this.#isWanted(message.topic, message.partition)) continue;
         this.#polled.set(`${message.topic} ${message.partition}`, message);
         records.push(toRecord(message));
         continue;
@@ -110,6 +132,10 @@ export class PlatformaticConsumer {
     return { records };
   }
 
+  #isWanted(topic, partition) {
+    return this.#wanted?.has(`${topic} ${partition}`) ?? true;
+  }
+
   #readable(timeoutMs) {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, timeoutMs);
@@ -122,9 +148,8 @@ export class PlatformaticConsumer {
 
   async assignment() {
     const assignments = this.consumer.assignments ?? [];
-    return {
-      partitions: assignments.flatMap(({ topic, partitions }) => partitions.map((partition) => [topic, partition])),
-    };
+    const assigned = assignments.flatMap(({ topic, partitions }) => partitions.map((partition) => [topic, partition]));
+    return { partitions: assigned.filter(([topic, partition]) => this.#isWanted(topic, partition)) };
   }
 
   /** Of either mode: a commit is a promise. */

@@ -1,9 +1,12 @@
 import { KAFKA_ERRORS } from '../kafka-errors.js';
 
+/** The code that it gives to what the broker says of single records; the partition's own code comes after. */
+const RECORD_ERROR = -1;
+
 /** The control protocol's form of what @platformatic/kafka throws: the broker's first word in it, if there is one, else what it wraps. */
 export function describeError(error) {
   const root =
-    find(error, ({ apiCode }) => apiCode !== undefined) ??
+    find(error, ({ apiCode }) => apiCode !== undefined && apiCode !== RECORD_ERROR) ??
     find(error, ({ cause, errors }) => !cause && !errors) ??
     error;
   return {

@@ -31,8 +31,8 @@ function serializeSortedJson(value) {
   return value === null ? undefined : Buffer.from(JSON.stringify(JSON.parse(value), sorted));
 }
 
-/** A hook before the serializers; it is called for each key, value and header, and adds the header once. */
-function intercept(payload, type, message) {
+/** A hook before the serializers; it is called for each key, value and header, and adds the header once. It has to be waited for. */
+async function intercept(payload, type, message) {
   if (type !== 'value') return;
   message.headers ??= new Map();
   message.headers.set(Buffer.from('intercepted'), Buffer.from('1'));
