@@ -94,7 +94,7 @@ types: $(STAMP) ## Check types, strictly
 fmt: $(STAMP) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format .
 
-bench: $(STAMP) ## Measure speed, side by side with a Rust broker in the same run
+bench: $(STAMP) maven ## Measure speed, side by side with Apache Kafka, a Rust, a Go and a C broker in the same run
 	@$(PY) -m client_compat.bench $(ARGS)
 
 compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md

@@ -1,6 +1,6 @@
-"""Builds the compiled form of the record walker where Cython and a C compiler are there; everything else is in pyproject.toml.
+"""Builds the compiled form of the walkers where Cython and a C compiler are there; everything else is in pyproject.toml.
 
-The walker runs interpreted from the same source without it, so no failure here may fail an installation.
+They run interpreted from the same source without it, so no failure here may fail an installation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-WALKER = "protocol/records/walk.py"
-TYPES = "protocol/records/walk.pxd"
+WALKERS = ("walk", "batch_walk")
+DIRECTORY = "protocol/records"
 
 
 class BuildOrGoOn(build_ext):
@@ -22,13 +22,13 @@ class BuildOrGoOn(build_ext):
         try:
             super().run()
         except Exception as e:  # noqa: BLE001 - compilers and Cython fail in many ways, and none of them matters to the installation
-            print(f"ottla: {WALKER} stays interpreted (slower, same results): {e}", file=sys.stderr)
+            print(f"ottla: the walkers stay interpreted (slower, same results): {e}", file=sys.stderr)
 
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)
         except Exception as e:  # noqa: BLE001 - as above
-            print(f"ottla: {WALKER} stays interpreted (slower, same results): {e}", file=sys.stderr)
+            print(f"ottla: the walkers stay interpreted (slower, same results): {e}", file=sys.stderr)
             ext.optional = True
 
 
@@ -36,12 +36,19 @@ def extensions() -> list[Extension]:
     try:
         from Cython.Build import cythonize  # noqa: PLC0415 - Cython is optional
     except ImportError:
-        print(f"ottla: {WALKER} stays interpreted (slower, same results): Cython is not installed", file=sys.stderr)
+        print("ottla: the walkers stay interpreted (slower, same results): Cython is not installed", file=sys.stderr)
         return []
-    walker = Extension(
-        "protocol.records.walk", [WALKER], depends=[TYPES], extra_compile_args=["-g0"] if os.name == "posix" else [], optional=True
-    )
-    return cythonize([walker], build_dir="build/cython", quiet=True)
+    walkers = [
+        Extension(
+            f"protocol.records.{name}",
+            [f"{DIRECTORY}/{name}.py"],
+            depends=[f"{DIRECTORY}/{name}.pxd"],
+            extra_compile_args=["-g0"] if os.name == "posix" else [],
+            optional=True,
+        )
+        for name in WALKERS
+    ]
+    return cythonize(walkers, build_dir="build/cython", quiet=True)
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrGoOn})

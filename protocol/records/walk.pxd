@@ -41,3 +41,28 @@ cpdef scan(data, Py_ssize_t record_count, long long base_timestamp)
     key_lengths="int[::1]", value_starts="int[::1]", value_lengths="int[::1]", header_starts="int[::1]", header_counts="int[::1]", record_starts="int[::1]",
 )
 cpdef columns(data, Py_ssize_t record_count, long long base_offset, long long base_timestamp)
+
+@cython.final
+cdef class Filler:
+    cdef long long[::1] offsets
+    cdef long long[::1] timestamps
+    cdef int[::1] key_ends
+    cdef unsigned char[::1] keys
+    cdef unsigned char[::1] key_there
+    cdef int[::1] value_ends
+    cdef unsigned char[::1] values
+    cdef unsigned char[::1] value_there
+    cdef bint with_keys
+    cdef bint with_values
+    cdef public Py_ssize_t rows
+    cdef public Py_ssize_t key_at
+    cdef public Py_ssize_t value_at
+
+    @cython.locals(size=Py_ssize_t, cursor=_Cursor, row=Py_ssize_t, key_at=Py_ssize_t, value_at=Py_ssize_t, end=Py_ssize_t, bad=int)
+    cpdef add(self, data, Py_ssize_t record_count, long long base_offset, long long base_timestamp)
+
+    @cython.locals(rows=Py_ssize_t)
+    cdef check_room(self, Py_ssize_t record_count, Py_ssize_t size)
+
+    @cython.locals(i=Py_ssize_t)
+    cdef Py_ssize_t copy(self, _Cursor cursor, Py_ssize_t start, Py_ssize_t length, Py_ssize_t at, bint into_values) noexcept

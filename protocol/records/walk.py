@@ -6,9 +6,8 @@ there is a
 compiler; the C types stand in `walk.pxd`, and without them the source runs as it is. Rules that hold here:
 
 * The input is never trusted: every length is compared with what is left before it is used, and a record ends where it says.
-* Nothing is copied: results are numbers and positions in the input. Output arrays hold 8 bytes a record and column, and the caller's
-record count
-  is compared with the size of the input first (a record takes at least seven bytes).
+* Nothing is copied but by `Filler`: results are numbers and positions in the input. Output arrays hold 8 bytes a record and column, and
+  the caller's record count is compared with the size of the input first (a record takes at least seven bytes).
 * Integers are 64 bits wide in the compiled form: what could leave that range is refused, so that both forms agree.
 * A verdict is a value; nothing is raised about the input but by `columns`.
 """
@@ -16,9 +15,12 @@ record count
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.records.errors import InvalidRecord
+
+Writable = Any
+"""A writable buffer whose items are numbers: an array, a bytearray, a numpy array. (Their types have no common name before Python 3.12.)"""
 
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two null lengths and a header count, one byte each."""
@@ -255,3 +257,96 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
     if bad != 0:
         raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
     return found
+
+
+class Filler:
+    """Records of many batches, one behind the other, written into buffers of the caller's: what Arrow's columns are made of.
+
+    The caller owns the buffers (anything writable with items of the right width) and makes them large enough: `rows` for all record counts
+    given to `add`, which a section of n bytes bounds by n // MIN_RECORD_BYTES; `keys` and `values` for as many bytes as the sections have.
+    `key_ends` and `value_ends` have one item more than rows, the first of them 0. Empty `keys`, `values` and their ends: not wanted.
+    """
+
+    def __init__(  # noqa: PLR0917 # eight columns, named by the caller
+        self,
+        offsets: Writable,
+        timestamps: Writable,
+        key_ends: Writable,
+        keys: Writable,
+        key_there: Writable,
+        value_ends: Writable,
+        values: Writable,
+        value_there: Writable,
+    ) -> None:
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.key_ends = key_ends
+        self.keys = keys
+        self.key_there = key_there
+        self.value_ends = value_ends
+        self.values = values
+        self.value_there = value_there
+        self.with_keys = len(key_ends) > 0
+        self.with_values = len(value_ends) > 0
+        self.rows = 0
+        self.key_at = 0
+        self.value_at = 0
+
+    def add(self, data: bytes | bytearray | memoryview, record_count: int, base_offset: int, base_timestamp: int) -> str:
+        """Append all records of one (decompressed) records section; what is wrong with them, and then none is appended, else "".
+
+        Raises `InvalidRecord` on a record count that the section cannot hold, ValueError when the buffers cannot hold the section.
+        """
+        size = len(data)
+        if record_count < 0 or record_count > size // MIN_RECORD_BYTES:
+            raise InvalidRecord(f"{record_count} records cannot be in {size} bytes")
+        self.check_room(record_count, size)
+        cursor = _Cursor(data)
+        row, key_at, value_at = self.rows, self.key_at, self.value_at
+        end = row + record_count
+        bad = 0
+        while row < end:
+            bad = 10 if cursor.pos == cursor.end else cursor.next()
+            if bad == 0 and (_leaves_range(base_timestamp, cursor.timestamp_delta) or _leaves_range(base_offset, cursor.offset_delta)):
+                bad = 9
+            if bad != 0:
+                break
+            self.offsets[row] = base_offset + cursor.offset_delta
+            self.timestamps[row] = base_timestamp + cursor.timestamp_delta
+            if self.with_keys:
+                key_at = self.copy(cursor, cursor.key_start, cursor.key_length, key_at, False)
+                self.key_there[row] = cursor.key_length >= 0
+                self.key_ends[row + 1] = key_at
+            if self.with_values:
+                value_at = self.copy(cursor, cursor.value_start, cursor.value_length, value_at, True)
+                self.value_there[row] = cursor.value_length >= 0
+                self.value_ends[row + 1] = value_at
+            row += 1
+        if bad == 0 and cursor.pos != cursor.end:
+            bad = 11
+        if bad == 0:
+            self.rows, self.key_at, self.value_at = row, key_at, value_at
+        return _REASONS[bad]
+
+    def check_room(self, record_count: int, size: int) -> None:
+        """Raises ValueError when a section of this size might leave the buffers."""
+        rows = self.rows + record_count
+        if rows > len(self.offsets) or rows > len(self.timestamps):
+            raise ValueError(f"no room for {rows} records")
+        if self.with_keys and (rows >= len(self.key_ends) or rows > len(self.key_there) or self.key_at + size > len(self.keys)):
+            raise ValueError(f"no room for the keys of {rows} records")
+        if self.with_values and (rows >= len(self.value_ends) or rows > len(self.value_there) or self.value_at + size > len(self.values)):
+            raise ValueError(f"no room for the values of {rows} records")
+
+    def copy(self, cursor: _Cursor, start: int, length: int, at: int, into_values: bool) -> int:
+        """Copy a key or value to `at`; where the next goes."""
+        i = 0
+        if into_values:
+            while i < length:
+                self.values[at + i] = cursor.data[start + i]
+                i += 1
+        else:
+            while i < length:
+                self.keys[at + i] = cursor.data[start + i]
+                i += 1
+        return at + i

@@ -1,4 +1,4 @@
-"""Both forms of the record walker: as installed (compiled, where that could be built) and its source, interpreted."""
+"""Both forms of the walkers of records and headers: as installed (compiled, where that could be built), and the source, interpreted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-from protocol.records import walk
-
-SOURCE = Path(walk.__file__).with_name("walk.py")
+from protocol.records import batch_walk, walk
 
 
-def load_interpreted() -> ModuleType:
-    """The walker's plain Python source, whether or not a compiled form lies beside it."""
-    spec = importlib.util.spec_from_file_location("interpreted_walk", SOURCE)
+def load_interpreted(name: str) -> ModuleType:
+    """A walker's plain Python source, whether or not a compiled form lies beside it."""
+    spec = importlib.util.spec_from_file_location(f"interpreted_{name}", Path(walk.__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,5 +30,7 @@ def is_compiled(module: ModuleType) -> bool:
     return not str(module.__file__).endswith(".py")
 
 
-INTERPRETED = load_interpreted()
+INTERPRETED = load_interpreted("walk")
 WALKERS = {"installed": walk, "interpreted": INTERPRETED}
+INTERPRETED_BATCHES = load_interpreted("batch_walk")
+BATCH_WALKERS = {"installed": batch_walk, "interpreted": INTERPRETED_BATCHES}

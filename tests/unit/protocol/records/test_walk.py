@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -156,3 +158,53 @@ def test_a_record_count_that_the_bytes_cannot_hold_allocates_nothing(walk: Modul
 def test_any_buffer_can_be_walked(walk: ModuleType, kind: type) -> None:
     assert walk.scan(kind(PLAIN), 1, 0).first_bad_index == -1
     assert list(walk.columns(kind(PLAIN), 1, 7, 0).offsets) == [7]
+
+
+def filler(walk: ModuleType, rows: int, size: int, *, values: bool = True) -> tuple[Any, dict[str, Any]]:
+    """A filler and its buffers, by name."""
+    ends = array("i", bytes(4 * (rows + 1)))
+    buffers = {
+        "offsets": array("q", bytes(8 * rows)),
+        "timestamps": array("q", bytes(8 * rows)),
+        "key_ends": ends,
+        "keys": bytearray(size),
+        "key_there": bytearray(rows),
+        "value_ends": ends[:] if values else array("i"),
+        "values": bytearray(size if values else 0),
+        "value_there": bytearray(rows if values else 0),
+    }
+    return walk.Filler(**buffers), buffers
+
+
+def test_batches_fill_columns_one_behind_the_other(walk: ModuleType) -> None:
+    first = section(SimpleRecord(b"a", b"11", 50), SimpleRecord(None, b"", 40))
+    second = section(SimpleRecord(b"", None, 9))
+    fill, columns = filler(walk, 3, len(first) + len(second))
+    assert (fill.add(first, 2, 100, 50), fill.add(second, 1, 200, 9)) == ("", "")
+    assert (list(columns["offsets"]), list(columns["timestamps"])) == ([100, 101, 200], [50, 40, 9])
+    assert (list(columns["key_ends"]), bytes(columns["keys"][:1]), list(columns["key_there"])) == ([0, 1, 1, 1], b"a", [1, 0, 1])
+    assert (list(columns["value_ends"]), bytes(columns["values"][:2]), list(columns["value_there"])) == ([0, 2, 2, 2], b"11", [1, 1, 0])
+    assert (fill.rows, fill.key_at, fill.value_at) == (3, 1, 2)
+
+
+def test_a_bad_batch_leaves_nothing_in_the_columns(walk: ModuleType) -> None:
+    fill, columns = filler(walk, 4, 100)
+    assert fill.add(PLAIN + PLAIN[:-1], 2, 0, 0)
+    assert fill.add(PLAIN, 1, 7, 0) == ""
+    assert (fill.rows, columns["offsets"][0], list(columns["key_ends"][:2])) == (1, 7, [0, 1])
+
+
+def test_columns_not_wanted_need_no_buffers(walk: ModuleType) -> None:
+    fill, columns = filler(walk, 1, 100, values=False)
+    assert fill.add(PLAIN, 1, 0, 0) == ""
+    assert (fill.rows, bytes(columns["keys"][:1]), fill.value_at) == (1, b"k", 0)
+
+
+def test_buffers_too_small_are_refused_before_anything_is_written(walk: ModuleType) -> None:
+    for rows, size in ((1, 100), (2, len(PLAIN))):
+        fill, _ = filler(walk, rows, size)
+        with pytest.raises(ValueError, match="no room"):
+            fill.add(PLAIN + PLAIN, 2, 0, 0)
+    fill, _ = filler(walk, 1, 100)
+    with pytest.raises(InvalidRecord, match="cannot be in"):
+        fill.add(PLAIN, 10**9, 0, 0)
