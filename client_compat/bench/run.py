@@ -1,74 +1,74 @@
-"""Paired runs: both brokers start afresh, every case goes to one and at once to the other, and who goes first alternates."""
+"""Interleaved runs: all brokers run side by side, every case goes to each of them at once after the other, and who goes first rotates.
+
+Rules: a broker lives through all runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. What fails is
+written down with its reason, and the bench goes on: a peer may not be able to do something, and that is a result.
+"""
 
 from __future__ import annotations
 
 import shutil
-import statistics
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from client_compat.bench.cases import WARM_UP, Case, Measured, measure
-from client_compat.support.brokers import BrokerProcess, ottla, tansu
+from confluent_kafka import KafkaException
 
-OURS, THEIRS = "ottla", "tansu"
+from client_compat.bench.cases import warm_up
+from client_compat.bench.loads.java import JavaLoad
+from client_compat.bench.model import Case, LoadFailed, Peer, Results, Site
+from client_compat.support.brokers import BrokerFailed, BrokerProcess
+from protocol.errors import ProtocolError
 
+START_TIMEOUT_S = 60.0
 
-@dataclass(slots=True)
-class Results:
-    """By broker: start seconds and resident bytes of each run; by (case, broker): each run's measurement, in order."""
-
-    start_seconds: dict[str, list[float]] = field(default_factory=dict)
-    rss_idle: dict[str, list[int]] = field(default_factory=dict)
-    rss_loaded: dict[str, list[int]] = field(default_factory=dict)
-    measured: dict[tuple[str, str], list[Measured]] = field(default_factory=dict)
-
-    def ratios(self, case: Case) -> list[float]:
-        """Our rate over theirs, run by run; empty where the other broker did not take part."""
-        pairs = zip(self.measured.get((case.name, OURS), []), self.measured.get((case.name, THEIRS), []), strict=False)
-        return [ours.rate / theirs.rate for ours, theirs in pairs]
-
-    def median_rate(self, case: Case, broker: str) -> float | None:
-        rates = [one.rate for one in self.measured.get((case.name, broker), [])]
-        return statistics.median(rates) if rates else None
-
-    def median_cpu(self, case: Case, broker: str) -> float | None:
-        costs = [one.cpu_per_million for one in self.measured.get((case.name, broker), [])]
-        return statistics.median(costs) if costs else None
+FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
+"""What a load or a broker may come to; anything else is a bug of the bench."""
 
 
-def with_producers(cases: Sequence[Case], every: Sequence[Case]) -> list[Case]:
-    """The chosen cases, each consume case preceded by the produce case that fills its topic."""
-    topics = {case.topic for case in cases if case.verb == "consume"}
-    return [case for case in every if case in cases or (case.verb == "produce" and case.topic in topics)]
+@contextmanager
+def lent(peer: Peer, directory: Path) -> Iterator[BrokerProcess]:
+    """A broker over a new directory, not started; ended and removed afterwards, its output kept."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    broker = peer.make(directory)
+    try:
+        yield broker
+    finally:
+        if broker.alive:
+            broker.stop()
+        shutil.rmtree(directory / "data", ignore_errors=True)
 
 
-def bench(cases: Sequence[Case], runs: int, directory: Path, *, brokers: Sequence[str], note: Callable[[str], None]) -> Results:
-    """Measure; `note` is told before each single measurement. Raises `BrokerFailed` or `CaseFailed`."""
-    results = Results()
-    for run in range(runs):
-        with ExitStack() as stack:
-            running = {name: _start(name, directory, stack, results) for name in brokers}
-            for broker in running.values():
-                measure(WARM_UP, broker)
+def bench(cases: Sequence[Case], runs: int, peers: Sequence[Peer], directory: Path, *, java: bool, note: Callable[[str], None]) -> Results:
+    """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a broker does not start at all."""
+    results = Results(runs, [peer.name for peer in peers])
+    with ExitStack() as stack:
+        client = stack.enter_context(JavaLoad(directory / "java-client.log")) if java else None
+        sites = [_site(peer, directory, client, stack) for peer in peers]
+        for site in sites:
+            note(f"warming up {site.peer.name}")
+            warm_up(replace(site, run=-1))
+        for run in range(runs):
             for number, case in enumerate(cases):
-                order = list(brokers) if (run + number) % 2 == 0 else list(reversed(brokers))
-                for name in order:
-                    note(f"run {run + 1}: {case.name}, {name}")
-                    results.measured.setdefault((case.name, name), []).append(measure(case, running[name]))
-            for name, broker in running.items():
-                results.rss_loaded.setdefault(name, []).append(broker.usage().rss_bytes)
+                first = (run + number) % len(sites)
+                for site in sites[first:] + sites[:first]:
+                    if case.possible(site.peer):
+                        note(f"run {run + 1} of {runs}: {case.name}, {site.peer.name}")
+                        measure(case, replace(site, run=run), results)
     return results
 
 
-def _start(name: str, directory: Path, stack: ExitStack, results: Results) -> BrokerProcess:
-    data = directory / f"{name}-data"
-    shutil.rmtree(data, ignore_errors=True)
-    output = directory / f"{name}.log"
-    broker = ottla(data, output=output) if name == OURS else tansu(output)
-    stack.callback(shutil.rmtree, data, ignore_errors=True)
-    results.start_seconds.setdefault(name, []).append(broker.start())
-    stack.callback(broker.stop)
-    results.rss_idle.setdefault(name, []).append(broker.usage().rss_bytes)
-    return broker
+def _site(peer: Peer, directory: Path, java: JavaLoad | None, stack: ExitStack) -> Site:
+    broker = stack.enter_context(lent(peer, directory / "brokers" / peer.name))
+    broker.start(START_TIMEOUT_S)
+    return Site(peer, broker, java, partial(lent, peer, directory / "brokers" / f"{peer.name}-fresh"))
+
+
+def measure(case: Case, site: Site, results: Results) -> None:
+    try:
+        results.add(case, site.peer.name, case.measure(site))
+    except FAILURES as failure:
+        results.fail(case, site.peer.name, f"{type(failure).__name__}: {failure}"[:500])
+        site.broker.check_alive()

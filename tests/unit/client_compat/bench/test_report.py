@@ -1,47 +1,84 @@
-"""The benchmark's figures: ratios are of pairs, medians are of runs, missed targets are named."""
+"""The benchmark's figures: ratios are of pairs, medians are of runs, blanks have reasons, missed targets are named."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 from client_compat.bench import report
-from client_compat.bench.cases import CASES, Measured
-from client_compat.bench.run import OURS, THEIRS, Results, with_producers
+from client_compat.bench.model import OURS, REFERENCE, Ability, Case, Figure, Peer, Results, Site, Values
+from client_compat.support.brokers import BrokerProcess
 
-CASE = CASES[0]
-MIB = 1024 * 1024
+RATE = Figure("rate", "a second", more_is_better=True, target=1.0, digits=0)
+DELAY = Figure("delay", "ms", target=0.5, needs=frozenset({Ability.RETENTION}))
 
 
-def results(ours: list[float], theirs: list[float]) -> Results:
-    found = Results(start_seconds={OURS: [0.2, 0.3, 0.25]}, rss_idle={OURS: [40 * MIB]}, rss_loaded={OURS: [60 * MIB]})
-    found.measured = {
-        (CASE.name, name): [Measured(rate, 2.0) for rate in rates] for name, rates in ((OURS, ours), (THEIRS, theirs)) if rates
-    }
+def never_made(_directory: Path) -> BrokerProcess:
+    raise AssertionError("no broker is started here")
+
+
+def never_measured(_site: Site) -> Values:
+    raise AssertionError("nothing is measured here")
+
+
+CASE = Case("some case", "Some section", (RATE, DELAY), never_measured)
+PEERS = [
+    Peer(OURS, "Ottla", never_made),
+    Peer(REFERENCE, "Apache Kafka", never_made),
+    Peer("mock", "a mock", never_made, {Ability.RETENTION: "forgets"}),
+]
+
+
+def results(ours: list[float], theirs: list[float], figure: Figure = RATE) -> Results:
+    found = Results(len(ours), [OURS, REFERENCE, "mock"])
+    for name, values in ((OURS, ours), (REFERENCE, theirs)):
+        for value in values:
+            found.add(CASE, name, {figure.name: value})
     return found
 
 
 def test_a_ratio_is_of_the_two_brokers_in_one_run() -> None:
-    assert results([100, 300], [200, 100]).ratios(CASE) == [0.5, 3.0]
+    assert results([100, 300], [200, 100]).ratios(CASE, RATE, REFERENCE) == [0.5, 3.0]
 
 
-def test_a_missed_target_is_named_and_a_kept_one_is_not() -> None:
-    assert report.missed(results([80, 90, 100], [100, 100, 100]), [CASE]) == []
-    (line,) = report.missed(results([70, 70, 200], [100, 100, 100]), [CASE])
-    assert CASE.name in line
+def test_a_run_that_failed_has_no_ratio_and_shifts_no_other() -> None:
+    found = Results(2, [OURS, REFERENCE])
+    found.add(CASE, OURS, {"rate": 10})
+    found.add(CASE, OURS, {"rate": 40})
+    found.fail(CASE, REFERENCE, "refused")
+    found.add(CASE, REFERENCE, {"rate": 20})
+    assert found.ratios(CASE, RATE, REFERENCE) == [2.0]
+    assert any("failed in 1 of 2 runs: refused" in line for line in report.blanks(found, [CASE], PEERS))
 
 
-def test_without_the_other_broker_there_is_no_ratio_and_no_target_to_miss() -> None:
-    alone = results([100], [])
-    assert report.missed(alone, [CASE]) == []
-    assert "| 100 | – | – |" in report.markdown(alone, [CASE], 1)
+def test_more_must_reach_its_target_and_less_must_stay_below_it() -> None:
+    assert results([100, 90, 120], [100, 100, 100]).missed([CASE]) == []
+    assert [(f.name, ratio) for _, f, ratio in results([90, 90, 200], [100, 100, 100]).missed([CASE])] == [("rate", 0.9)]
+    assert results([5], [10], DELAY).missed([CASE]) == []
+    assert [f.name for _, f, _ in results([6], [10], DELAY).missed([CASE])] == ["delay"]
 
 
-def test_json_holds_every_measurement() -> None:
-    document = json.loads(report.as_json(results([1, 2], [2, 2]), [CASE], 2))
-    assert [one["rate"] for one in document["cases"][0]["measured"][OURS]] == [1, 2]
-    assert document["cases"][0]["ratios"] == [0.5, 1.0]
+def test_what_a_peer_cannot_do_is_a_named_blank_and_not_a_zero() -> None:
+    found = results([5], [10])
+    found.add(CASE, "mock", {"rate": 7})
+    rows = report.figures_table(found, [CASE], "Some section", PEERS)
+    assert rows[1:] == [["some case: rate", "a second", "5", "10", "7"], ["some case: delay", "ms", "–", "–", "–"]]
+    assert "mock forgets" in report.blanks(found, [CASE], PEERS)
+    assert CASE.blank(PEERS[2], DELAY) == "forgets"
+    assert CASE.blank(PEERS[2], RATE) is None
 
 
-def test_a_consume_case_alone_brings_the_produce_case_that_fills_its_topic() -> None:
-    consume = next(case for case in CASES if case.verb == "consume")
-    assert [case.verb for case in with_producers([consume], CASES)] == ["produce", "consume"]
+def test_the_ratios_table_gives_median_spread_and_target_and_marks_a_miss() -> None:
+    rows = report.ratios_table(results([50, 80, 90], [100, 100, 100]), [CASE], "Some section", PEERS)
+    assert rows[1] == ["some case: rate", "more", "≥ 1", "0.80 (0.50–0.90) ✗", "–"]
+
+
+def test_a_small_value_keeps_a_digit_that_says_something() -> None:
+    assert report.number(0.004, 1) == "0.004"
+    assert report.number(1234.5, 0) == "1,234"
+    assert report.number(0, 1) == "0.0"
+
+
+def test_json_holds_every_measurement_and_reads_back() -> None:
+    found = results([1, 2], [2, 2])
+    found.fail(CASE, "mock", "why")
+    assert report.from_json(report.as_json(found)) == found

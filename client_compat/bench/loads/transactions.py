@@ -8,15 +8,28 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from client_compat.bench.loads.topics import topic
+from client_compat.bench.model import LoadFailed, Site, Values
+
 TIMEOUT_S = 60.0
+COMMITS = "transactions"
 
 
-class NotCommitted(RuntimeError):
-    """A transaction failed, or the broker has none."""
+def transactions(site: Site, *, partitions: int, record_bytes: int, count: int, records_each: int) -> Values:
+    with topic(site, f"transactions-{records_each}-{partitions}", partitions) as name:
+        seconds = transact(
+            site.broker.bootstrap,
+            name,
+            partitions=partitions,
+            record_bytes=record_bytes,
+            transactions=count,
+            records_each=records_each,
+        )
+    return {COMMITS: count / seconds}
 
 
 def transact(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, transactions: int, records_each: int) -> float:
-    """Commit so many transactions; returns the seconds from the first begin to the last commit. Raises `NotCommitted`."""
+    """Commit so many transactions; returns the seconds from the first begin to the last commit. Raises `LoadFailed`."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}
     producer = Producer(config, logger=logging.getLogger("bench"))
     value = b"v" * record_bytes
@@ -28,7 +41,7 @@ def transact(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, 
             _commit(producer, topic, value, partitions, records_each)
         return time.perf_counter() - began
     except KafkaException as error:
-        raise NotCommitted(f"{topic}: {error.args[0]}") from error
+        raise LoadFailed(f"{topic}: {error.args[0]}") from error
 
 
 def _commit(producer: Producer, topic: str, value: bytes, partitions: int, records: int) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.bench.transactions import NotCommitted, transact
+from client_compat.bench.loads.transactions import transact
+from client_compat.bench.model import LoadFailed
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import committed_values
@@ -22,6 +23,6 @@ def test_every_transaction_is_committed_with_all_its_records(tmp_path: Path) -> 
 def test_a_broker_that_refuses_is_named_with_its_topic(tmp_path: Path) -> None:
     with (
         RunningBroker(tmp_path / "data", {"transaction.max.timeout.ms": "1000"}) as broker,
-        pytest.raises(NotCommitted, match=r"^nowhere: .*INVALID_TRANSACTION_TIMEOUT"),
+        pytest.raises(LoadFailed, match=r"^nowhere: .*INVALID_TRANSACTION_TIMEOUT"),
     ):
         transact(broker.bootstrap, "nowhere", partitions=1, record_bytes=1, transactions=1, records_each=1)

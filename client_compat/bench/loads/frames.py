@@ -1,0 +1,90 @@
+"""Produce frames made before anything is measured, and the bare socket that exchanges them: as little client as there can be.
+
+Rule: sequences are checked by the broker: had one batch been refused, so had all after it. So the last answer is decoded, and no other.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from client_compat.bench.loads.topics import connect
+from client_compat.bench.model import LoadFailed
+from protocol.codec import decode_response, encode_request
+from protocol.error_codes import ErrorCode
+from protocol.frame import FrameReader
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.records.record import SimpleRecord, build_batch
+
+TIMEOUT_MS = 30_000
+TRIES = 200
+PRODUCE_VERSION = 9
+INIT_VERSION = 4
+READ_BYTES = 65_536
+FRAME_BYTES_MAX = 1 << 24
+ACKS_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    producer_id: int
+    epoch: int
+
+    def frame(self, topic: str, value: bytes, *, partition: int, sequence: int, correlation_id: int, timestamp_ms: int) -> bytes:
+        """One Produce of one record, ready for the socket."""
+        record = SimpleRecord(None, value, timestamp_ms)
+        batch = build_batch([record], producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
+        data = [TopicProduceData(topic, partition_data=[PartitionProduceData(index=partition, records=batch)])]
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=data)
+        return b"".join(encode_request(0, PRODUCE_VERSION, correlation_id, "bench", request))
+
+
+def producers(bootstrap: str, count: int) -> list[Producer]:
+    """New producer ids. Raises `LoadFailed`."""
+    found: list[Producer] = []
+    with connect(bootstrap) as client:
+        for _ in range(count + TRIES):
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
+            given: Any = client.call(request, INIT_VERSION)
+            if given.error_code == ErrorCode.NONE:
+                found.append(Producer(given.producer_id, given.producer_epoch))
+            elif not ErrorCode(given.error_code).retriable:
+                raise LoadFailed(f"InitProducerId answers {ErrorCode(given.error_code).name}")
+            if len(found) == count:
+                return found
+    raise LoadFailed(f"InitProducerId gave {len(found)} of {count} producer ids")
+
+
+def frames(topic: str, record_bytes: int, count: int, producer: Producer, *, partition: int = 0, timestamp_ms: int = 0) -> list[bytes]:
+    """`count` Produce requests of one record each, in sequence; correlation ids count from 0."""
+    value = b"v" * record_bytes
+    return [
+        producer.frame(topic, value, partition=partition, sequence=number, correlation_id=number, timestamp_ms=timestamp_ms)
+        for number in range(count)
+    ]
+
+
+def dial(bootstrap: str) -> socket.socket:
+    host, _, port = bootstrap.partition(":")
+    peer = socket.create_connection((host, int(port)), TIMEOUT_MS / 1_000)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return peer
+
+
+def receive(peer: socket.socket, reader: FrameReader) -> Sequence[Any]:
+    """The answers that came; none of them may be missing. Raises `LoadFailed` when the broker closes the connection."""
+    chunk = peer.recv(READ_BYTES)
+    if not chunk:
+        raise LoadFailed("the broker closed the connection")
+    return reader.feed(chunk)
+
+
+def check(answer: Any, correlation_id: int) -> None:
+    """Raises `LoadFailed` unless this is the acknowledgement of that request."""
+    answered, response = decode_response(0, PRODUCE_VERSION, answer)
+    error = response.responses[0].partition_responses[0].error_code
+    if answered != correlation_id or error != ErrorCode.NONE:
+        raise LoadFailed(f"answer {answered} where {correlation_id} was asked: {ErrorCode(error).name}")

@@ -1,0 +1,82 @@
+"""Throughput through the Java client: `Load.java`, run from its source against Kafka's own jars, one process for the whole bench.
+
+Rules: what it says is a line a command; anything else it has to say goes to a file that the failure names. A process that did not answer in
+time is ended, and the next command gets a new one: a late answer is never taken for another command's.
+"""
+
+from __future__ import annotations
+
+import selectors
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from client_compat.bench.model import LoadFailed
+from client_compat.kafka.jars import KafkaMissing, jars, java
+
+SOURCE = Path(__file__).with_name("Load.java")
+JVM = ("-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+TIMEOUT_S = 40.0
+
+
+def why_not() -> str | None:
+    """Why there is no Java client here, or None."""
+    if shutil.which("javac") is None:
+        return "there is no JDK here (Debian: openjdk-17-jdk-headless)"
+    try:
+        jars()
+    except KafkaMissing as missing:
+        return str(missing)
+    return None
+
+
+@dataclass(slots=True)
+class JavaLoad:
+    """Use as a context manager. `output` takes what the client logs."""
+
+    output: Path
+    _process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def __enter__(self) -> JavaLoad:
+        self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def _start(self) -> subprocess.Popen[str]:
+        argv = [java(), *JVM, "-cp", f"{jars()}/*", str(SOURCE)]
+        with self.output.open("ab") as sink:
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True)
+        return self._process
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float:
+        return self._ask("produce", bootstrap, topic, str(partitions), str(record_bytes), str(records))
+
+    def consume(self, bootstrap: str, topic: str, partitions: int, records: int) -> float:
+        return self._ask("consume", bootstrap, topic, str(partitions), str(records))
+
+    def _ask(self, *words: str) -> float:
+        process = self._process or self._start()
+        assert process.stdin is not None, "a pipe"
+        assert process.stdout is not None, "a pipe"
+        process.stdin.write(" ".join(words) + "\n")
+        process.stdin.flush()
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            answer = process.stdout.readline() if selector.select(TIMEOUT_S) else ""
+        if not answer:
+            self._end()
+            raise LoadFailed(f"the Java client gave no answer within {TIMEOUT_S:.0f} s, or ended by itself (see {self.output})")
+        verdict, _, rest = answer.strip().partition(" ")
+        if verdict != "ok":
+            raise LoadFailed(f"the Java client: {rest} (see {self.output})")
+        return float(rest)

@@ -1,0 +1,42 @@
+"""Produce, then consume what was produced: records a second, and the broker's CPU for a million of them."""
+
+from __future__ import annotations
+
+from client_compat.bench.loads import librdkafka
+from client_compat.bench.loads.topics import topic
+from client_compat.bench.model import Ability, LoadFailed, Site, Values
+
+PRODUCED, PRODUCE_CPU = "produce", "produce, broker CPU"
+CONSUMED, CONSUME_CPU = "consume", "consume, broker CPU"
+
+
+def through_librdkafka(site: Site, *, record_bytes: int, partitions: int, records: int) -> Values:
+    bootstrap = site.broker.bootstrap
+    with topic(site, f"librdkafka-{record_bytes}-{partitions}", partitions) as name:
+        before = site.broker.usage().cpu_seconds
+        produced = librdkafka.produce(bootstrap, name, partitions, record_bytes, records)
+        between = site.broker.usage().cpu_seconds
+        values = _values(PRODUCED, PRODUCE_CPU, records, produced, between - before)
+        if site.can(Ability.RETENTION):
+            consumed = librdkafka.consume(bootstrap, name, partitions, records)
+            values |= _values(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
+    return values
+
+
+def through_java(site: Site, *, record_bytes: int, partitions: int, records: int) -> Values:
+    if site.java is None:
+        raise LoadFailed("there is no Java client")
+    bootstrap = site.broker.bootstrap
+    with topic(site, f"java-{record_bytes}-{partitions}", partitions) as name:
+        before = site.broker.usage().cpu_seconds
+        produced = site.java.produce(bootstrap, name, partitions, record_bytes, records)
+        between = site.broker.usage().cpu_seconds
+        values = _values(PRODUCED, PRODUCE_CPU, records, produced, between - before)
+        if site.can(Ability.RETENTION):
+            consumed = site.java.consume(bootstrap, name, partitions, records)
+            values |= _values(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
+    return values
+
+
+def _values(rate: str, cpu: str, records: int, seconds: float, cpu_seconds: float) -> Values:
+    return {rate: records / seconds, cpu: cpu_seconds * 1e6 / records}

@@ -1,0 +1,75 @@
+"""Topics for the loads, through bare requests of versions that every peer speaks.
+
+Rule: a broker without CreateTopics (librdkafka's mock) makes a topic when its metadata is asked for; so creating ends with asking, and
+waits until every partition has a leader that says so itself. Apache Kafka tells of a leader a moment before that one takes records; a
+producer with five requests in flight that gets in between has its first batch refused and a later one taken, and never recovers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from client_compat.bench.model import Ability, LoadFailed, Site
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest
+
+METADATA_VERSION = 7
+CREATE_VERSION = 5
+DELETE_VERSION = 4
+LIST_OFFSETS_VERSION = 6
+LATEST = -1
+LEADERS_TIMEOUT_S = 60.0
+LOOK_S = 0.005
+
+
+def connect(bootstrap: str) -> Client:
+    host, _, port = bootstrap.partition(":")
+    return Client(host, int(port), client_id="bench")
+
+
+@contextmanager
+def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
+    """A new topic, gone afterwards: what is kept in memory is no load on what comes next."""
+    full = f"bench-{name}-{site.run}"
+    with connect(site.broker.bootstrap) as client:
+        create(client, [full], partitions, by_request=site.can(Ability.PARTITIONS))
+    yield full
+    if site.can(Ability.PARTITIONS):
+        with connect(site.broker.bootstrap) as client:
+            client.call(DeleteTopicsRequest(topic_names=[full], timeout_ms=30_000), DELETE_VERSION)
+
+
+def create(client: Client, names: Sequence[str], partitions: int, *, by_request: bool) -> None:
+    """Create topics and wait for the leaders of all their partitions. Raises `LoadFailed`."""
+    if by_request:
+        wanted = [CreatableTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+        answer = client.call(CreateTopicsRequest(topics=wanted, timeout_ms=30_000), CREATE_VERSION)
+        refused = [topic for topic in answer.topics if topic.error_code != ErrorCode.NONE]
+        if refused:
+            raise LoadFailed(f"CreateTopics of {refused[0].name} answers {ErrorCode(refused[0].error_code).name}")
+    await_leaders(client, names, partitions)
+
+
+def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout_s: float = LEADERS_TIMEOUT_S) -> None:
+    """Wait until every topic has at least so many partitions, each with a leader that answers for it. Raises `LoadFailed`."""
+    deadline = time.perf_counter() + timeout_s
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    ends = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+    offsets = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=ends) for name in names])
+    wanted, led = len(names) * partitions, 0
+    while led < wanted:
+        answer = client.call(metadata, METADATA_VERSION)
+        led = sum(p.leader_id >= 0 and p.error_code == ErrorCode.NONE for topic in answer.topics for p in topic.partitions)
+        if led >= wanted:
+            answer = client.call(offsets, LIST_OFFSETS_VERSION)
+            led = sum(p.error_code == ErrorCode.NONE for topic in answer.topics for p in topic.partitions)
+        if time.perf_counter() > deadline:
+            raise LoadFailed(f"{led} of {wanted} partitions have a leader after {timeout_s:.0f} s")
+        if led < wanted:
+            time.sleep(LOOK_S)

