@@ -47,6 +47,7 @@ from broker.runtime.txn_service import TxnService
 from broker.runtime.txn_verification import TxnVerification
 from broker.storage.errors import LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
+from broker.topics.catalog import ResourceType
 from broker.topics.producer_ids import ProducerIds
 from protocol.errors import ProtocolError
 
@@ -160,7 +161,8 @@ class Broker:
         topic_service = open_topics(
             self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=secrets.token_bytes
         )
-        groups = GroupService(settings, clock, timers, partitions, topic_service.ensure)
+        overrides_of = partial(topic_service.catalog.configs, ResourceType.GROUP)
+        groups = GroupService(settings, clock, timers, partitions, topic_service.ensure, overrides_of=overrides_of)
         topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
         producer_ids = ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now)
@@ -189,7 +191,7 @@ class Broker:
             groups=groups,
             txns=txns,
             txn_verification=TxnVerification(
-                txns, enabled=settings.transaction_partition_verification_enable, pause=partial(pause, timers, clock)
+                txns, enabled=lambda: settings.transaction_partition_verification_enable, pause=partial(pause, timers, clock)
             ),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),

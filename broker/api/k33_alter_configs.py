@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33), versions 0-2: replaces all settings of a topic or of this broker; what is not named goes back to its default.
+"""AlterConfigs (key 33), versions 0-2: replaces all settings of a topic, group or broker; what is not named goes back to its default.
 
 Promises: a resource that is answered without an error runs with its new settings, in open logs too, and keeps them across a restart; one
 resource's error changes nothing of that resource and leaves the others alone. See `k44_incremental_alter_configs` for single changes.

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic or of this broker.
+"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic, group or broker.
 
 Promises: as `k33_alter_configs`, but what is not named stays as it is; appending and subtracting are for lists only, and start from the
 value in force.

@@ -52,7 +52,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker setting that is a topic key's default; its value times `factor` is the topic's (hours to milliseconds)."""
+    """A broker setting that is a topic or group key's default; its value times `factor` is the topic's (hours to milliseconds)."""
 
     name: str
     factor: int = 1
@@ -60,7 +60,10 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` None means: not set. `synonyms` (topic keys only) are tried in order, then `default`."""
+    """One key. `default` None means: not set. `synonyms` (topic and group keys only) are tried in order, then `default`.
+
+    An `internal` key can be set at the start and is described to nobody.
+    """
 
     name: str
     type: ConfigType
@@ -68,6 +71,7 @@ class ConfigKey:
     doc: str
     rule: Rule | None = None
     dynamic: bool = False
+    internal: bool = False
     synonyms: tuple[Synonym, ...] = ()
 
     @property

@@ -16,15 +16,15 @@ from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SE
 __all__ = ["BROKER_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-_DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
+_SHORT, _DOUBLE, _LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
 _POSITIVE = at_least(1)
 _NOT_NEGATIVE = at_least(0)
 _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
 
-def _key(kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *, dynamic: bool = False) -> Any:
-    """A field of BrokerSettings that is also a row of BROKER_KEYS. Any, as dataclasses.field is typed by its default."""
-    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "rule": rule, "dynamic": dynamic})
+def _key(kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, **flags: bool) -> Any:
+    """A field of BrokerSettings that is also a row of BROKER_KEYS, with its flags. Any, as dataclasses.field is typed by its default."""
+    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "rule": rule, **flags})
 
 
 @dataclass(slots=True)
@@ -37,19 +37,19 @@ class BrokerSettings:
         _STRING, None, "Cluster id of a new data directory; by default a random one. An existing directory must agree."
     )
     broker_rack: str | None = _key(_STRING, None, "The rack that Metadata reports.")
-    log_dir: str = _key(_STRING, "ottla-data", "The data directory.")
+    log_dir: tuple[str, ...] = _key(_LIST, ("ottla-data",), "The data directory.")
     log_dirs: tuple[str, ...] = _key(_LIST, (), "Kafka's list of data directories: here exactly one.")
     listeners: tuple[str, ...] = _key(
         _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen: NAME://host:port, comma separated; port 0 takes a free one."
     )
     advertised_listeners: tuple[str, ...] = _key(_LIST, (), "What Metadata tells clients; by default the address that each client dialled.")
-    listener_security_protocol_map: tuple[str, ...] = _key(
-        _LIST, ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "Protocol of each listener name."
+    listener_security_protocol_map: str = _key(
+        _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Protocol of each listener name."
     )
 
     # --- connections and requests --------------------------------------------------------------------------------------------
     socket_request_max_bytes: int = _key(_INT, 104_857_600, "The largest request.", _POSITIVE)
-    socket_listen_backlog_size: int = _key(_INT, 1024, "Connections that wait to be accepted.", _POSITIVE)
+    socket_listen_backlog_size: int = _key(_INT, 50, "Connections that wait to be accepted.", _POSITIVE)
     max_connections: int = _key(_INT, 2**31 - 1, "Connections at a time.", _NOT_NEGATIVE, dynamic=True)
     max_connections_per_ip: int = _key(_INT, 2**31 - 1, "Connections at a time from one address.", _NOT_NEGATIVE, dynamic=True)
     connections_max_idle_ms: int = _key(_LONG, 600_000, "A connection silent for so long is closed.", any_of([exactly(-1), _POSITIVE]))
@@ -78,8 +78,8 @@ class BrokerSettings:
     log_flush_interval_ms: int | None = _key(_LONG, None, "Default of flush.ms.", _NOT_NEGATIVE, dynamic=True)
     log_index_interval_bytes: int = _key(_INT, 4096, "Default of index.interval.bytes.", _NOT_NEGATIVE, dynamic=True)
     log_index_size_max_bytes: int = _key(_INT, 10_485_760, "Default of segment.index.bytes.", at_least(4), dynamic=True)
-    log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", exactly(-2))
-    log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", exactly(-2))
+    log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", exactly(-2), dynamic=True)
+    log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", exactly(-2), dynamic=True)
     message_max_bytes: int = _key(_INT, 1_048_588, "Default of max.message.bytes.", _NOT_NEGATIVE, dynamic=True)
     log_message_timestamp_type: str = _key(_STRING, "CreateTime", "Default of message.timestamp.type.", TIMESTAMP_TYPES, dynamic=True)
     log_message_timestamp_before_max_ms: int = _key(
@@ -95,7 +95,7 @@ class BrokerSettings:
     log_retention_minutes: int | None = _key(_INT, None, "Default of retention.ms, in minutes.", at_least(-1))
     log_retention_hours: int = _key(_INT, 168, "Default of retention.ms, in hours.", at_least(-1))
     log_segment_bytes: int = _key(_INT, 1_073_741_824, "Default of segment.bytes.", SEGMENT_BYTES, dynamic=True)
-    internal_segment_bytes: int | None = _key(_INT, None, "Segments below log.segment.bytes' minimum; for tests.", _POSITIVE)
+    internal_segment_bytes: int | None = _key(_INT, None, "Segments below log.segment.bytes' minimum; for tests.", _POSITIVE, internal=True)
     log_roll_ms: int | None = _key(_LONG, None, "Default of segment.ms.", _POSITIVE, dynamic=True)
     log_roll_hours: int = _key(_INT, 168, "Default of segment.ms, in hours.", _POSITIVE)
     log_roll_jitter_ms: int | None = _key(_LONG, None, "Default of segment.jitter.ms.", _NOT_NEGATIVE, dynamic=True)
@@ -104,7 +104,7 @@ class BrokerSettings:
 
     # --- looking after logs --------------------------------------------------------------------------------------------------
     log_retention_check_interval_ms: int = _key(_LONG, 300_000, "How often retention looks.", _POSITIVE)
-    log_initial_task_delay_ms: int = _key(_LONG, 30_000, "When retention looks first.", _NOT_NEGATIVE)
+    log_initial_task_delay_ms: int = _key(_LONG, 30_000, "When retention looks first.", _NOT_NEGATIVE, internal=True)
     log_flush_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often recovery points are written.", _POSITIVE)
     log_flush_start_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often log start offsets are written.", _POSITIVE)
     replica_high_watermark_checkpoint_interval_ms: int = _key(_LONG, 5_000, "How often high watermarks are written.", _POSITIVE)
@@ -114,7 +114,9 @@ class BrokerSettings:
     )
     log_cleaner_dedupe_buffer_size: int = _key(_LONG, 134_217_728, "Memory for the cleaner's map of keys.", _POSITIVE, dynamic=True)
     producer_id_expiration_ms: int = _key(_INT, 86_400_000, "A producer's state is forgotten after so long.", _POSITIVE, dynamic=True)
-    producer_id_expiration_check_interval_ms: int = _key(_INT, 600_000, "How often producers are looked at for that.", _POSITIVE)
+    producer_id_expiration_check_interval_ms: int = _key(
+        _INT, 600_000, "How often producers are looked at for that.", _POSITIVE, internal=True
+    )
 
     # --- fetch ---------------------------------------------------------------------------------------------------------------
     fetch_max_bytes: int = _key(_INT, 57_671_680, "The largest Fetch response, whatever the client asks.", at_least(1024))
@@ -147,13 +149,13 @@ class BrokerSettings:
     offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
     offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)
     offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
-    offsets_topic_replication_factor: int = _key(_INT, 1, "Replicas of __consumer_offsets (Kafka: 3).", _POSITIVE)
+    offsets_topic_replication_factor: int = _key(_SHORT, 1, "Replicas of __consumer_offsets (Kafka: 3).", _POSITIVE)
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
 
     # --- transactions --------------------------------------------------------------------------------------------------------
     transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)
     transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)
-    transaction_state_log_replication_factor: int = _key(_INT, 1, "Replicas of __transaction_state (Kafka: 3).", _POSITIVE)
+    transaction_state_log_replication_factor: int = _key(_SHORT, 1, "Replicas of __transaction_state (Kafka: 3).", _POSITIVE)
     transaction_state_log_min_isr: int = _key(_INT, 1, "In-sync replicas of __transaction_state (Kafka: 2).", _POSITIVE)
     transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
     transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "An unused transactional id is forgotten after so long.", _POSITIVE)
@@ -161,7 +163,7 @@ class BrokerSettings:
         _INT, 2, "The finalized level of the feature transaction.version; from 2 on every transaction has its own epoch.", between(0, 2)
     )
     transaction_partition_verification_enable: bool = _key(
-        _BOOLEAN, True, "Whether partitions are checked to belong to the transaction of versions 0 and 1 that writes there."
+        _BOOLEAN, True, "Whether partitions are checked to belong to the transaction of versions 0 and 1 that writes there.", dynamic=True
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
         _INT, 10_000, "How often open transactions are looked at for their timeout.", _POSITIVE

@@ -102,8 +102,9 @@ def _unknown(name: str, source: str) -> str:
 
 
 def _check_together(settings: BrokerSettings) -> None:
-    if len(settings.log_dirs) > 1:
-        raise SettingsError(f"log.dirs={','.join(settings.log_dirs)}: one data directory is supported, not {len(settings.log_dirs)}")
+    for name, given in (("log.dir", settings.log_dir), ("log.dirs", settings.log_dirs or settings.log_dir)):
+        if len(given) != 1:
+            raise SettingsError(f"{name}={','.join(given)}: one data directory is supported, not {len(given)}")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
     for name in ("session.timeout.ms", "heartbeat.interval.ms"):
@@ -120,4 +121,4 @@ def _check_together(settings: BrokerSettings) -> None:
 
 def data_dir(settings: BrokerSettings) -> Path:
     """The data directory: log.dirs before log.dir, as in Kafka."""
-    return Path(settings.log_dirs[0] if settings.log_dirs else settings.log_dir)
+    return Path((settings.log_dirs or settings.log_dir)[0])

@@ -11,6 +11,7 @@ Rules that hold here:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from broker.core.effects import Effects
@@ -35,11 +36,11 @@ T = TypeVar("T")
 
 
 class ConsumerGroups:
-    """`groups` is the coordinator's table of groups of both kinds."""
+    """`groups` is the coordinator's table of groups of both kinds; `config_of` gives what a group, by its id, runs with now."""
 
-    def __init__(self, groups: dict[str, Group], config: ConsumerConfig, topics: TopicsView) -> None:
+    def __init__(self, groups: dict[str, Group], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
         self._groups = groups
-        self._config = config
+        self._config_of = config_of
         self._topics = topics
         self._deadlines: dict[str, Deadlines] = {}
         self._downgraded: dict[str, bool] = {}
@@ -49,7 +50,7 @@ class ConsumerGroups:
 
     def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, list[Reply]]]:
         """The answer, and whom else to answer: members of a classic group that the heartbeat converts. Raises Rejected."""
-        consumer_heartbeat.check(beat, self._config)
+        consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self._existing(beat.group_id), now)
             answer = consumer_heartbeat.leave(draft, beat)
@@ -159,7 +160,7 @@ class ConsumerGroups:
         deadlines = self._deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self._deadlines[group.group_id] = deadlines
-        return Draft(group, deadlines, self._topics, self._config, now)
+        return Draft(group, deadlines, self._topics, self._config_of(group.group_id), now)
 
     def _existing(self, group_id: str) -> ConsumerGroup:
         group = self._groups.get(group_id)

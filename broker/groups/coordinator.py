@@ -16,6 +16,7 @@ refused where Kafka refuses
 it: offsets may still be committed and fetched under it, as very old consumers did.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.core.effects import Effects
@@ -105,11 +106,16 @@ Replies = list[Reply]
 class GroupCoordinator:
     """All groups whose id hashes to one partition."""
 
-    def __init__(self, config: GroupsConfig, topics: TopicsView | None = None) -> None:
+    def __init__(
+        self, config: GroupsConfig, topics: TopicsView | None = None, consumer_config: Callable[[str], ConsumerConfig] | None = None
+    ) -> None:
+        """`consumer_config` gives what one consumer group runs with, by its id; without it all do as `config` says."""
         self.config = config
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self._consumers = ConsumerGroups(self.groups, config.consumer, NoTopics() if topics is None else topics)
+        self._consumers = ConsumerGroups(
+            self.groups, consumer_config or (lambda _: config.consumer), NoTopics() if topics is None else topics
+        )
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def _parse(setting: str, items: Sequence[str]) -> list[Listener]:
 
 def _protocols(settings: BrokerSettings) -> dict[str, str]:
     found = {}
-    for item in settings.listener_security_protocol_map:
+    for item in filter(None, settings.listener_security_protocol_map.split(",")):
         name, colon, protocol = item.partition(":")
         if not colon or protocol.strip().upper() not in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}:
             raise SettingsError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")

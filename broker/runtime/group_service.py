@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -31,6 +31,7 @@ from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from broker.groups.states import Now
 from broker.runtime.coordinator import Coordinator, Durable, append_error
 from broker.runtime.group_topics import GroupTopics
+from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from broker.core.timers import TimerHandle, Timers
     from broker.groups.classic import Leaving, Syncing
     from broker.groups.classic_join import Joining
+    from broker.groups.consumer_draft import ConsumerConfig
     from broker.groups.consumer_groups import Group
     from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
     from broker.groups.coordinator import Commit, Fetched, GroupsConfig, Replies, Topics
@@ -64,19 +66,10 @@ logger = logging.getLogger(__name__)
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
     """The machine's settings from the broker's."""
     from broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
-    from broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
     from broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
 
-    policy = settings.group_consumer_migration_policy.lower()
     return GroupsConfig(
-        consumer=ConsumerConfig(
-            session_timeout_ms=settings.group_consumer_session_timeout_ms,
-            heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-            max_size=settings.group_consumer_max_size,
-            assignors=settings.group_consumer_assignors,
-            allows_upgrade=policy in {"bidirectional", "upgrade"},
-            allows_downgrade=policy in {"bidirectional", "downgrade"},
-        ),
+        consumer=consumer_config(settings, {}),
         classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -85,15 +78,33 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
     )
 
 
+def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
+    """What one consumer group runs with, from the broker's settings and its own."""
+    from broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
+
+    policy = settings.group_consumer_migration_policy.lower()
+    values = effective_group_values(overrides, settings)
+    return ConsumerConfig(
+        session_timeout_ms=values[SESSION_TIMEOUT_MS],
+        heartbeat_interval_ms=values[HEARTBEAT_INTERVAL_MS],
+        max_size=settings.group_consumer_max_size,
+        assignors=settings.group_consumer_assignors,
+        allows_upgrade=policy in {"bidirectional", "upgrade"},
+        allows_downgrade=policy in {"bidirectional", "downgrade"},
+    )
+
+
 class _Shard:
     """One partition of the offsets topic: its machine, its way to the log, and the timers of its groups."""
 
-    def __init__(self, partition: Partition, config: GroupsConfig, topics: GroupTopics) -> None:
+    def __init__(
+        self, partition: Partition, config: GroupsConfig, topics: GroupTopics, config_of_consumers: Callable[[str], ConsumerConfig]
+    ) -> None:
         from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
         from broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
 
         self.partition = partition
-        self.machine = GroupCoordinator(config, topics)
+        self.machine = GroupCoordinator(config, topics, config_of_consumers)
         self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
         self.timers: dict[str, TimerHandle] = {}
         self.loaded = False
@@ -106,7 +117,7 @@ class _Shard:
 
 class GroupService:
     """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
-    cannot."""
+    cannot. `overrides_of` gives the settings of one group, as text."""
 
     def __init__(
         self,
@@ -115,6 +126,8 @@ class GroupService:
         timers: Timers,
         partitions: Partitions,
         create_topic: Callable[[str], Awaitable[object]],
+        *,
+        overrides_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -122,6 +135,7 @@ class GroupService:
         self._partitions = partitions
         self._topics = GroupTopics(partitions)
         self._create_topic = create_topic
+        self._overrides_of = overrides_of
         self._shards: dict[int, _Shard] = {}
         self._expiry: TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -312,10 +326,14 @@ class GroupService:
         before = self._shards.pop(index, None)
         if before is not None:
             before.stop()
-        shard = self._shards[index] = _Shard(self._partitions.get(OFFSETS_TOPIC, index), groups_config(self._settings), self._topics)
+        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        shard = self._shards[index] = _Shard(partition, groups_config(self._settings), self._topics, self._consumer_config)
         log = shard.partition.log
         shard.loaded = log.log_start_offset == log.log_end_offset
         return shard
+
+    def _consumer_config(self, group_id: str) -> ConsumerConfig:
+        return consumer_config(self._settings, self._overrides_of(group_id))
 
     async def _load_all(self) -> None:
         topic = self._partitions.by_name(OFFSETS_TOPIC)

@@ -62,12 +62,12 @@ class Writer:
 
 
 class TxnVerification:
-    """`enabled` is transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2.
+    """`enabled` gives transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2.
 
     `pause` waits so many milliseconds of the broker's time.
     """
 
-    def __init__(self, coordinator: Coordinator, *, enabled: bool, pause: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, coordinator: Coordinator, *, enabled: Callable[[], bool], pause: Callable[[int], Awaitable[None]]) -> None:
         self._coordinator = coordinator
         self._pause = pause
         self._enabled = enabled
@@ -79,7 +79,7 @@ class TxnVerification:
         Errors are the coordinator's, but for INVALID_PRODUCER_EPOCH, which is what the word PRODUCER_FENCED is where data is written.
         """
         new = _without_transaction(writer, partitions)
-        if not new or not (writer.adds or self._enabled):
+        if not new or not (writer.adds or self._enabled()):
             return {}
         if writer.producer_id in self._waiting:
             return self._line_up(writer, partitions, None)

@@ -22,6 +22,7 @@ from broker.core.topic_keys import TOPIC_KEYS
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import MetadataRecord
 from broker.topics.create_topics import config_record
+from broker.topics.group_config import GROUP_KEYS, check_group_configs, effective_group_values
 from broker.topics.topic_config import check_topic_configs, effective_values
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
@@ -85,6 +86,8 @@ def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings
             return _topic_changes(catalog, resource, settings)
         case ResourceType.BROKER:
             return _broker_changes(catalog, resource, settings)
+        case ResourceType.GROUP:
+            return _group_changes(catalog, resource, settings)
         case _:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Configurations of resource type {resource.resource_type} cannot be altered here.")
 
@@ -127,6 +130,17 @@ def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerS
             BROKER_KEYS[name].parse(wanted[name])
         except InvalidConfig as error:
             raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+
+
+def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if not resource.name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    current = catalog.configs(ResourceType.GROUP, resource.name)
+    defaults = {name: str(value) for name, value in effective_group_values({}, settings).items()}
+    wanted = _wanted(resource, current, GROUP_KEYS, defaults)
+    named = {op.name for op in resource.ops}
+    check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
     return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
 
 

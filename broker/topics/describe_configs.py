@@ -18,6 +18,7 @@ from broker.core.topic_keys import TOPIC_KEYS
 from broker.topics.alter_configs import CLUSTER_DEFAULT, check_is_this_broker
 from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from broker.topics.catalog import Catalog, ResourceType
+from broker.topics.group_config import GROUP_KEYS, effective_group_values
 from broker.topics.topic_config import effective_values
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
@@ -64,7 +65,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
             if name == CLUSTER_DEFAULT:
                 return _cluster_default_entries(broker)
             check_is_this_broker(name, broker.settings)
-            return [_broker_entry(broker, key) for key in BROKER_KEYS.values()]
+            return [_broker_entry(broker, key) for key in BROKER_KEYS.values() if not key.internal]
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -73,7 +74,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "The resource name must not be empty")
-            return []
+            return _group_entries(catalog.configs(resource_type, name), broker) if resource_type == ResourceType.GROUP else []
         case _:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
@@ -89,6 +90,16 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in overrides else []
         chain = own + _chain(broker, tuple(synonym.name for synonym in key.synonyms))
         entries.append(_entry(key, text, chain, read_only=False))
+    return entries
+
+
+def _group_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
+    values = effective_group_values(overrides, broker.settings)
+    entries = []
+    for key in GROUP_KEYS.values():
+        text = str(values[key.name])
+        own: list[SourcedText] = [(key.name, text, ConfigSource.GROUP)] if key.name in overrides else []
+        entries.append(_entry(key, text, own + _chain(broker, tuple(synonym.name for synonym in key.synonyms)), read_only=False))
     return entries
 
 

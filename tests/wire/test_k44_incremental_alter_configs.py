@@ -8,10 +8,12 @@ from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, 
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.records.record import SimpleRecord, build_batch
+from tests.support.consumer_calls import beat, describe, join
+from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -60,6 +62,27 @@ def test_a_broker_setting_changes_every_topic_without_an_override_at_once(client
     assert alter(client, BROKER, "", AlterableConfig("message.max.bytes", SET, "100")) == 0
     assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE
     assert produce_code(client, "own", 500) == 0
+
+
+def test_a_group_heartbeats_as_it_is_told_at_once(client: Client) -> None:
+    create(client, "t")
+    find_coordinator(client)
+    assert join(client, "m").heartbeat_interval_ms == 5_000
+    assert alter(client, GROUP, "g", AlterableConfig("consumer.heartbeat.interval.ms", SET, "9000")) == 0
+    assert beat(client, "m", 1).heartbeat_interval_ms == 9_000
+    assert join(client, "m", group_id="other").heartbeat_interval_ms == 5_000
+
+
+@pytest.mark.broker_settings({"group.consumer.min.session.timeout.ms": "200", "group.consumer.min.heartbeat.interval.ms": "1"})
+def test_a_member_is_out_when_its_groups_own_session_timeout_is_over(client: Client) -> None:
+    create(client, "t")
+    find_coordinator(client)
+    own = [AlterableConfig("consumer.session.timeout.ms", SET, "200"), AlterableConfig("consumer.heartbeat.interval.ms", SET, "50")]
+    assert alter(client, GROUP, "g", *own) == 0
+    join(client, "m")
+    join(client, "m", group_id="other")
+    wait_until(lambda: describe(client).group_state == "Empty", "the member is out")
+    assert describe(client, "other").group_state == "Stable"
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -58,7 +58,7 @@ def test_defaults_that_differ_from_kafkas_are_these_and_no_others() -> None:
     assert settings.offsets_topic_replication_factor == settings.transaction_state_log_replication_factor == 1
     assert settings.transaction_state_log_min_isr == 1
     assert settings.listeners == ("PLAINTEXT://127.0.0.1:9092",)
-    assert settings.log_dir == "ottla-data"
+    assert settings.log_dir == ("ottla-data",)
     kafkas = {
         "num.partitions": 1,
         "fetch.max.bytes": 57_671_680,

@@ -12,9 +12,7 @@ def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:P
     def split(text: str) -> tuple[str, ...]:
         return tuple(item for item in text.split(",") if item)
 
-    return BrokerSettings(
-        listeners=split(listeners), advertised_listeners=split(advertised), listener_security_protocol_map=split(protocols)
-    )
+    return BrokerSettings(listeners=split(listeners), advertised_listeners=split(advertised), listener_security_protocol_map=protocols)
 
 
 def test_several_named_listeners_are_read_with_their_hosts_and_ports() -> None:

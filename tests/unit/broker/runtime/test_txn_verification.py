@@ -71,7 +71,7 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def verification(coordinator: Coordinator) -> TxnVerification:
-    return TxnVerification(coordinator, enabled=True, pause=a_turn)
+    return TxnVerification(coordinator, enabled=lambda: True, pause=a_turn)
 
 
 def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
@@ -119,7 +119,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
 
 
 def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(coordinator: Coordinator, scene: PartitionScene) -> None:
-    off = TxnVerification(coordinator, enabled=False, pause=a_turn)
+    off = TxnVerification(coordinator, enabled=lambda: False, pause=a_turn)
     assert verify(off, ASKING, scene, 0) == {}
     assert verify(off, ADDING, scene, 0) == {}
     assert coordinator.asked == [frozenset({T0})]

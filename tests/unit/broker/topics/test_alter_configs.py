@@ -9,7 +9,8 @@ from protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog, code_of
 
 SET, DELETE, APPEND, SUBTRACT = OpType
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 @pytest.fixture
@@ -105,6 +106,26 @@ def test_a_broker_setting_that_cannot_change_is_refused(live: LiveCatalog, name:
     assert change(live, (key, SET, value), name=name, kind=BROKER) is code
 
 
-@pytest.mark.parametrize("kind", [0, 1, 3, 8, 16, 32, 127])
+def test_a_setting_of_a_group_is_kept_and_taken_back(live: LiveCatalog) -> None:
+    assert change(live, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"), name="g", kind=GROUP) is ErrorCode.NONE
+    assert live.catalog.configs(GROUP, "g") == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert change(live, (SESSION, DELETE, None), name="g", kind=GROUP) is ErrorCode.NONE
+    assert live.catalog.configs(GROUP, "g") == {HEARTBEAT: "6000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code"),
+    [
+        ("", "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
+        ("g", "no.such", "1", ErrorCode.INVALID_CONFIG),
+        ("g", "consumer.session.timeout.ms", "soon", ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_setting_that_a_group_cannot_have_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
+    assert change(live, (key, SET, value), name=name, kind=GROUP) is code
+    assert live.catalog.configs(GROUP, name) == {}
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, 8, 16, 127])
 def test_other_kinds_of_resources_cannot_be_altered(live: LiveCatalog, kind: int) -> None:
     assert change(live, ("x", SET, "1"), kind=kind) is ErrorCode.INVALID_REQUEST

@@ -83,7 +83,8 @@ def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
 
 def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
     entries = Described().entries(BROKER, "1")
-    assert set(entries) == set(BROKER_KEYS)
+    assert set(entries) == {name for name, key in BROKER_KEYS.items() if not key.internal}
+    assert "internal.segment.bytes" not in entries
     assert entries["num.partitions"].read_only
     assert not entries["message.max.bytes"].read_only
     assert (entries["num.partitions"].value, entries["num.partitions"].source) == ("1", ConfigSource.DEFAULT)
@@ -107,9 +108,21 @@ def test_loggers_tell_their_level() -> None:
     assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
 
 
-@pytest.mark.parametrize("kind", [ResourceType.GROUP, ResourceType.CLIENT_METRICS])
-def test_groups_and_client_metrics_have_no_settings(kind: int) -> None:
-    assert Described().entries(kind, "g") == {}
+def test_client_metrics_have_no_settings() -> None:
+    assert Described().entries(ResourceType.CLIENT_METRICS, "m") == {}
+
+
+def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
+    described = Described()
+    described.put(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000")
+    own = described.entries(ResourceType.GROUP, "g")["consumer.session.timeout.ms"]
+    assert (own.value, own.source, own.read_only) == ("50000", ConfigSource.GROUP, False)
+    assert own.synonyms == (
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+    )
+    other = described.entries(ResourceType.GROUP, "other")["consumer.session.timeout.ms"]
+    assert (other.value, other.source) == ("45000", ConfigSource.DEFAULT)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.rejected import Rejected
+from broker.core.settings import BrokerSettings
+from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, check_group_configs, effective_group_values
+from protocol.error_codes import ErrorCode
+
+
+@pytest.mark.parametrize("value", ["45000", "60000"])
+def test_a_value_within_the_brokers_bounds_is_allowed(value: str) -> None:
+    check_group_configs({SESSION_TIMEOUT_MS: value}, BrokerSettings())
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {SESSION_TIMEOUT_MS: "44999"},
+        {SESSION_TIMEOUT_MS: "60001"},
+        {HEARTBEAT_INTERVAL_MS: "4999"},
+        {HEARTBEAT_INTERVAL_MS: "15001"},
+        {HEARTBEAT_INTERVAL_MS: "often"},
+        {"share.session.timeout.ms": "45000"},
+    ],
+)
+def test_others_and_unknown_keys_are_not(overrides: dict[str, str]) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_group_configs(overrides, BrokerSettings())
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_session_that_ends_before_the_next_heartbeat_is_refused() -> None:
+    settings = BrokerSettings(group_consumer_min_session_timeout_ms=1_000)
+    check_group_configs({SESSION_TIMEOUT_MS: "5001"}, settings)
+    with pytest.raises(Rejected):
+        check_group_configs({SESSION_TIMEOUT_MS: "5000"}, settings)
+
+
+def test_what_a_group_lacks_is_the_brokers() -> None:
+    settings = BrokerSettings(group_consumer_heartbeat_interval_ms=7_000)
+    assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {SESSION_TIMEOUT_MS: 50_000, HEARTBEAT_INTERVAL_MS: 7_000}
+
+
+def test_a_value_from_before_the_bounds_moved_is_held_within_them() -> None:
+    settings = BrokerSettings(group_consumer_max_session_timeout_ms=50_000)
+    assert effective_group_values({SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)[SESSION_TIMEOUT_MS] == 50_000
