@@ -16,7 +16,7 @@ from client_compat.clients.python.with_kafka_python import errors
 SPECS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "max_timestamp": OffsetSpec.MAX_TIMESTAMP}
 
 
-class Refused(KafkaError):  # type: ignore[misc] -- the library has no types
+class Refused(KafkaError):  # type: ignore[misc]  # the library has no types
     """What the client answers as text, and does not raise."""
 
 

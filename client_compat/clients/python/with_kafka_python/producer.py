@@ -17,12 +17,13 @@ from client_compat.clients.python.with_kafka_python import errors
 NAME = "kafka-python"
 
 
-class Last(Partitioner):  # type: ignore[misc] -- the library has no types
-    def partition(self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any) -> int:
-        return last_of(sorted(cluster.partitions_for_topic(topic)))
+class Last(Partitioner):  # type: ignore[misc]  # the library has no types
+    def partition(self, topic: str, *args: Any) -> int:
+        """Called with the key, the serialized key, the value, the serialized value and the cluster."""
+        return last_of(sorted(args[-1].partitions_for_topic(topic)))
 
 
-class CompactJson(Serializer):  # type: ignore[misc] -- the library has no types
+class CompactJson(Serializer):  # type: ignore[misc]  # the library has no types
     def serialize(self, topic: str, headers: Any, data: bytes | None) -> bytes | None:
         return compact_json(data)
 
