@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,6 +177,11 @@ func (w *Where) UnmarshalJSON(data []byte) error {
 type Partition struct {
 	Topic string
 	Index int32
+}
+
+// Compare orders by topic and index.
+func (p Partition) Compare(other Partition) int {
+	return cmp.Or(cmp.Compare(p.Topic, other.Topic), cmp.Compare(p.Index, other.Index))
 }
 
 // UnmarshalJSON takes [topic, index].

@@ -1,0 +1,185 @@
+package ibm
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/IBM/sarama"
+
+	"ottla/clients/go/internal/control"
+	"ottla/clients/go/internal/inbox"
+)
+
+// consumer is one sarama client, and over it either a member of a group or a PartitionConsumer for each partition of its own.
+type consumer struct {
+	open   control.ConsumerOpen
+	client sarama.Client
+	admin  sarama.ClusterAdmin
+	inbox  *inbox.Inbox[*sarama.ConsumerMessage]
+	member *member
+	direct *direct
+}
+
+func (p *program) addConsumer(ops map[string]control.Op) {
+	ops["consumer.open"] = control.Do(p.openConsumer)
+	ops["consumer.subscribe"] = control.Do(p.subscribe)
+	ops["consumer.assign"] = control.Do(p.assign)
+	ops["consumer.poll"] = control.Bind(p.poll)
+	ops["consumer.assignment"] = control.Bind(p.assignment)
+	ops["consumer.commit"] = control.Do(p.commitOffsets)
+	ops["consumer.committed"] = control.Bind(p.committed)
+	ops["consumer.position"] = control.Bind(p.position)
+	ops["consumer.seek"] = control.Do(p.seek)
+	ops["consumer.offsets_for_times"] = control.Bind(p.offsetsForTimes)
+	ops["consumer.end_offsets"] = control.Bind(p.edges(sarama.OffsetNewest))
+	ops["consumer.beginning_offsets"] = control.Bind(p.edges(sarama.OffsetOldest))
+	ops["consumer.pause"] = control.Do(p.pauses(true))
+	ops["consumer.resume"] = control.Do(p.pauses(false))
+	ops["consumer.close"] = control.Do(p.closeConsumer)
+}
+
+func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) error {
+	config, err := consumerConfig(open)
+	if err != nil {
+		return err
+	}
+	client, err := sarama.NewClient([]string{open.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	place := func(message *sarama.ConsumerMessage) (control.Partition, int64) {
+		return control.Partition{Topic: message.Topic, Index: message.Partition}, message.Offset
+	}
+	p.consumers.Put(open.Handle, &consumer{open: open, client: client, admin: admin, inbox: inbox.New(place)})
+	return nil
+}
+
+func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
+	c, err := p.consumers.Get(to.Handle)
+	if err != nil {
+		return err
+	}
+	if to.Pattern != "" {
+		return control.Unsupported("subscribes to no pattern: ConsumerGroup.Consume takes names")
+	}
+	if c.open.Group == nil {
+		return control.Unsupported("subscribes only as a member of a group")
+	}
+	if c.member != nil {
+		if err := c.member.leave(); err != nil {
+			return err
+		}
+	}
+	c.member, err = join(c, to.Topics)
+	return err
+}
+
+func (p *program) assign(_ context.Context, to control.Partitions) error {
+	c, err := p.consumers.Get(to.Handle)
+	if err != nil {
+		return err
+	}
+	if c.direct != nil {
+		if err := c.direct.close(); err != nil {
+			return err
+		}
+	}
+	c.direct, err = consume(c, to.Partitions)
+	return err
+}
+
+func (p *program) poll(ctx context.Context, ask control.Poll) (any, error) {
+	c, err := p.consumers.Get(ask.Handle)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := c.inbox.Take(ctx, ask.Count)
+	if err != nil {
+		return nil, err
+	}
+	var records []control.Read
+	for _, message := range messages {
+		records = append(records, read(message))
+		if c.member != nil && c.autoCommits() {
+			c.member.mark(message)
+		}
+	}
+	return control.Records(records), nil
+}
+
+func (c *consumer) autoCommits() bool { return c.open.AutoCommit == nil || *c.open.AutoCommit }
+
+func read(message *sarama.ConsumerMessage) control.Read {
+	read := control.Read{
+		Topic:     message.Topic,
+		Partition: message.Partition,
+		Offset:    message.Offset,
+		Key:       message.Key,
+		Value:     message.Value,
+		Headers:   []control.Header{},
+		Timestamp: message.Timestamp.UnixMilli(),
+	}
+	for _, header := range message.Headers {
+		read.Headers = append(read.Headers, control.Header{Name: string(header.Key), Value: header.Value})
+	}
+	return read
+}
+
+func (p *program) assignment(_ context.Context, of control.Handle) (any, error) {
+	c, err := p.consumers.Get(of.Handle)
+	if err != nil {
+		return nil, err
+	}
+	var partitions []control.Partition
+	switch {
+	case c.member != nil:
+		partitions = c.member.claims()
+	case c.direct != nil:
+		partitions = slices.Collect(maps.Keys(c.direct.consumers))
+	}
+	return control.Rows("partitions", partitions), nil
+}
+
+// pauses stops the fetching, or lets it go on, and holds back what was fetched before.
+func (p *program) pauses(paused bool) func(context.Context, control.Partitions) error {
+	return func(_ context.Context, of control.Partitions) error {
+		c, err := p.consumers.Get(of.Handle)
+		if err != nil {
+			return err
+		}
+		c.inbox.Pause(of.Partitions, paused)
+		if c.member != nil {
+			c.member.pause(of.Partitions, paused)
+		}
+		if c.direct != nil {
+			c.direct.pause(of.Partitions, paused)
+		}
+		return nil
+	}
+}
+
+func (p *program) closeConsumer(_ context.Context, of control.Handle) error {
+	c, err := p.consumers.Take(of.Handle)
+	if err != nil {
+		return err
+	}
+	return c.close()
+}
+
+func (c *consumer) close() error {
+	var left, stopped error
+	if c.member != nil {
+		left = c.member.leave()
+	}
+	if c.direct != nil {
+		stopped = c.direct.close()
+	}
+	// The admin's Close closes the client below it.
+	return errors.Join(left, stopped, c.admin.Close())
+}
