@@ -85,7 +85,7 @@ def audit(
         }
         with _start(chosen, total_bytes, master) as running:
             args["json_path"] = running.json_path("" if key is None else key.name)
-            judge_records = chosen == EMBEDDED if deep is None else deep
+            judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
             run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, lambda step, done: progress(step, done, steps)))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 

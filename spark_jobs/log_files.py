@@ -1,37 +1,42 @@
-"""Finds partition logs and their segments in a directory of this broker's or of Apache Kafka's.
+"""Finds partition logs, their segments and the files beside them in a directory of this broker's or of Apache Kafka's.
 
 Rules that hold here: nothing is opened but Kafka's two small text checkpoints; nothing is ever written; whatever is passed over is named
-in a note,
-so that "clean" never means "not looked at". Layout and names: Kafka's `LogDirs`, `UnifiedLog` and `LocalLog`.
+in a note, so that "clean" never means "not looked at". Layout and names: Kafka's `LogDirs`, `UnifiedLog` and `LocalLog`.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spark_jobs.filesystem import Entry, Place, place
+
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
 SEGMENT_FILE: Final = re.compile(r"\d{20}\.log")
+SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)")
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 TRANSACTION_STATE: Final = "__transaction_state"
-COMPACTED_BY_DESIGN: Final = frozenset({"__consumer_offsets", TRANSACTION_STATE, "__share_group_state"})
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 """Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
+LISTINGS_AT_ONCE: Final = 16
+"""Directories listed at a time where each listing is a round trip."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One `.log` file of one partition and what the directory says about that partition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """One file of one partition, and what the directory says about that partition.
 
-    `log_dir` is the path as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first dirty
-    offset:
-    below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
+    `log_dir` is the path or URL as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first dirty
+    offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
     """
 
     log_dir: str
@@ -40,10 +45,27 @@ class Segment:
     base_offset: int
     path: str
     size_bytes: int
-    is_last: bool
     log_start_offset: int
     cleaned_to: int
     clean_shutdown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment(LogFile):
+    """One `.log` file. `next_base_offset`: where the next segment begins, None for the last one. `index_bytes`: the size of its `.index`, -1
+    where it has none."""
+
+    is_last: bool
+    next_base_offset: int | None
+    index_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFile(LogFile):
+    """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is the
+    first segment's)."""
+
+    kind: str
 
 
 @dataclass(slots=True)
@@ -53,6 +75,7 @@ class LogDirectory:
 
     path: str
     segments: list[Segment] = field(default_factory=list)
+    side_files: list[SideFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -63,43 +86,67 @@ class LogDirectory:
 
 
 def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
-    """All segments under `path`: a broker's data directory, or one partition's directory. `topics`: only these (empty: all).
+    """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`: only
+    these (empty: all).
 
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
-    root = Path(path)
     found = LogDirectory(str(path))
     try:
-        if not root.is_dir():
-            found.problems.append(f"{root}: no such directory")
+        where = place(str(path))
+        if not where.is_dir(where.path):
+            found.problems.append(f"{path}: no such directory")
             return found
-        if PARTITION_DIR.fullmatch(root.name) and any(SEGMENT_FILE.fullmatch(entry.name) for entry in root.iterdir()):
-            partition_dirs, checkpoints = [root], root.parent
-        else:
-            partition_dirs, checkpoints = sorted(entry for entry in root.iterdir() if entry.is_dir()), root
-    except OSError as e:
-        found.problems.append(f"{root}: {e.strerror}")
+        entries = where.entries(where.path)
+    except (OSError, ValueError) as e:
+        found.problems.append(f"{path}: {_reason(e)}")
         return found
-    starts = _read_checkpoint(checkpoints / LOG_START_CHECKPOINT, found)
-    cleaned = _read_checkpoint(checkpoints / CLEANER_CHECKPOINT, found)
-    clean_shutdown = (checkpoints / CLEAN_SHUTDOWN).exists()
-    for partition_dir in partition_dirs:
-        name = _parse_dir(partition_dir.name, topics, found)
-        if name is not None:
-            unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
-            _add_partition(
-                found,
-                partition_dir,
-                name,
-                log_start_offset=starts.get(name, 0),
-                cleaned_to=max(cleaned.get(name, 0), unknown),
-                clean_shutdown=clean_shutdown,
-            )
+    if PARTITION_DIR.fullmatch(where.name) and any(SEGMENT_FILE.fullmatch(entry.name) for entry in entries):
+        directories, root = {where.name: where.path}, where.parent
+    else:
+        directories, root = {entry.name: entry.path for entry in entries if entry.is_dir}, where.path
+    facts = _Facts(
+        starts=_read_checkpoint(where, f"{root}/{LOG_START_CHECKPOINT}", found),
+        cleaned=_read_checkpoint(where, f"{root}/{CLEANER_CHECKPOINT}", found),
+        clean_shutdown=where.is_file(f"{root}/{CLEAN_SHUTDOWN}"),
+    )
+    partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
+    for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
+        if isinstance(listed, OSError):
+            found.problems.append(f"{at}: {_reason(listed)}")
+        else:
+            _add_partition(found, where, at, name, listed, facts)
     if not found.segments and not found.problems:
         found.problems.append(
-            f"{root}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
+            f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the files of the whole directory say."""
+
+    starts: dict[tuple[str, int], int]
+    cleaned: dict[tuple[str, int], int]
+    clean_shutdown: bool
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]:
+    def listed(path: str) -> list[Entry] | OSError:
+        try:
+            return where.entries(path)
+        except OSError as e:
+            return e
+
+    if where.is_local:
+        return map(listed, paths)
+    with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
+        return list(pool.map(listed, paths))
 
 
 def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple[str, int] | None:
@@ -114,41 +161,51 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
     return (topic, int(match["partition"])) if not topics or topic in topics else None
 
 
-def _add_partition(
-    found: LogDirectory, directory: Path, name: tuple[str, int], *, log_start_offset: int, cleaned_to: int, clean_shutdown: bool
-) -> None:
-    try:
-        files = sorted(entry for entry in directory.iterdir() if SEGMENT_FILE.fullmatch(entry.name))
-        sizes = [file.stat().st_size for file in files]
-    except OSError as e:
-        found.problems.append(f"{directory}: {e.strerror}")
-        return
-    if not files:
-        found.notes.append(f"{directory.name}: holds no segment")
-    for i, (file, size) in enumerate(zip(files, sizes, strict=True)):
-        if not os.access(file, os.R_OK):
-            found.problems.append(f"{file}: not readable")
+def _add_partition(found: LogDirectory, where: Place, at: str, name: tuple[str, int], entries: list[Entry], facts: _Facts) -> None:
+    logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
+    sizes = {entry.name: entry.size_bytes for entry in entries}
+    bases = [int(entry.name[:20]) for entry in logs]
+    if not logs:
+        found.notes.append(f"{at.rsplit('/', 1)[-1]}: holds no segment")
+    unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
+    common = {
+        "log_dir": found.path,
+        "topic": name[0],
+        "partition": name[1],
+        "log_start_offset": facts.starts.get(name, 0),
+        "cleaned_to": max(facts.cleaned.get(name, 0), unknown),
+        "clean_shutdown": facts.clean_shutdown,
+    }
+    for i, entry in enumerate(logs):
+        if not where.readable(entry.path):
+            found.problems.append(f"{entry.path}: not readable")
             continue
+        last = i == len(logs) - 1
         segment = Segment(
-            log_dir=found.path,
-            topic=name[0],
-            partition=name[1],
-            base_offset=int(file.stem),
-            path=str(file),
-            size_bytes=size,
-            is_last=i == len(files) - 1,
-            log_start_offset=log_start_offset,
-            cleaned_to=cleaned_to,
-            clean_shutdown=clean_shutdown,
+            base_offset=bases[i],
+            path=entry.path,
+            size_bytes=entry.size_bytes,
+            is_last=last,
+            next_base_offset=None if last else bases[i + 1],
+            index_bytes=sizes.get(f"{entry.name[:20]}.index", -1),
+            **common,  # type: ignore[arg-type]  # a dict of the fields that all files of a partition share
         )
         found.segments.append(segment)
+    for entry in entries:
+        match = SIDE_FILE.fullmatch(entry.name)
+        if match is not None or entry.name == LEADER_EPOCHS:
+            kind = entry.name if match is None else match["kind"]
+            base = min(bases, default=0) if match is None else int(match["offset"])
+            found.side_files.append(
+                SideFile(base_offset=base, path=entry.path, size_bytes=entry.size_bytes, kind=kind, **common)  # type: ignore[arg-type]  # as above
+            )
 
 
-def _read_checkpoint(path: Path, found: LogDirectory) -> dict[tuple[str, int], int]:
+def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple[str, int], int]:
     """Kafka's offset checkpoint: `0`, a count, then `<topic> <partition> <offset>` a line. A missing file says nothing; a damaged one is
     a note."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = where.read(path).decode("utf-8").splitlines()
         if not lines:  # Kafka makes the file before it has anything to write
             return {}
         rows = [line.split() for line in lines[2:] if line]
@@ -158,7 +215,7 @@ def _read_checkpoint(path: Path, found: LogDirectory) -> dict[tuple[str, int], i
     except FileNotFoundError:
         return {}
     except OSError as e:
-        found.problems.append(f"{path}: {e.strerror}")
+        found.problems.append(f"{path}: {_reason(e)}")
     except (ValueError, IndexError):
-        found.notes.append(f"{path.name}: damaged, not used")
+        found.notes.append(f"{path.rsplit('/', 1)[-1]}: damaged, not used")
     return {}

@@ -15,7 +15,8 @@ RAW_BATCHES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, cleaned_to bigint, clean_shutdown boolean, position "
     "bigint, size_bytes bigint, base_offset bigint, last_offset bigint, magic int, transactional boolean, control boolean, "
     "log_append_time boolean, delete_horizon boolean, last_offset_delta int, record_count int, max_timestamp bigint, leader_epoch int, "
-    "producer_id bigint, producer_epoch int, base_sequence int, last_sequence int, crc_ok boolean, records_found int, sparse boolean, "
+    "producer_id bigint, producer_epoch int, base_sequence int, last_sequence int, crc bigint, crc_ok boolean, "
+    "records_found int, found_max_timestamp bigint, sparse boolean, "
     "records_fault string, marker string, coordinator_epoch int, error string, torn boolean"
 )
 """The columns of the batches level that views and rules read: the reader builds no others."""

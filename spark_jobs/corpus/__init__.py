@@ -10,6 +10,7 @@ from typing import Final
 from spark_jobs.corpus.batches import BATCHES
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.replays import REPLAYS
+from spark_jobs.corpus.replicas import REPLICAS
 from spark_jobs.corpus.transactions import TRANSACTIONS
 
-CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | REPLAYS
+CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | REPLAYS | REPLICAS

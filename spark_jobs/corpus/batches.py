@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.records.batch import CONTROL, HEADER_BYTES, stamp
+from protocol.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, stamp
 from protocol.records.compression import Codec
-from protocol.records.record import build_batch
+from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, reheaded
 
@@ -265,6 +265,18 @@ def leader_epochs_unknown(root: Path) -> None:
         log.data(leader_epoch=leader_epoch)
 
 
+def wrong_max_timestamp(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data()
+    log.batch(reheaded(build_batch(numbered(5)), max_timestamp=T0 + 1))
+
+
+def append_times(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for at in (0, 5 * 60_000, 1, 2):
+        log.batch(reheaded(build_batch([SimpleRecord(b"k", b"{}", T0 - at)]), attributes=LOG_APPEND_TIME, max_timestamp=T0 + at))
+
+
 BATCHES: dict[str, Case] = {
     "sound": Case(sound, []),
     "same_batch_twice": Case(same_batch_twice, [("duplicate-sequence", "violation", "same batch twice", "t-0@15")]),
@@ -286,6 +298,8 @@ BATCHES: dict[str, Case] = {
     "hole": Case(hole, [("offsets", "warning", "offset gap", "t-0@8")]),
     "leader_epoch_regress": Case(leader_epoch_regress, [("leader-epochs", "violation", "leader epoch regress", "t-0@15")]),
     "leader_epochs_unknown": Case(leader_epochs_unknown, []),
+    "wrong_max_timestamp": Case(wrong_max_timestamp, [("timestamps", "warning", "largest timestamp is not that of the records", "t-0@5")]),
+    "append_times": Case(append_times, [("timestamps", "info", "append time regress", "t-0@2")]),
     "flipped_bit": Case(flipped_bit, [("crc", "violation", "wrong CRC", "t-0@5")]),
     "damaged_length": Case(damaged_length, [("crc", "violation", "no batch", "t-0@?")]),
     "cut_in_the_middle": Case(cut_in_the_middle, [("crc", "violation", "no batch", "t-0@?")]),

@@ -31,6 +31,15 @@ def test_both_engines_give_the_same_findings_counts_and_evidence_on_the_whole_co
         assert embedded == distributed
 
 
+@pytest.mark.parametrize("name", ["replicas_missing", "replicas_compacted_with_another_record"])
+def test_both_engines_find_the_same_in_replicas(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    write({name: CASES[name]}, tmp_path)
+    paths = [tmp_path / name / directory for directory in CASES[name].directories]
+    embedded, distributed = (audit(paths, replicas=True, engine=engine) for engine in ("duckdb", "spark"))
+    assert comparable(embedded) == comparable(distributed)
+    assert embedded.exit_code == 1
+
+
 def test_the_size_decides_where_nobody_does() -> None:
     assert choose("auto", EMBEDDED_BYTES_MAX) == "duckdb"
     assert choose("auto", EMBEDDED_BYTES_MAX + 1) == "spark"
