@@ -22,6 +22,7 @@ SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txn
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -35,8 +36,8 @@ LISTINGS_AT_ONCE: Final = 16
 class LogFile:
     """One file of one partition, and what the directory says about that partition.
 
-    `log_dir` is the path or URL as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first dirty
-    offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
+    `log_dir` is the path or URL as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first
+    dirty offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
     """
 
     log_dir: str
@@ -52,8 +53,8 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment(LogFile):
-    """One `.log` file. `next_base_offset`: where the next segment begins, None for the last one. `index_bytes`: the size of its `.index`, -1
-    where it has none."""
+    """One `.log` file. `next_base_offset`: where the next segment begins, None for the last one. `index_bytes`: the size of its `.index`,
+    -1 where it has none."""
 
     is_last: bool
     next_base_offset: int | None
@@ -62,8 +63,8 @@ class Segment(LogFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile(LogFile):
-    """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is the
-    first segment's)."""
+    """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is
+    the first segment's)."""
 
     kind: str
 
@@ -78,6 +79,8 @@ class LogDirectory:
     side_files: list[SideFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
+    """What the broker last noted as replicated to all, per topic and partition."""
 
     @property
     def size_bytes(self) -> int:
@@ -86,8 +89,8 @@ class LogDirectory:
 
 
 def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
-    """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`: only
-    these (empty: all).
+    """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`:
+    only these (empty: all).
 
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
@@ -110,12 +113,13 @@ def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
         cleaned=_read_checkpoint(where, f"{root}/{CLEANER_CHECKPOINT}", found),
         clean_shutdown=where.is_file(f"{root}/{CLEAN_SHUTDOWN}"),
     )
+    found.high_watermarks = read_read_checkpoint(where, f"{root}/{HIGH_WATERMARK_CHECKPOINT}", found)
     partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
     for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
         if isinstance(listed, OSError):
             found.problems.append(f"{at}: {_reason(listed)}")
         else:
-            _add_partition(found, where, at, name, listed, facts)
+            _add_partition(found, where, name, listed, facts)
     if not found.segments and not found.problems:
         found.problems.append(
             f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
@@ -161,12 +165,12 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
     return (topic, int(match["partition"])) if not topics or topic in topics else None
 
 
-def _add_partition(found: LogDirectory, where: Place, at: str, name: tuple[str, int], entries: list[Entry], facts: _Facts) -> None:
+def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], entries: list[Entry], facts: _Facts) -> None:
     logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
     if not logs:
-        found.notes.append(f"{at.rsplit('/', 1)[-1]}: holds no segment")
+        found.notes.append(f"{name[0]}-{name[1]}: holds no segment")
     unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
     common = {
         "log_dir": found.path,

@@ -1,0 +1,150 @@
+"""Directories and files on any file system: local paths, and URLs that pyarrow.fs opens (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
+
+Rules that hold here: nothing is ever written. Credentials belong in the environment, where every file system's own client looks for
+them; what a URL says after `?` (`endpoint_override`, `region`, `scheme`) is passed on and is no part of a file's name. Reading fills the
+caller's buffer, so that a gigabyte is read in the memory of one window.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+SCHEME_END: Final = "://"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in a directory. `path` is as `Place.open` takes it."""
+
+    name: str
+    path: str
+    is_dir: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory on a file system: `url` is what the user gave, `path` its name without options, as findings show it."""
+
+    url: str
+    path: str
+    _system: Any
+    _prefix: str
+    """What a path has in front that the file system does not want."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether files are this machine's, and small reads cost next to nothing."""
+        return isinstance(self._system, arrow_fs.LocalFileSystem)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def parent(self) -> str:
+        """The path of the directory that this one is in."""
+        return self.path.rsplit("/", 1)[0] or "/"
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is such a directory. Raises OSError."""
+        return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.Directory)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is such a file. Raises OSError."""
+        return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.File)
+
+    def entries(self, path: str) -> list[Entry]:
+        """What is in a directory, by name. Raises OSError, FileNotFoundError where it is none."""
+        found = self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
+        return sorted(
+            (
+                Entry(each.base_name, f"{path}/{each.base_name}", each.type == arrow_fs.FileType.Directory, each.size or 0)
+                for each in found
+                if each.type != arrow_fs.FileType.NotFound
+            ),
+            key=lambda entry: entry.name,
+        )
+
+    def readable(self, path: str) -> bool:
+        """Whether the file may be read; on other than local file systems that shows only in reading."""
+        return not self.is_local or os.access(path, os.R_OK)
+
+    def open(self, path: str) -> RandomAccess:
+        """A file for reading in any order. Raises OSError."""
+        return RandomAccess(self._system.open_input_file(self._inside(path)))
+
+    def read(self, path: str) -> bytes:
+        """A small file. Raises OSError."""
+        with self._system.open_input_file(self._inside(path)) as file:
+            content: bytes = file.read()
+            return content
+
+    def _inside(self, path: str) -> str:
+        return path.removeprefix(self._prefix)
+
+
+class RandomAccess:
+    """One open file."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __enter__(self) -> RandomAccess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file. Raises OSError."""
+        self._file.seek(position)
+        content: bytes = self._file.read(size)
+        return content
+
+    def read_into(self, position: int, room: memoryview) -> int:
+        """Fill `room`; how many bytes there were. Raises OSError."""
+        self._file.seek(position)
+        done = 0
+        while done < len(room):
+            count = self._file.readinto(room[done:])
+            if not count:
+                break
+            done += count
+        return done
+
+
+@lru_cache(maxsize=64)
+def place(url: str) -> Place:
+    """The directory that a path or URL names. Raises ValueError on a URL whose file system is not known, OSError when it is refused."""
+    if SCHEME_END not in url:
+        path = url.rstrip("/") or "/"
+        return Place(url, path, arrow_fs.LocalFileSystem(), "")
+    try:
+        system, inside = arrow_fs.FileSystem.from_uri(url)
+    except pa.ArrowInvalid:
+        system, inside = _through_fsspec(url)
+    if isinstance(system, arrow_fs.LocalFileSystem):
+        return Place(url, inside.rstrip("/") or "/", system, "")
+    prefix = url.split(SCHEME_END, 1)[0] + SCHEME_END
+    inside = inside.rstrip("/")
+    return Place(url, prefix + inside, system, prefix)
+
+
+def _through_fsspec(url: str) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 # only where it is needed
+    except ModuleNotFoundError as e:
+        raise ValueError(f"pyarrow has no file system for {url}, and fsspec is not installed") from e
+    try:
+        system, inside = url_to_fs(url)
+    except (ImportError, ValueError) as e:
+        raise ValueError(f"no file system for {url}: {e}") from e
+    return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(system)), inside
