@@ -79,8 +79,6 @@ class LogDirectory:
     side_files: list[SideFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    """What the broker last noted as replicated to all, per topic and partition."""
 
     @property
     def size_bytes(self) -> int:
@@ -113,7 +111,7 @@ def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
         cleaned=_read_checkpoint(where, f"{root}/{CLEANER_CHECKPOINT}", found),
         clean_shutdown=where.is_file(f"{root}/{CLEAN_SHUTDOWN}"),
     )
-    found.high_watermarks = read_read_checkpoint(where, f"{root}/{HIGH_WATERMARK_CHECKPOINT}", found)
+    found.high_watermarks = _read_checkpoint(where, f"{root}/{HIGH_WATERMARK_CHECKPOINT}", found)
     partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
     for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
         if isinstance(listed, OSError):
