@@ -9,14 +9,13 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from spark_jobs import views
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
 from spark_jobs.engines import Engine, Row
-from spark_jobs.log_files import HIGH_WATERMARK_CHECKPOINT, TRANSACTION_STATE, LogDirectory, find_logs, read_checkpoint
+from spark_jobs.log_files import TRANSACTION_STATE, find_logs
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 
 
@@ -69,22 +68,14 @@ def _make_views(job: Job) -> None:
     for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
         engine.define(name, query, job.args)
     if job.replicas:
-        engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", _high_watermarks(job.paths))
+        noted = [(path, *place, offset) for path in job.paths for place, offset in find_logs(path).high_watermarks.items()]
+        engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
     if job.key is not None or job.deep:
         place = "none" if job.key is None else job.key.place
         need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else "")
         engine.read("records", "records", job.paths, job.topics, need, keep=False)
         query = views.VISIBLE_RECORDS.format(key=views.KEYS[place])
         engine.define("visible_records", query, job.args, keep=job.deep and (job.key is not None or job.replicas))
-
-
-def _high_watermarks(paths: Sequence[str]) -> list[tuple[str, str, int, int]]:
-    """What each directory's broker last noted as committed."""
-    rows = []
-    for path in paths:
-        noted = read_checkpoint(Path(path) / HIGH_WATERMARK_CHECKPOINT, LogDirectory(path))
-        rows += [(path, topic, partition, offset) for (topic, partition), offset in noted.items()]
-    return rows
 
 
 def _make_transaction_views(job: Job) -> None:
