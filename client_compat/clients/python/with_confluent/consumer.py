@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as PlainConsumer
 
 from client_compat.clients.control import Answer, Request, Unsupported, settings, taken
@@ -38,12 +38,14 @@ DEFAULT_MESSAGE_MAX_BYTES = 1_000_000
 STATE_WAIT_S = 0.02
 PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._PARTITION_EOF}
 TIMESTAMP_TYPES = {1: "create", 2: "append"}
+BEGINNINGS = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 _PLACES = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 
 
 class Consumer:
     def __init__(self, request: Request) -> None:
         own = settings(NAME, request, SETTINGS)
+        self._begin_at = OFFSET_INVALID
         self._at_once = own.pop("max_poll_records", POLL_RECORDS)
         if "partition.assignment.strategy" in own:
             own.update(_assignor(request, own.pop("partition.assignment.strategy")))
@@ -51,8 +53,9 @@ class Consumer:
             # It has to be at least what it calls the largest message, which a consumer has no other use for.
             own["message.max.bytes"] = min(own["fetch.max.bytes"], DEFAULT_MESSAGE_MAX_BYTES)
         if "group.id" not in own:
-            # Its constructor demands a group; without one to join nothing may be committed.
+            # Its constructor demands a group. Without one nothing is to be committed, nor to be begun at what was.
             own.update({"group.id": f"nobody-{request['handle']}", "enable.auto.commit": False})
+            self._begin_at = BEGINNINGS.get(request.get("reset", "latest"), OFFSET_INVALID)
         self._consumer = PlainConsumer({"bootstrap.servers": request["bootstrap"], **own, "logger": logging.getLogger(NAME)})
         self._pending: list[Answer] = []
 
@@ -61,7 +64,7 @@ class Consumer:
         self._consumer.subscribe(request["topics"] if pattern is None else [pattern if pattern.startswith("^") else f"^{pattern}"])
 
     def assign(self, request: Request) -> None:
-        self._consumer.assign(_partitions(request))
+        self._consumer.assign([TopicPartition(topic, index, self._begin_at) for topic, index in request["partitions"]])
 
     def poll(self, request: Request) -> Answer:
         """What an error interrupts is kept for the next poll."""

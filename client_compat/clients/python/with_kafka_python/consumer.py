@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -20,7 +20,7 @@ ASSIGNORS = {
     "range": (RangePartitionAssignor,),
     "roundrobin": (RoundRobinPartitionAssignor,),
     "sticky": (StickyPartitionAssignor,),
-    "cooperative-sticky": (CooperativeStickyPartitionAssignor,),
+    "cooperative-sticky": (CooperativeStickyAssignor,),
 }
 SETTINGS: Mapping[str, Any] = {
     "client_id": "client_id",

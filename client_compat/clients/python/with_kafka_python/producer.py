@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -58,7 +59,11 @@ class Producer:
         if request.get("transactional_id"):
             self._producer.init_transactions()
 
-    def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Answer:
+        """In a thread, for send() itself waits for metadata, for as long as max_block_ms and not as its request says."""
+        return await asyncio.to_thread(self._send, request)
+
+    def _send(self, request: Request) -> Answer:
         records = request["records"]
         for record in records:
             if record.get("key") is None and record.get("value") is None:
