@@ -79,6 +79,8 @@ class LogDirectory:
     side_files: list[SideFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
+    """What the broker last noted as replicated, by topic and partition."""
     """What the broker last noted as replicated to all, per topic and partition."""
 
     @property
@@ -112,6 +114,7 @@ def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
         cleaned=_read_checkpoint(where, f"{root}/{CLEANER_CHECKPOINT}", found),
         clean_shutdown=where.is_file(f"{root}/{CLEAN_SHUTDOWN}"),
     )
+    found.high_watermarks = _read_checkpoint(where, f"{root}/{HIGH_WATERMARK_CHECKPOINT}", found)
     partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
     for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
         if isinstance(listed, OSError):
@@ -201,12 +204,6 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
             found.side_files.append(
                 SideFile(base_offset=base, path=entry.path, size_bytes=entry.size_bytes, kind=kind, **common)  # type: ignore[arg-type]  # as above
             )
-
-
-def read_checkpoint(path: str, name: str, found: LogDirectory) -> dict[tuple[str, int], int]:
-    """One of Kafka's offset checkpoints in the data directory `path` (a path or a URL): {(topic, partition): offset}."""
-    where = place(path)
-    return _read_checkpoint(where, f"{where.path}/{name}", found)
 
 
 def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple[str, int], int]:
