@@ -185,7 +185,7 @@ CLIENTS: Mapping[str, ClientKind] = {
         _node("kafkajs"),
         _node("platformatic-kafka"),
         _node("confluent-kafka-javascript", optional=True),
-        _rust("rdkafka-rust"),
+        _rust("rdkafka"),
         _rust("rskafka"),
         _module("kcat", KCAT),
         _module("spark", SPARK),

@@ -16,7 +16,7 @@ KEYS = [b"21", b"foobar", b"a-little-bit-long-string", "schlüssel".encode(), by
 OTHER_DEFAULT: Mapping[str, str] = {
     "confluent-kafka": "librdkafka's default is consistent_random, by CRC32",
     "confluent-kafka-javascript": "librdkafka's default is consistent_random, by CRC32",
-    "rdkafka-rust": "librdkafka's default is consistent_random, by CRC32",
+    "rdkafka": "librdkafka's default is consistent_random, by CRC32",
     "kcat": "librdkafka's default is consistent_random, by CRC32",
     "sarama": "its default is a hash by FNV-1a",
     "kafka-go": "its default is round robin, whatever the key",
