@@ -36,7 +36,7 @@ func Client() control.Client {
 
 func (p *program) close() {
 	for _, producer := range p.producers.Empty() {
-		_ = producer.async.Close()
+		producer.close()
 	}
 	for _, consumer := range p.consumers.Empty() {
 		_ = consumer.close()

@@ -49,7 +49,8 @@ func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) err
 	if err != nil {
 		return err
 	}
-	admin, err := sarama.NewClusterAdminFromClient(client)
+	// On connections of its own: a broker answers a connection's requests in order, and a long fetch would be before each of these.
+	admin, err := sarama.NewClusterAdmin([]string{open.Bootstrap}, config)
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
@@ -98,6 +99,9 @@ func (p *program) poll(ctx context.Context, ask control.Poll) (any, error) {
 	c, err := p.consumers.Get(ask.Handle)
 	if err != nil {
 		return nil, err
+	}
+	if c.member == nil && c.direct == nil {
+		return nil, control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "neither subscribed nor assigned"}
 	}
 	messages, err := c.inbox.Take(ctx, ask.Count)
 	if err != nil {
@@ -180,6 +184,5 @@ func (c *consumer) close() error {
 	if c.direct != nil {
 		stopped = c.direct.close()
 	}
-	// The admin's Close closes the client below it.
-	return errors.Join(left, stopped, c.admin.Close())
+	return errors.Join(left, stopped, c.admin.Close(), c.client.Close())
 }

@@ -14,6 +14,7 @@ type producer struct {
 	async   sarama.AsyncProducer
 	json    bool
 	unacked bool
+	closed  chan struct{} // once every answer was delivered
 }
 
 // ticket travels with a message, so that its answer finds the request that waits for it.
@@ -41,7 +42,12 @@ func (p *program) openProducer(_ context.Context, open control.ProducerOpen) err
 	if err != nil {
 		return err
 	}
-	opened := &producer{async: async, json: open.Serializer != nil, unacked: config.Producer.RequiredAcks == sarama.NoResponse}
+	opened := &producer{
+		async:   async,
+		json:    open.Serializer != nil,
+		unacked: config.Producer.RequiredAcks == sarama.NoResponse,
+		closed:  make(chan struct{}),
+	}
 	go opened.deliver()
 	p.producers.Put(open.Handle, opened)
 	return nil
@@ -49,6 +55,7 @@ func (p *program) openProducer(_ context.Context, open control.ProducerOpen) err
 
 // deliver brings every answer to its ticket until the producer is closed.
 func (p *producer) deliver() {
+	defer close(p.closed)
 	successes, failures := p.async.Successes(), p.async.Errors()
 	for successes != nil || failures != nil {
 		select {
@@ -174,7 +181,12 @@ func (p *program) closeProducer(_ context.Context, of control.Handle) error {
 	if err != nil {
 		return err
 	}
-	// Close would read the answers that are deliver's.
-	producer.async.AsyncClose()
+	producer.close()
 	return nil
+}
+
+// close flushes. sarama's own Close would read the answers that are deliver's.
+func (p *producer) close() {
+	p.async.AsyncClose()
+	<-p.closed
 }

@@ -1,0 +1,197 @@
+package segmentio
+
+import (
+	"context"
+
+	"github.com/segmentio/kafka-go"
+
+	"ottla/clients/go/internal/control"
+)
+
+func (p *program) commitOffsets(ctx context.Context, commit control.Commit) error {
+	c, err := p.consumers.Get(commit.Handle)
+	if err != nil {
+		return err
+	}
+	if c.base().open.Group == nil {
+		return control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "no group to commit for"}
+	}
+	return c.commit(ctx, commit)
+}
+
+// alter commits as nobody in particular, which a group without members allows.
+func (o *opened) alter(ctx context.Context, offsets []control.Offset) error {
+	return alterOffsets(ctx, o.client, *o.open.Group, offsets)
+}
+
+func alterOffsets(ctx context.Context, client *kafka.Client, group string, offsets []control.Offset) error {
+	topics := map[string][]kafka.OffsetCommit{}
+	for _, offset := range offsets {
+		commit := kafka.OffsetCommit{Partition: int(offset.Index), Offset: offset.Number, Metadata: offset.Metadata}
+		topics[offset.Topic] = append(topics[offset.Topic], commit)
+	}
+	response, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: group, GenerationID: -1, Topics: topics})
+	if err != nil {
+		return err
+	}
+	for _, partitions := range response.Topics {
+		for _, partition := range partitions {
+			if partition.Error != nil {
+				return partition.Error
+			}
+		}
+	}
+	return nil
+}
+
+// fetch returns what the group committed; nothing without a group.
+func (o *opened) fetch(ctx context.Context, partitions []control.Partition) (map[control.Partition]kafka.OffsetFetchPartition, error) {
+	if o.open.Group == nil {
+		return nil, nil
+	}
+	topics := map[string][]int{}
+	for _, partition := range partitions {
+		topics[partition.Topic] = append(topics[partition.Topic], int(partition.Index))
+	}
+	return fetchOffsets(ctx, o.client, *o.open.Group, topics)
+}
+
+func fetchOffsets(
+	ctx context.Context, client *kafka.Client, group string, topics map[string][]int,
+) (map[control.Partition]kafka.OffsetFetchPartition, error) {
+	response, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: topics})
+	if err != nil {
+		return nil, err
+	}
+	if response.Error != nil {
+		return nil, response.Error
+	}
+	found := map[control.Partition]kafka.OffsetFetchPartition{}
+	for topic, partitions := range response.Topics {
+		for _, partition := range partitions {
+			if partition.Error != nil {
+				return nil, partition.Error
+			}
+			if partition.CommittedOffset >= 0 {
+				found[control.Partition{Topic: topic, Index: int32(partition.Partition)}] = partition
+			}
+		}
+	}
+	return found, nil
+}
+
+func (p *program) committed(ctx context.Context, of control.Partitions) (any, error) {
+	c, err := p.consumers.Get(of.Handle)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.base().fetch(ctx, of.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]any
+	for _, partition := range of.Partitions {
+		row := []any{partition.Topic, partition.Index, nil, nil}
+		if offset, ok := found[partition]; ok {
+			row[2], row[3] = offset.CommittedOffset, offset.Metadata
+		}
+		rows = append(rows, row)
+	}
+	return control.Rows("offsets", rows), nil
+}
+
+func (p *program) position(_ context.Context, of control.Partitions) (any, error) {
+	c, err := p.consumers.Get(of.Handle)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]any
+	for _, partition := range of.Partitions {
+		at, known := c.position(partition)
+		if !known {
+			return nil, control.Unsupported("tells no position of a partition before something was read from it")
+		}
+		rows = append(rows, []any{partition.Topic, partition.Index, at})
+	}
+	return control.Rows("offsets", rows), nil
+}
+
+func (p *program) seek(_ context.Context, to control.Seek) error {
+	c, err := p.consumers.Get(to.Handle)
+	if err != nil {
+		return err
+	}
+	offset := to.Offset.Number
+	if to.Offset.Word != "" {
+		if offset, err = edge(to.Offset.Word); err != nil {
+			return err
+		}
+	}
+	return c.seek(control.Partition{Topic: to.Topic, Index: to.Partition}, offset)
+}
+
+func (p *program) offsetsForTimes(ctx context.Context, of control.Times) (any, error) {
+	c, err := p.consumers.Get(of.Handle)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]any
+	for _, time := range of.Times {
+		found, err := listOffset(ctx, c.base().client, time.Partition, time.Number)
+		if err != nil {
+			return nil, err
+		}
+		row := []any{time.Topic, time.Index, nil, nil}
+		for offset, at := range found.Offsets {
+			if offset >= 0 {
+				row[2], row[3] = offset, at.UnixMilli()
+			}
+		}
+		rows = append(rows, row)
+	}
+	return control.Rows("offsets", rows), nil
+}
+
+func (p *program) edges(edge int64) func(context.Context, control.Partitions) (any, error) {
+	return func(ctx context.Context, of control.Partitions) (any, error) {
+		c, err := p.consumers.Get(of.Handle)
+		if err != nil {
+			return nil, err
+		}
+		var rows [][]any
+		for _, partition := range of.Partitions {
+			found, err := listOffset(ctx, c.base().client, partition, edge)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, []any{partition.Topic, partition.Index, offsetAt(found, edge)})
+		}
+		return control.Rows("offsets", rows), nil
+	}
+}
+
+func listOffset(ctx context.Context, client *kafka.Client, partition control.Partition, time int64) (kafka.PartitionOffsets, error) {
+	ask := []kafka.OffsetRequest{{Partition: int(partition.Index), Timestamp: time}}
+	response, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{partition.Topic: ask}})
+	if err != nil {
+		return kafka.PartitionOffsets{}, err
+	}
+	for _, found := range response.Topics[partition.Topic] {
+		return found, found.Error
+	}
+	return kafka.PartitionOffsets{}, kafka.UnknownTopicOrPartition
+}
+
+// offsetAt finds the offset in one of the three places of kafka-go's answer; -1 where there is none.
+func offsetAt(found kafka.PartitionOffsets, time int64) int64 {
+	switch time {
+	case kafka.FirstOffset:
+		return found.FirstOffset
+	case kafka.LastOffset:
+		return found.LastOffset
+	}
+	for offset := range found.Offsets {
+		return offset
+	}
+	return -1
+}
