@@ -6,10 +6,13 @@ address; what cannot be had on this machine is named, and its cells are skipped.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, ott
 from client_compat.support.ports import free_port
 
 OURS, KAFKA, TANSU = "ottla", "kafka", "tansu"
+FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
 """Settings of the reference that this broker is given too."""
 
@@ -77,10 +81,27 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None)
 
 
 def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
-    reference = ReferenceBroker(directory / "data", dict(settings))
+    reference = ReferenceBroker(directory / "data", dict(settings), static_voters=True)
+    shutil.copytree(_formatted(), directory / "data")
     if advertised is not None:
         reference.settings = {**reference.settings, "advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
     return Broker(KAFKA, reference.broker, reference)
+
+
+_formatting = threading.Lock()
+
+
+def _formatted() -> Path:
+    """A directory as `kafka-storage format` leaves it, made once: formatting costs as much time as starting. Raises `BrokerFailed`."""
+    kept = FORMATTED / default_version()
+    with _formatting:
+        if not kept.exists():
+            unfinished = FORMATTED / f"{default_version()}.{os.getpid()}.part" / "data"
+            ReferenceBroker(unfinished, static_voters=True).format()
+            with contextlib.suppress(OSError):  # another run was quicker
+                unfinished.rename(kept)
+            shutil.rmtree(unfinished.parent)
+    return kept
 
 
 def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:

@@ -1,7 +1,7 @@
 """Runs cells: a job is one client's scenario, on every broker in turn, so that what differs between brokers is seen at one time.
 
-Rules: an ordinary scenario shares one long-lived broker of each kind, replaced when it died; one that restarts, kills or sets something has
-a broker of its own; programs are used again only after a cell that ended well on a shared broker.
+Rules: an ordinary scenario shares one long-lived broker of each kind and settings, replaced when it died; one that restarts or kills its
+broker, or loses answers, has one of its own; programs are used again only after a cell that ended well on a shared broker.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class Job:
 
 
 class SharedBrokers:
-    """One broker of each kind, started when first asked for, and again when it died."""
+    """One broker of each kind and settings, started when first asked for, and again when it died."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._stack = ExitStack()
-        self._running: dict[str, Broker] = {}
+        self._running: dict[tuple[str, str], Broker] = {}
         self._missing: dict[str, str | None] = {}
         self._starts = 0
         self._lock = threading.Lock()
@@ -59,14 +59,15 @@ class SharedBrokers:
                 self._missing[kind] = KINDS[kind].missing()
             return self._missing[kind]
 
-    def get(self, kind: str) -> Broker:
-        """Raises `BrokerFailed`."""
+    def get(self, kind: str, settings: Mapping[str, str]) -> Broker:
+        """Raises `Skipped` or `BrokerFailed`."""
         with self._lock:
-            broker = self._running.get(kind)
+            key = (kind, repr(sorted(settings.items())))
+            broker = self._running.get(key)
             if broker is None or not broker.alive:
                 self._starts += 1
-                broker = self._stack.enter_context(running(KINDS[kind], self._directory / f"{kind}-{self._starts}"))
-                self._running[kind] = broker
+                broker = self._stack.enter_context(running(KINDS[kind], self._directory / f"{kind}-{self._starts}", settings))
+                self._running[key] = broker
             return broker
 
     def __enter__(self) -> SharedBrokers:
@@ -137,7 +138,7 @@ class Matrix:
     @contextmanager
     def _broker(self, client: str, scenario: Scenario, kind: str) -> Iterator[Broker]:
         if not scenario.own_broker:
-            yield self._brokers.get(kind)
+            yield self._brokers.get(kind, scenario.settings)
             return
         losses = scenario.losses() if scenario.losses else None
         directory = self._directory / f"{client}-{scenario.name}-{kind}"

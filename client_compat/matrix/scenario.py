@@ -141,7 +141,7 @@ Run = Callable[[Scene], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`area` is its module. `own_broker`: it restarts, kills or needs `settings`, or a proxy that loses answers; `durable`: it restarts a
+    """`area` is its module. `own_broker`: it restarts or kills it, or needs a proxy that loses answers; `durable`: it restarts a
     broker that must remember. `quick` ones are run for every client in CI."""
 
     name: str
@@ -178,7 +178,7 @@ def scenario(
     def register(run: Run) -> Run:
         name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]
         assert name not in REGISTRY, f"{name} is taken"
-        own = own_broker or durable or losses is not None or bool(settings)
+        own = own_broker or durable or losses is not None
         REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s)
         return run
 

@@ -53,8 +53,6 @@ def position(scene: Scene) -> None:
     consumer = _reader(scene, partitions)
     taken = poll_until(consumer, COUNT)
     same(consumer.position(partitions), {partition: taken[-1].offset + 1}, "the position after a poll")
-    consumer.seek(partition, 7)
-    same(consumer.position(partitions), {partition: 7}, "the position after seek(7)")
     consumer.close()
 
 
