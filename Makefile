@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat databases maven go node rust demo demo-transactions serve test lint types fmt bench compat differential spark crash fuzz clean
+.PHONY: help setup java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 
 test: $(STAMP) java kcat maven go node rust databases ## Run all tests
 	@$(PY) -m pytest $(ARGS)
+
+test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
+	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
+	@$(PY) -m broker.testing.start_times
 
 lint: $(STAMP) ## Check style and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache

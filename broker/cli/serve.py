@@ -99,7 +99,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
         async with admin_port(broker, faults, clock, port) as bound:
-            print(f"The admin port is http://127.0.0.1:{bound}", flush=True)
+            logging.getLogger("broker").info("The admin port is http://127.0.0.1:%d", bound)
             yield
 
     return run(settings, faults, port_file, clock=clock, beside=beside)

@@ -18,10 +18,10 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.app import Broker
 from broker.core.clock import Clock, MovableClock
@@ -29,6 +29,10 @@ from broker.core.settings_load import load
 from broker.faults.engine import Faults
 from broker.faults.rules import parse_rule
 from broker.testing.controls import ClockControl, FaultControl, TopicControl
+from broker.testing.history import History
+
+if TYPE_CHECKING:
+    from broker.testing.anomalies import Identity
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
@@ -62,6 +66,9 @@ class InProcessBroker:
         self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
+        self.history = History(self._topic_name)
+        """What clients did since `record`."""
+        self._recording = False
         self._clock = clock or MovableClock()
         self.clock = ClockControl(self, self._clock)
         self._port = port
@@ -104,6 +111,35 @@ class InProcessBroker:
 
     def _crash(self) -> None:
         self.broker.crash()
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        found = self.broker.services.partitions.by_topic_id(topic_id)
+        return None if found is None else found.name
+
+    def record(self) -> InProcessBroker:
+        """Keep the history of requests from now on, for `assert_exactly_once`."""
+        if not self._recording:
+            self._recording = True
+            self.script.observe(self.history)
+        return self
+
+    def assert_exactly_once(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        expected: Iterable[Hashable] | None = None,
+        by: str | Identity = "value",
+        audit: bool = True,
+    ) -> None:
+        """Judge what clients saw and what the logs hold (`broker.testing.verdict`). Raises NotExactlyOnce with the whole story.
+
+        RuntimeError where nothing was recorded.
+        """
+        from broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
+
+        if not self._recording:
+            raise RuntimeError("nothing was recorded: call record() before the clients begin")
+        assert_exactly_once(self, self.history, topics, expected=expected, by=by, audit=audit)
 
     def call(self, work: Callable[[Broker], T]) -> T:
         """Run `work` on the broker's loop and give back what it returns."""

@@ -1,0 +1,170 @@
+"""What clients saw against what the logs hold: the anomalies of Jepsen's Kafka workload that one broker's history shows.
+
+Rules: pure functions of a history and the stored records; records are told apart by an identity that the caller chooses (the value, unless
+said otherwise), which has to be unique for what is meant to be written once; only what is certain is an anomaly: a send whose
+acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from broker.testing.contents import Outcome, Stored
+from broker.testing.history import KeyValue, Read, Send
+
+Identity = Callable[[bytes | None, bytes | None], Hashable]
+"""Tells records apart by key and value; None leaves a record out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """`kind` is Jepsen's name. `stored` and `sends` are the evidence: the records in question and every attempt to send them."""
+
+    kind: str
+    says: str
+    stored: tuple[Stored, ...] = ()
+    sends: tuple[Send, ...] = ()
+    reads: tuple[Read, ...] = ()
+
+
+@dataclass(slots=True)
+class Case:
+    """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss."""
+
+    sends: Collection[Send]
+    reads: Collection[Read]
+    stored: Collection[Stored]
+    identity: Identity
+    begins: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
+        """Every attempt to send the record."""
+        return tuple(send for send in self.sends if any(self.identity(*record) == identity for record in send.records))
+
+
+def judge(case: Case, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
+    """All anomalies of the case. `expected`: identities that must be readable once, and nothing else."""
+    return [
+        *_duplicates(case),
+        *_lost_writes(case),
+        *_inconsistent_offsets(case),
+        *_aborted_reads(case),
+        *_disorder(case),
+        *(() if expected is None else _not_as_expected(case, set(expected))),
+    ]
+
+
+def by_value(_key: bytes | None, value: bytes | None) -> Hashable:
+    """Records are told apart by their values."""
+    return value
+
+
+def by_key(key: bytes | None, _value: bytes | None) -> Hashable:
+    """Records are told apart by their keys."""
+    return key
+
+
+def _readable(case: Case) -> dict[Hashable, list[Stored]]:
+    found: dict[Hashable, list[Stored]] = defaultdict(list)
+    for stored in case.stored:
+        if stored.outcome.readable and (identity := case.identity(stored.key, stored.value)) is not None:
+            found[identity].append(stored)
+    return found
+
+
+def _duplicates(case: Case) -> Iterator[Anomaly]:
+    """`duplicate`: one record at more than one offset."""
+    for identity, places in _readable(case).items():
+        if len(places) > 1:
+            where = ", ".join(stored.where for stored in places)
+            yield Anomaly(
+                "duplicate", f"{_shown(identity)} is {len(places)} times readable: {where}", tuple(places), case.sends_of(identity)
+            )
+
+
+def _lost_writes(case: Case) -> Iterator[Anomaly]:
+    """`lost-write`: acknowledged, and not where the acknowledgement said."""
+    at = {(stored.topic, stored.partition, stored.offset): stored for stored in case.stored}
+    for send in case.sends:
+        if not send.acked or send.offset < case.begins.get((send.topic, send.partition), 0):
+            continue
+        for delta, record in enumerate(send.records):
+            found = at.get((send.topic, send.partition, send.offset + delta))
+            if found is None or (found.key, found.value) != record:
+                place = f"{send.topic}-{send.partition}@{send.offset + delta}"
+                there = "nothing" if found is None else _shown(case.identity(found.key, found.value))
+                yield Anomaly(
+                    "lost-write",
+                    f"{_shown(case.identity(*record))} was acknowledged at {place}, where there is {there}",
+                    () if found is None else (found,),
+                    (send,),
+                )
+
+
+def _inconsistent_offsets(case: Case) -> Iterator[Anomaly]:
+    """`inconsistent-offsets`: one offset was read with two contents."""
+    seen: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
+    for read in case.reads:
+        for _, records in read.batches:
+            for offset, record in records:
+                place = (read.topic, read.partition, offset)
+                first, by = seen.setdefault(place, (record, read))
+                if first != record:
+                    told = f"{read.topic}-{read.partition}@{offset} was read as {_shown(first[1])} and as {_shown(record[1])}"
+                    yield Anomaly("inconsistent-offsets", told, reads=(by, read))
+
+
+def _aborted_reads(case: Case) -> Iterator[Anomaly]:
+    """`G1a`: a consumer of committed data was given aborted data, and not told that it was aborted."""
+    aborted = {(each.topic, each.partition, each.offset): each for each in case.stored if each.outcome is Outcome.ABORTED}
+    for read in case.reads:
+        for header, records in read.batches if read.committed_only else ():
+            for offset, _ in records:
+                stored = aborted.get((read.topic, read.partition, offset))
+                if stored is not None and not any(pid == header.producer_id and first <= offset for pid, first in read.aborted):
+                    told = f"{stored.where} belongs to an aborted transaction, and a read_committed consumer was not told"
+                    yield Anomaly("G1a", told, (stored,), reads=(read,))
+
+
+def _disorder(case: Case) -> Iterator[Anomaly]:
+    """`nonmonotonic-send`: two batches of one producer to a partition landed in the other order than they were first sent."""
+    landed: dict[tuple[str, int, Hashable], int] = {}
+    for stored in case.stored:
+        if stored.outcome.readable:
+            landed.setdefault((stored.topic, stored.partition, case.identity(stored.key, stored.value)), stored.offset)
+    latest: dict[tuple[str, str, int], tuple[int, Send]] = {}
+    tried: set[tuple[str, str, int, Hashable]] = set()
+    for send in case.sends:
+        for record in send.records:
+            identity = case.identity(*record)
+            attempt = (send.client_id, send.topic, send.partition, identity)
+            offset = landed.get((send.topic, send.partition, identity))
+            if identity is None or attempt in tried or offset is None:
+                continue
+            tried.add(attempt)
+            before = latest.get(attempt[:3])
+            if before is not None and offset < before[0]:
+                told = (
+                    f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]} and landed before it, at {offset}"
+                )
+                yield Anomaly("nonmonotonic-send", told, sends=(before[1], *case.sends_of(identity)))
+            if before is None or offset > before[0]:
+                latest[attempt[:3]] = (offset, send)
+
+
+def _not_as_expected(case: Case, expected: set[Hashable]) -> Iterator[Anomaly]:
+    """`missing` and `unexpected`, against what the test says should be there."""
+    readable = _readable(case)
+    for identity in sorted(expected - readable.keys(), key=repr):
+        hidden = tuple(each for each in case.stored if case.identity(each.key, each.value) == identity)
+        why = f"; it is stored {hidden[0].outcome.value}" if hidden else ""
+        yield Anomaly("missing", f"{_shown(identity)} was expected and cannot be read{why}", hidden, case.sends_of(identity))
+    for identity in sorted(readable.keys() - expected, key=repr):
+        yield Anomaly("unexpected", f"{_shown(identity)} was not expected", tuple(readable[identity]), case.sends_of(identity))
+
+
+def _shown(identity: Hashable) -> str:
+    text = identity.decode(errors="replace") if isinstance(identity, bytes) else str(identity)
+    return text if len(text) <= 60 else f"{text[:57]}..."

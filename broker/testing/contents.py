@@ -1,0 +1,107 @@
+"""What the partitions hold: every record with its offset and what became of its transaction, read from the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from broker.storage.log_values import Isolation
+from protocol.records.batch import BatchHeader, split_batches
+from protocol.records.control import ControlType, parse_marker
+from protocol.records.errors import RecordsError
+from protocol.records.record import Record, iter_records
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+_READ_BYTES: Final = 4 << 20
+
+Place = tuple[str, int]
+
+
+class Outcome(Enum):
+    """What read_committed makes of a record."""
+
+    PLAIN = "outside of any transaction"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "in a transaction that was not ended"
+
+    @property
+    def readable(self) -> bool:
+        """Whether a consumer that reads committed data gets it."""
+        return self in {Outcome.PLAIN, Outcome.COMMITTED}
+
+
+@dataclass(slots=True)
+class Stored:
+    """One record in a log."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    outcome: Outcome
+
+    @property
+    def where(self) -> str:
+        """`topic-partition@offset`."""
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
+    """All records of the topics (default: all but the internal ones), in log order. Call it on the broker's loop."""
+    wanted = None if topics is None else set(topics)
+    found: list[Stored] = []
+    for partition in broker.services.partitions:
+        if partition.topic.startswith("__") if wanted is None else partition.topic not in wanted:
+            continue
+        log = partition.log
+        offset, ends = log.log_start_offset, log.log_end_offset
+        open_: dict[int, list[Stored]] = {}
+        while offset < ends:
+            data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+            before = offset
+            for position, header in split_batches(data):
+                _take(found, open_, (partition.topic, partition.index), header, data[position : position + header.size_bytes])
+                offset = header.next_offset
+            if offset == before:
+                break
+    return found
+
+
+def _take(found: list[Stored], open_: dict[int, list[Stored]], place: Place, header: BatchHeader, batch: bytes) -> None:
+    if header.is_control:
+        marker = parse_marker(batch)
+        if marker.ends_transaction:
+            for stored in open_.pop(header.producer_id, []):
+                stored.outcome = Outcome.COMMITTED if marker.type is ControlType.COMMIT else Outcome.ABORTED
+        return
+    outcome = Outcome.OPEN if header.is_transactional else Outcome.PLAIN
+    for record in _records(batch):
+        stored = Stored(
+            *place,
+            header.base_offset + record.offset_delta,
+            None if record.key is None else bytes(record.key),
+            None if record.value is None else bytes(record.value),
+            header.producer_id,
+            header.producer_epoch,
+            -1 if header.base_sequence < 0 else (header.base_sequence + record.offset_delta) & 0x7FFFFFFF,
+            outcome,
+        )
+        found.append(stored)
+        if header.is_transactional:
+            open_.setdefault(header.producer_id, []).append(stored)
+
+
+def _records(batch: bytes) -> Iterable[Record]:
+    try:
+        return list(iter_records(batch))
+    except RecordsError:  # damaged: what was in it is missing, and the audit says why
+        return []

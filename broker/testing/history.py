@@ -1,0 +1,197 @@
+"""What clients did: the batches that producers sent, what each was answered, and the batches that consumers were given.
+
+Rules: only facts of the wire are kept, in the order in which they were answered; a record is kept by its key and value; more than
+`BYTES_MAX` of keys and values is not kept, and then `complete` is False, so that nobody judges half a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.faults.engine import Exchange
+from broker.faults.subject import TopicName
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import BatchHeader, crc_ok, split_batches
+from protocol.records.errors import RecordsError
+from protocol.records.record import iter_records
+
+BYTES_MAX: Final = 256 << 20
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One batch in one Produce request. `offset` is what the broker answered, -1 where it refused; `seen` whether the client saw that."""
+
+    at_ms: int
+    connection: int
+    client_id: str
+    transactional_id: str | None
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    acks: int
+    records: tuple[KeyValue, ...]
+    error: ErrorCode
+    offset: int
+    seen: bool
+    faults: tuple[str, ...]
+
+    @property
+    def acked(self) -> bool:
+        """Whether the client was told that it is written."""
+        return self.seen and self.error is ErrorCode.NONE and self.acks != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One partition's part of one Fetch response: offsets and what was at them, aborted data included where the broker gives it."""
+
+    at_ms: int
+    connection: int
+    client_id: str
+    committed_only: bool
+    topic: str
+    partition: int
+    batches: tuple[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]], ...]
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of the aborted transactions that the broker named."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One EndTxn."""
+
+    at_ms: int
+    connection: int
+    client_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    error: ErrorCode | None
+    """None where it was never handled."""
+    seen: bool
+    faults: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that happened while it observed. Give it to `Faults.observe`."""
+
+    topic_name: TopicName
+    sends: list[Send] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+    complete: bool = True
+    _held_bytes: int = 0
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Take note of one exchange."""
+        if exchange.subject.api is ApiKey.PRODUCE:
+            self._take_sends(exchange)
+        elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen:
+            self._take_reads(exchange)
+        elif exchange.subject.api is ApiKey.END_TXN:
+            self._take_end(exchange)
+
+    def _take_sends(self, exchange: Exchange) -> None:
+        answers = _answers(exchange.response, "responses", "partition_responses", self.topic_name)
+        for topic in exchange.request.topic_data:
+            name = topic.name or self.topic_name(topic.topic_id) or ""
+            for data in topic.partition_data:
+                answer = answers.get((name, data.index))
+                for header, records in self._opened(data.records):
+                    self.sends.append(
+                        Send(
+                            exchange.at_ms,
+                            exchange.subject.connection,
+                            exchange.subject.client_id,
+                            exchange.request.transactional_id,
+                            name,
+                            data.index,
+                            header.producer_id,
+                            header.producer_epoch,
+                            header.base_sequence,
+                            exchange.request.acks,
+                            tuple(record for _, record in records),
+                            ErrorCode.NONE if answer is None else ErrorCode(answer.error_code),
+                            -1 if answer is None else answer.base_offset,
+                            exchange.seen,
+                            exchange.faults,
+                        )
+                    )
+
+    def _take_reads(self, exchange: Exchange) -> None:
+        for (topic, partition), answer in _answers(exchange.response, "responses", "partitions", self.topic_name).items():
+            batches = tuple(self._opened(answer.records))
+            if batches:
+                aborted = tuple((each.producer_id, each.first_offset) for each in answer.aborted_transactions or ())
+                self.reads.append(
+                    Read(
+                        exchange.at_ms,
+                        exchange.subject.connection,
+                        exchange.subject.client_id,
+                        exchange.request.isolation_level == 1,
+                        topic,
+                        partition,
+                        batches,
+                        aborted,
+                    )
+                )
+
+    def _take_end(self, exchange: Exchange) -> None:
+        request, response = exchange.request, exchange.response
+        self.ends.append(
+            End(
+                exchange.at_ms,
+                exchange.subject.connection,
+                exchange.subject.client_id,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                None if response is None else ErrorCode(response.error_code),
+                exchange.seen,
+                exchange.faults,
+            )
+        )
+
+    def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
+        """The whole batches of `records` that can be read; control batches have no records here."""
+        if not records:
+            return
+        data = bytes(records)
+        try:
+            for position, header in split_batches(data):
+                batch = data[position : position + header.size_bytes]
+                if not crc_ok(batch, header):
+                    return
+                opened = () if header.is_control else iter_records(batch)
+                found = tuple((header.base_offset + each.offset_delta, (_copy(each.key), _copy(each.value))) for each in opened)
+                self._held_bytes += len(batch)
+                if self._held_bytes > BYTES_MAX:
+                    self.complete = False
+                    return
+                yield header, found
+        except RecordsError:
+            return
+
+
+def _answers(response: Any, topics: str, partitions: str, topic_name: TopicName) -> dict[tuple[str, int], Any]:
+    found: dict[tuple[str, int], Any] = {}
+    for topic in () if response is None else getattr(response, topics):
+        name = getattr(topic, "name", "") or getattr(topic, "topic", "") or topic_name(topic.topic_id) or ""
+        for answer in getattr(topic, partitions):
+            found[name, getattr(answer, "index", getattr(answer, "partition_index", -1))] = answer
+    return found
+
+
+def _copy(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -1,0 +1,118 @@
+"""The pytest plugin (entry point `ottla`): brokers as fixtures, each in the test's process on its own thread and port.
+
+Rules: nothing of the broker is imported before a test asks for it; fixtures share nothing, so tests run in any order and under
+pytest-xdist; the data directory of a failed test is kept, and named in its report.
+
+```python
+@pytest.mark.ottla(settings={"num.partitions": "3"})
+def test_orders_are_written_once(ottla_broker, ottla_topic, ottla_faults):
+    ottla_faults.add("drop-ack:api=Produce,times=1")
+    send_orders(ottla_broker.bootstrap, ottla_topic)
+    ottla_faults.assert_consumed()
+    ottla_broker.assert_exactly_once()
+```
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from broker.testing.controls import ClockControl, FaultControl, TopicControl
+    from broker.testing.in_process import InProcessBroker
+
+MARKER = "ottla"
+_FAILED = pytest.StashKey[bool]()
+_TOPIC_CHARACTERS = re.compile(r"[^a-zA-Z0-9._-]+")
+_TOPIC_LENGTH_MAX = 200
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[]): how this test's ottla_broker is started")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember a failure, for the fixtures that are torn down after it."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture
+def ottla_broker_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., InProcessBroker]]:
+    """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test."""
+    from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only tests that ask for a broker pay for it
+
+    made: list[InProcessBroker] = []
+
+    def start(**options: Any) -> InProcessBroker:
+        options.setdefault("data_dir", tmp_path_factory.mktemp("ottla") / "data")
+        broker = InProcessBroker(**options).record().start()
+        made.append(broker)
+        return broker
+
+    yield start
+    for broker in reversed(made):
+        if broker.running:
+            broker.stop()
+        if request.node.stash.get(_FAILED, False):
+            request.node.add_report_section("teardown", "ottla", f"the broker's data is kept in {broker.data_dir}")
+        else:
+            shutil.rmtree(broker.data_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
+    """A broker of this test's own, as its marker `ottla` says, with its history recorded."""
+    marker = request.node.get_closest_marker(MARKER)
+    return ottla_broker_factory(**({} if marker is None else marker.kwargs))
+
+
+@pytest.fixture(scope="session")
+def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    """One broker for the whole session (of each worker of pytest-xdist); its tests keep apart by topics and groups of their own."""
+    from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
+
+    with InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record() as broker:
+        yield broker
+
+
+@pytest.fixture
+def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
+    """bootstrap.servers of `ottla_broker`."""
+    return ottla_broker.bootstrap
+
+
+@pytest.fixture
+def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
+    """The topics of `ottla_broker`."""
+    return ottla_broker.topics
+
+
+@pytest.fixture
+def ottla_topic(request: pytest.FixtureRequest, ottla_broker: InProcessBroker) -> str:
+    """A new topic of one partition, named after the test."""
+    name = _TOPIC_CHARACTERS.sub("-", request.node.name).strip("-") or "topic"
+    return ottla_broker.topics.create(name[:_TOPIC_LENGTH_MAX])
+
+
+@pytest.fixture
+def ottla_faults(ottla_broker: InProcessBroker) -> FaultControl:
+    """The scripted faults of `ottla_broker`."""
+    return ottla_broker.faults
+
+
+@pytest.fixture
+def ottla_clock(ottla_broker: InProcessBroker) -> ClockControl:
+    """The clock of `ottla_broker`."""
+    return ottla_broker.clock

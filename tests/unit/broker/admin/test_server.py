@@ -1,0 +1,27 @@
+"""The admin port as part of `ottla serve`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from client_compat.support.ports import free_port
+from tests.support.running_broker import BrokerProcess
+
+
+def test_it_is_served_beside_the_broker_and_stops_with_it(tmp_path: Path) -> None:
+    port = free_port()
+    with BrokerProcess(tmp_path / "data", f"--admin-port={port}") as running:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
+            assert json.load(answer)["status"] == "ok"
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_a_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "one", f"--admin-port={free_port()}") as first, pytest.raises(RuntimeError, match="ended with 1"):
+        BrokerProcess(tmp_path / "two", f"--admin-port={first.port}").start()

@@ -1,0 +1,98 @@
+"""Each anomaly in the smallest history that has it, and legal histories that have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.testing.anomalies import Case, by_key, by_value, judge
+from broker.testing.contents import Outcome, Stored
+from broker.testing.history import Read, Send
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import read_header
+from protocol.records.record import SimpleRecord, build_batch
+
+OK, REFUSED = ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
+    given: dict[str, Any] = {
+        "at_ms": 0,
+        "connection": 1,
+        "client_id": "app",
+        "transactional_id": None,
+        "topic": "t",
+        "partition": 0,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "acks": -1,
+        "records": ((None, value),),
+        "error": OK,
+        "offset": offset,
+        "seen": True,
+        "faults": (),
+    }
+    return Send(**{**given, **changes})
+
+
+def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
+    return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)
+
+
+def read(value: bytes, offset: int, *aborted: tuple[int, int], producer_id: int = 7) -> Read:
+    header = read_header(build_batch([SimpleRecord(None, value, 1)], base_offset=offset, producer_id=producer_id, producer_epoch=0))
+    return Read(0, 2, "reader", True, "t", 0, ((header, ((offset, (None, value)),)),), aborted)
+
+
+def case(*, sends: tuple[Send, ...] = (), logs: tuple[Stored, ...] = (), reads: tuple[Read, ...] = (), **more: Any) -> Case:
+    return Case(sends, reads, logs, by_value, **more)
+
+
+LEGAL = {
+    "acknowledged and there": case(sends=(send(b"a", 0),), logs=(stored(b"a", 0),)),
+    "refused, then written": case(sends=(send(b"a", error=REFUSED), send(b"a", 0)), logs=(stored(b"a", 0),)),
+    "a lost acknowledgement whose retry got the original offset": case(
+        sends=(send(b"a", 0, seen=False), send(b"a", 0)), logs=(stored(b"a", 0),)
+    ),
+    "an unknown send that was not written": case(sends=(send(b"a", seen=False),)),
+    "acknowledged, then deleted by retention": case(sends=(send(b"a", 0),), begins={("t", 0): 1}),
+    "aborted, then sent again": case(
+        sends=(send(b"a", 0), send(b"a", 2)), logs=(stored(b"a", 0, Outcome.ABORTED), stored(b"a", 2, Outcome.COMMITTED))
+    ),
+    "aborted data that the consumer was told of": case(logs=(stored(b"a", 0, Outcome.ABORTED),), reads=(read(b"a", 0, (7, 0)),)),
+    "acks 0 promises nothing": case(sends=(send(b"a", acks=0),)),
+}
+
+WRONG = {
+    "duplicate": case(sends=(send(b"a", 0, seen=False), send(b"a", 1)), logs=(stored(b"a", 0), stored(b"a", 1))),
+    "lost-write": case(sends=(send(b"a", 0),), logs=(stored(b"b", 0),)),
+    "inconsistent-offsets": case(logs=(stored(b"a", 0),), reads=(read(b"a", 0), read(b"b", 0))),
+    "G1a": case(logs=(stored(b"a", 5, Outcome.ABORTED),), reads=(read(b"a", 5, (8, 0), (7, 6)),)),
+    "nonmonotonic-send": case(sends=(send(b"a", error=REFUSED), send(b"b", 0), send(b"a", 1)), logs=(stored(b"b", 0), stored(b"a", 1))),
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_is_legal_is_no_anomaly(name: str) -> None:
+    assert judge(LEGAL[name]) == []
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_each_anomaly_is_found_and_only_that_one(kind: str) -> None:
+    assert [anomaly.kind for anomaly in judge(WRONG[kind])] == [kind]
+
+
+def test_what_is_expected_and_what_is_not_are_both_told() -> None:
+    found = judge(case(logs=(stored(b"a", 0), stored(b"x", 1), stored(b"b", 2, Outcome.ABORTED))), expected=[b"a", b"b"])
+    assert [(each.kind, each.says) for each in found] == [
+        ("missing", "b was expected and cannot be read; it is stored aborted"),
+        ("unexpected", "x was not expected"),
+    ]
+
+
+def test_records_can_be_told_apart_by_key() -> None:
+    twice = (Stored("t", 0, 0, b"k", b"v1", -1, -1, -1, Outcome.PLAIN), Stored("t", 1, 0, b"k", b"v2", -1, -1, -1, Outcome.PLAIN))
+    assert [each.kind for each in judge(Case((), (), twice, by_key))] == ["duplicate"]
+    assert judge(Case((), (), twice, by_value)) == []

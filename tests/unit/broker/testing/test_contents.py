@@ -1,0 +1,47 @@
+"""What partitions hold, with the outcome of each record's transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.testing import InProcessBroker
+from broker.testing.contents import Outcome, contents
+from broker.txns.states import TxnState
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+from tests.support.transactions import Transactional
+
+ENDED = {TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
+
+
+def test_each_record_has_its_offset_writer_and_outcome(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"plain")
+        producer = Transactional(broker)
+        for commit, value in ((True, b"kept"), (False, b"dropped")):
+            producer.init()
+            assert producer.produce(client, 0, value).error_code == ErrorCode.NONE
+            producer.end(commit=commit)
+            broker.call_until(lambda running: running.services.txns.get("tx").state in ENDED)
+        producer.init()
+        assert producer.produce(client, 0, b"open").error_code == ErrorCode.NONE
+        found = broker.call(contents)
+    assert [(each.offset, each.value, each.outcome) for each in found] == [
+        (0, b"plain", Outcome.PLAIN),
+        (1, b"kept", Outcome.COMMITTED),
+        (3, b"dropped", Outcome.ABORTED),
+        (5, b"open", Outcome.OPEN),
+    ]
+    assert found[1].producer_id == producer.producer_id
+    assert found[1].where == "t-0@1"
+
+
+def test_only_the_topics_that_are_asked_for_are_read() -> None:
+    with InProcessBroker() as broker, Client("127.0.0.1", broker.port) as client:
+        for name in ("a", "b"):
+            create(client, name)
+            produce(client, name, name.encode())
+        assert [each.value for each in broker.call(lambda running: contents(running, {"b"}))] == [b"b"]

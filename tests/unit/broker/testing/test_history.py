@@ -1,0 +1,61 @@
+"""What a history keeps of the requests of a real client."""
+
+from __future__ import annotations
+
+from time import time_ns
+
+import pytest
+
+from broker.testing import InProcessBroker, history
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_calls import create, produce
+from tests.support.transactions import fetch
+
+
+def test_sends_and_reads_are_kept_with_what_was_answered() -> None:
+    with InProcessBroker() as broker, Client("127.0.0.1", broker.port, client_id="app") as client:
+        produced = create(client, "t")
+        produce(client, "t", b"before")
+        broker.record()
+        assert produce(client, "t", b"a", b"b", producer_id=9, base_sequence=0) == 1
+        batch = build_batch([SimpleRecord(b"k", b"c", time_ns() // 1_000_000)])
+        by_id = TopicProduceData(
+            topic_id=produced.topic_id, partition_data=[PartitionProduceData(0, batch), PartitionProduceData(7, batch)]
+        )
+        client.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[by_id]), version=13)
+        fetch(client, "t", 1)
+    told = [(send.topic, send.partition, send.records, send.error, send.offset, send.acked) for send in broker.history.sends]
+    assert told == [
+        ("t", 0, ((None, b"a"), (None, b"b")), ErrorCode.NONE, 1, True),
+        ("t", 0, ((b"k", b"c"),), ErrorCode.NONE, 3, True),
+        ("t", 7, ((b"k", b"c"),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, False),
+    ]
+    first = broker.history.sends[0]
+    assert (first.client_id, first.producer_id, first.producer_epoch, first.base_sequence, first.acks) == ("app", 9, 0, 0, -1)
+    (read,) = broker.history.reads
+    assert [offset for _, records in read.batches for offset, _ in records] == [1, 2, 3]
+
+
+def test_a_history_that_is_full_says_that_it_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "BYTES_MAX", 100)
+    with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        produce(client, "t", b"small")
+        assert broker.history.complete
+        produce(client, "t", b"large" * 20)
+        assert not broker.history.complete
+        with pytest.raises(RuntimeError, match="first 256 MiB"):
+            broker.assert_exactly_once()
+
+
+def test_what_cannot_be_read_is_no_send() -> None:
+    with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        batch = bytearray(build_batch([SimpleRecord(None, b"x", time_ns() // 1_000_000)]))
+        batch[-1] ^= 1
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, bytes(batch))])
+        client.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), version=9)
+        assert broker.history.sends == []

@@ -1,0 +1,131 @@
+"""The plugin in test suites of somebody else, each run by pytest itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SEND = """
+from time import time_ns
+
+from protocol.client import Client
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.record import SimpleRecord, build_batch
+
+def send(broker, topic, *values):
+    with Client("127.0.0.1", broker.port) as client:
+        for value in values:
+            batch = build_batch([SimpleRecord(None, value, time_ns() // 1_000_000)])
+            data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])
+            client.call(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version=9)
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(sending=SEND)
+    pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
+    return pytester
+
+
+def run(suite: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
+    suite.makepyfile(source)
+    return suite.runpytest_subprocess("-p", "no:cacheprovider", *options)
+
+
+def test_fixtures_give_a_broker_a_topic_faults_and_a_clock(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+        from sending import send
+
+        @pytest.mark.ottla(settings={"num.partitions": "3"}, faults=["drop-ack:api=Heartbeat"])
+        def test_orders(ottla_broker, ottla_topic, ottla_topics, ottla_faults, ottla_clock, ottla_bootstrap):
+            assert ottla_bootstrap == f"127.0.0.1:{ottla_broker.port}"
+            assert ottla_topics.names() == [ottla_topic] == ["test_orders"]
+            assert ottla_broker.settings["num.partitions"] == "3"
+            assert [rule.action.value for rule in ottla_faults.rules] == ["drop-ack"]
+            ottla_clock.advance(60)
+            send(ottla_broker, ottla_topic, b"a", b"b")
+            ottla_broker.assert_exactly_once(expected=[b"a", b"b"])
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_failed_test_keeps_its_data_and_says_where(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        from sending import send
+
+        def test_twice(ottla_broker, ottla_topic):
+            send(ottla_broker, ottla_topic, b"a", b"a")
+            ottla_broker.assert_exactly_once()
+
+        def test_once(ottla_broker, ottla_topic):
+            send(ottla_broker, ottla_topic, b"a")
+            ottla_broker.assert_exactly_once()
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*NotExactlyOnce: not exactly once: 1 duplicate*"])
+    kept = [line for line in result.outlines if "the broker's data is kept in" in line]
+    assert len(kept) == 1
+    assert "ottla0" in kept[0]
+
+
+def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        def test_two(ottla_broker_factory, ottla_session_broker):
+            ports = {ottla_broker_factory().port, ottla_broker_factory().port, ottla_session_broker.port}
+            assert len(ports) == 3
+            ottla_session_broker.topics.create("kept")
+
+        def test_the_session_goes_on(ottla_session_broker):
+            assert ottla_session_broker.topics.names() == ["kept"]
+        """,
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_it_works_with_coroutines_of_pytest_asyncio(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import asyncio, pytest
+        from aiokafka import AIOKafkaProducer
+
+        @pytest.mark.asyncio
+        async def test_send(ottla_broker, ottla_topic):
+            async with AIOKafkaProducer(bootstrap_servers=ottla_broker.bootstrap, enable_idempotence=True) as producer:
+                await producer.send_and_wait(ottla_topic, b"a")
+            ottla_broker.assert_exactly_once(expected=[b"a"])
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_it_works_with_coroutines_of_anyio(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+        from aiokafka import AIOKafkaProducer
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.mark.anyio
+        async def test_send(ottla_broker, ottla_topic):
+            async with AIOKafkaProducer(bootstrap_servers=ottla_broker.bootstrap) as producer:
+                await producer.send_and_wait(ottla_topic, b"a")
+            ottla_broker.assert_exactly_once(expected=[b"a"])
+        """,
+    )
+    result.assert_outcomes(passed=1)

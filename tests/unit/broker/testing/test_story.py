@@ -1,0 +1,90 @@
+"""Anomalies in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.testing.anomalies import Anomaly, Case, by_value, judge
+from broker.testing.contents import Outcome, Stored
+from broker.testing.history import Send
+from broker.testing.story import story
+from protocol.error_codes import ErrorCode
+
+OK = ErrorCode.NONE
+
+
+def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
+    given: dict[str, Any] = {
+        "at_ms": 0,
+        "connection": 1,
+        "client_id": "app",
+        "transactional_id": None,
+        "topic": "t",
+        "partition": 0,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "acks": -1,
+        "records": ((None, value),),
+        "error": OK,
+        "offset": offset,
+        "seen": True,
+        "faults": (),
+    }
+    return Send(**{**given, **changes})
+
+
+def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
+    return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)
+
+
+def duplicates(copies: int) -> list[Anomaly]:
+    """One record that was retried without a producer id."""
+    sends = tuple(send(b"a", offset, seen=offset == copies - 1) for offset in range(copies))
+    return judge(Case(sends, (), tuple(stored(b"a", offset) for offset in range(copies)), by_value))
+
+
+def test_the_story_tells_every_attempt_and_the_reason() -> None:
+    text = story(duplicates(2))
+    assert "1 duplicate" in text
+    assert (
+        "1. 00:00:00.000 client app on connection 1 sent 1 record to t-0 (no producer id): appended at 0, and the acknowledgement was lost"
+        in text
+    )
+    assert "2. 00:00:00.000 client app on connection 1 sent 1 record to t-0 (no producer id): appended at 1, acknowledged" in text
+    assert "switch idempotence on" in text
+
+
+@pytest.mark.parametrize(
+    ("writers", "reason"),
+    [
+        (((1, 0), (2, 0)), "different producer ids"),
+        (((1, 0), (1, 1)), "different epochs"),
+        (((1, 0), (1, 0)), "the application sent it twice"),
+    ],
+)
+def test_the_story_names_how_a_duplicate_came(writers: tuple[tuple[int, int], ...], reason: str) -> None:
+    logs = tuple(stored(b"a", offset, producer_id=pid, epoch=epoch) for offset, (pid, epoch) in enumerate(writers))
+    assert reason in story(judge(Case((), (), logs, by_value)))
+
+
+def test_a_long_list_is_cut_and_counted() -> None:
+    logs = tuple(stored(b"%d" % number, offset) for number in range(12) for offset in (number, number + 100))
+    assert "… and 2 more" in story(judge(Case((), (), logs, by_value)))
+
+
+def test_a_record_that_was_tried_for_ever_is_told_in_part() -> None:
+    assert "… and 2 more attempts" in story(duplicates(10))
+
+
+def test_what_became_of_each_attempt_is_said() -> None:
+    attempts = (
+        send(b"a", error=ErrorCode.NOT_LEADER_OR_FOLLOWER, faults=("moved",)),
+        send(b"a", acks=0),
+        send(b"a", -1, seen=False),
+    )
+    text = story([Anomaly("missing", "a was expected", sends=attempts)], ["crc: t-0@0 wrong checksum"])
+    for said in ("refused, NOT_LEADER_OR_FOLLOWER (fault moved)", "taken without an answer (acks=0)", "never handled", "crc: t-0@0"):
+        assert said in text

@@ -1,0 +1,117 @@
+"""`assert_exactly_once` over a real broker: what is recorded, what is judged, what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import time_ns
+
+import pytest
+
+from broker.testing import InProcessBroker
+from broker.testing.verdict import NotExactlyOnce
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_calls import produce
+from tests.support.transactions import fetch, produce_as
+from tests.support.txn_calls import Holder, init
+
+
+@pytest.fixture
+def broker() -> Iterator[InProcessBroker]:
+    with InProcessBroker().record() as running:
+        running.topics.create("t")
+        yield running
+
+
+@pytest.fixture
+def client(broker: InProcessBroker) -> Iterator[Client]:
+    with Client("127.0.0.1", broker.port) as connected:
+        yield connected
+
+
+def lose_the_ack(broker: InProcessBroker, value: bytes, producer_id: int) -> None:
+    """What a producer does whose acknowledgement was lost."""
+    broker.faults.add("drop-ack:api=Produce,times=1")
+    sequence = 0 if producer_id >= 0 else -1
+    with Client("127.0.0.1", broker.port) as first, pytest.raises(ConnectionError):
+        produce(first, "t", value, producer_id=producer_id, base_sequence=sequence)
+    with Client("127.0.0.1", broker.port) as second:
+        produce(second, "t", value, producer_id=producer_id, base_sequence=sequence)
+
+
+def transaction(client: Client, holder: Holder, value: bytes, sequence: int, *, commit: bool) -> None:
+    assert holder.add(("t", 0)) == [ErrorCode.NONE]
+    batch = build_batch(
+        [SimpleRecord(None, value, time_ns() // 1_000_000)],
+        producer_id=holder.producer_id,
+        producer_epoch=holder.epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    assert produce_as(client, "tx", batch, version=9).error_code == ErrorCode.NONE
+    assert client.call(EndTxnRequest("tx", holder.producer_id, holder.epoch, commit), version=4).error_code == ErrorCode.NONE
+
+
+def test_a_retry_with_a_producer_id_is_exactly_once(broker: InProcessBroker) -> None:
+    lose_the_ack(broker, b"order-1", producer_id=1000)
+    broker.assert_exactly_once(expected=[b"order-1"])
+
+
+def test_a_retry_without_one_is_told_with_its_story(broker: InProcessBroker) -> None:
+    lose_the_ack(broker, b"order-1", producer_id=-1)
+    with pytest.raises(NotExactlyOnce) as wrong:
+        broker.assert_exactly_once()
+    assert [anomaly.kind for anomaly in wrong.value.anomalies] == ["duplicate"]
+    assert "order-1 is 2 times readable: t-0@0, t-0@1" in str(wrong.value)
+    assert "the acknowledgement was lost (fault drop-ack-1)" in str(wrong.value)
+
+
+def test_what_is_missing_is_told(broker: InProcessBroker, client: Client) -> None:
+    produce(client, "t", b"order-1")
+    with pytest.raises(NotExactlyOnce, match="order-2 was expected and cannot be read"):
+        broker.assert_exactly_once(expected=[b"order-1", b"order-2"])
+
+
+def test_aborted_records_are_not_there(broker: InProcessBroker, client: Client) -> None:
+    holder = init(client)
+    transaction(client, holder, b"order-1", 0, commit=False)
+    broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_ABORT")
+    transaction(client, holder, b"order-1", 1, commit=True)
+    broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_COMMIT")
+    fetch(client)
+    assert [end.commit for end in broker.history.ends] == [False, True]
+    assert [len(each.batches) for each in broker.history.reads] == [4]
+    broker.assert_exactly_once(expected=[b"order-1"])
+
+
+def test_only_the_topics_that_are_asked_for_are_judged(broker: InProcessBroker, client: Client) -> None:
+    broker.topics.create("other")
+    for _ in range(2):
+        produce(client, "other", b"same")
+    broker.assert_exactly_once(["t"])
+    with pytest.raises(NotExactlyOnce):
+        broker.assert_exactly_once(["other"])
+
+
+def test_an_identity_of_ones_own_leaves_records_out(broker: InProcessBroker, client: Client) -> None:
+    for _ in range(2):
+        produce(client, "t", b"heartbeat")
+    broker.assert_exactly_once(by=lambda _key, value: None if value == b"heartbeat" else value)
+
+
+def test_without_a_record_there_is_nothing_to_judge() -> None:
+    with InProcessBroker() as broker, pytest.raises(RuntimeError, match="call record"):
+        broker.assert_exactly_once()
+
+
+def test_the_audit_of_the_log_has_its_say(broker: InProcessBroker, client: Client) -> None:
+    produce(client, "t", b"x", b"y")
+    log = broker.data_dir / "t-0" / "00000000000000000000.log"
+    with log.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    with pytest.raises(NotExactlyOnce) as wrong:
+        broker.assert_exactly_once(expected=[b"x", b"y"])
+    assert any(finding.startswith("crc: t-0@0") for finding in wrong.value.findings), str(wrong.value)
