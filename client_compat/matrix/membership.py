@@ -1,0 +1,122 @@
+"""Members of a group, polled side by side until they stand as a scenario wants; and what the broker itself keeps for a group.
+
+Rules: a rebalance of a classic group is served inside poll, so members live in programs of their own and poll at the same time; what they
+are given on the way is kept, for no record may be missed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from client_compat.matrix.facades import Consumer, Partition, Taken
+from client_compat.matrix.scenario import Broken, expect, together
+from client_compat.support.brokers import HOST
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+
+SETTLE_S = 45.0
+COMMIT_S = 20.0
+TURN_MS = 400
+MORE = 1_000_000
+"""More records than there are: a poll that ends with its time."""
+OFFSET_FETCH_VERSION = 7
+
+Shares = list[set[Partition]]
+
+
+@dataclass(slots=True)
+class Members:
+    """Consumers of one group, each in a program of its own. `taken` is everything that they were given, member by member."""
+
+    consumers: list[Consumer]
+    taken: list[list[Taken]] = field(default_factory=list)
+
+    def add(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+
+    def poll(self, timeout_ms: int = TURN_MS) -> None:
+        """One poll of all, at the same time."""
+        found = together(*(partial(consumer.poll, MORE, timeout_ms) for consumer in self.consumers))
+        for index, records in enumerate(found):
+            while len(self.taken) <= index:
+                self.taken.append([])
+            self.taken[index] += records
+
+    def shares(self) -> Shares:
+        return [consumer.assignment() for consumer in self.consumers]
+
+    def settle(self, wanted: Callable[[Shares], bool], what: str, timeout_s: float = SETTLE_S) -> Shares:
+        """Poll until the shares are as wanted, twice in a row. Raises `Broken` with the last ones."""
+        ends, agreed = time.monotonic() + timeout_s, 0
+        while time.monotonic() < ends:
+            self.poll()
+            agreed = agreed + 1 if wanted(self.shares()) else 0
+            if agreed == 2:
+                return self.shares()
+        raise Broken(f"{what}: not within {timeout_s:.0f} s; the members have {[sorted(share) for share in self.shares()]}")
+
+    def share(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Shares:
+        """Until every partition has exactly one member, as many a member as `sizes` says, in any order."""
+
+        def right(shares: Shares) -> bool:
+            whole = sorted(one for share in shares for one in share) == sorted(partitions)
+            return whole and (sizes is None or sorted(map(len, shares)) == sorted(sizes))
+
+        return self.settle(right, f"every partition has one member, {sizes or 'any number'} each")
+
+    def read(self, count: int, timeout_s: float = SETTLE_S) -> list[Taken]:
+        """Poll until all together were given `count` different records. Raises `Broken`."""
+        ends = time.monotonic() + timeout_s
+        while time.monotonic() < ends:
+            if len(self.places()) >= count:
+                return [one for taken in self.taken for one in taken]
+            self.poll()
+        raise Broken(f"{len(self.places())} of {count} records came within {timeout_s:.0f} s")
+
+    def places(self) -> set[tuple[str, int, int]]:
+        return {(one.topic, one.partition, one.offset) for taken in self.taken for one in taken}
+
+    def close(self) -> None:
+        for consumer in self.consumers:
+            consumer.close()
+
+
+def partitions_of(*topics: str, count: int) -> set[Partition]:
+    return {(topic, index) for topic in topics for index in range(count)}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTruth:
+    """What the broker at `port` keeps for a group, asked without a client library."""
+
+    port: int
+
+    def committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, str]]:
+        """The committed offset (-1: none) and its metadata of each."""
+        asked: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            asked.setdefault(topic, []).append(index)
+        request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name, indexes) for name, indexes in asked.items()])
+        with Client(HOST, self.port, client_id="matrix") as client:
+            client.call(FindCoordinatorRequest(key=group, coordinator_keys=[group]))
+            answer = client.call(request, OFFSET_FETCH_VERSION)
+        expect(answer.error_code == 0, f"the offsets of {group} were refused: {ErrorCode(answer.error_code).name}")
+        found = {(topic.name, one.partition_index): one for topic in answer.topics for one in topic.partitions}
+        return {place: (found[place].committed_offset, found[place].metadata or "") for place in partitions}
+
+    def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return {place: offset for place, (offset, _) in self.committed(group, partitions).items()}
+
+    def wait_until_committed(
+        self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object], timeout_s: float = 20.0
+    ) -> None:
+        """Call `poll` until the offsets are there. Raises `Broken`."""
+        ends = time.monotonic() + COMMIT_S
+        while (found := self.offsets(group, list(wanted))) != wanted:
+            expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")
+            poll()

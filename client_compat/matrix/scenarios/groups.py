@@ -1,0 +1,332 @@
+"""Classic groups: sharing, rebalances, assignors, static members, commits."""
+
+from __future__ import annotations
+
+import time
+
+from client_compat.matrix.control import ClientError
+from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition
+from client_compat.matrix.membership import GroupTruth, Members, partitions_of
+from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+
+COUNT = 40
+PARTITIONS = 4
+
+
+def _filled(scene: Scene, partitions: int = PARTITIONS, count: int = COUNT) -> str:
+    """A topic with `count` records in each partition."""
+    topic = scene.topic(partitions)
+    for index in range(partitions):
+        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
+    return topic
+
+
+def _options(group: str, **more: object) -> ConsumerOptions:
+    options: ConsumerOptions = {"group": group, "reset": "earliest", "auto_commit": False}
+    options.update(more)  # type: ignore[typeddict-item]  # scenarios give names of ConsumerOptions only
+    return options
+
+
+def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
+    """A member in a program of its own."""
+    consumer = scene.another().consumer(**_options(group, **more))
+    consumer.subscribe(list(topics))
+    return consumer
+
+
+def _truth(scene: Scene) -> GroupTruth:
+    return GroupTruth(scene.broker.process.port)
+
+
+@scenario("A lone member of a group is given all partitions and every record once.", quick=True)
+def group_alone(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    members = Members([_member(scene, group, topic)])
+    taken = members.read(PARTITIONS * COUNT)
+    same(len(taken), PARTITIONS * COUNT, "records, of which none twice")
+    same(members.shares(), [partitions_of(topic, count=PARTITIONS)], "the assignment")
+    members.close()
+
+
+@scenario("When a member joins, the partitions are shared; when it leaves, the other has them all; no record is missed.", quick=True)
+def group_join_and_leave(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    every = partitions_of(topic, count=PARTITIONS)
+    members = Members([_member(scene, group, topic)])
+    members.share(every, [4])
+    members.add(_member(scene, group, topic))
+    members.share(every, [2, 2])
+    scene.truth.write_values(topic, [b"shared"], partition=0)
+    members.consumers.pop(0).close()
+    members.share(every, [4])
+    scene.truth.write_values(topic, [b"alone"], partition=1)
+    places = {(topic, index, number) for index in range(PARTITIONS) for number in range(COUNT)}
+    members.read(len(places) + 2)
+    expect(places <= members.places(), "records are missing")
+    members.close()
+
+
+@scenario("The partitions of a member that is killed go to the other one after its session timeout.")
+def group_member_killed(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    every = partitions_of(topic, count=PARTITIONS)
+    first = _member(scene, group, topic, session_timeout_ms=6_000)
+    doomed = scene.another()
+    second = doomed.consumer(**_options(group, session_timeout_ms=6_000))
+    second.subscribe([topic])
+    members = Members([first, second])
+    members.share(every, [2, 2])
+    doomed.program.kill()
+    del members.consumers[1]
+    members.share(every, [4])
+    members.close()
+
+
+@scenario("More members than partitions: one of them has none, and takes over when another leaves.")
+def group_spare_member(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    every = partitions_of(topic, count=1)
+    members = Members([_member(scene, group, topic), _member(scene, group, topic)])
+    shares = members.share(every, [0, 1])
+    busy = next(index for index, share in enumerate(shares) if share)
+    members.consumers.pop(busy).close()
+    members.share(every, [1])
+    members.close()
+
+
+@scenario("Two groups of one topic each read all of it.")
+def group_of_ones_own(scene: Scene) -> None:
+    topic = _filled(scene, 2)
+    for _ in range(2):
+        members = Members([_member(scene, scene.name("group"), topic)])
+        members.read(2 * COUNT)
+        members.close()
+
+
+def _two_topics(scene: Scene, assignor: str, sizes: list[int]) -> tuple[set[Partition], list[set[Partition]], list[str]]:
+    """Two members of two topics of three partitions: all partitions, the shares, the topics in order."""
+    topics = sorted(_filled(scene, 3, 2) for _ in range(2))
+    group, every = scene.name("group"), partitions_of(*topics, count=3)
+    members = Members([_member(scene, group, *topics, assignor=assignor) for _ in range(2)])
+    shares = members.share(every, sizes)
+    members.close()
+    return every, shares, topics
+
+
+@scenario("The range assignor gives the first of two members two of three partitions, of each topic.")
+def assignor_range(scene: Scene) -> None:
+    _, shares, topics = _two_topics(scene, "range", [4, 2])
+    first = {(topic, index) for topic in topics for index in (0, 1)}
+    expect(first in shares, f"the shares are {[sorted(share) for share in shares]}")
+
+
+@scenario("The round robin assignor deals the partitions of two topics out to two members in turn.")
+def assignor_roundrobin(scene: Scene) -> None:
+    every, shares, _ = _two_topics(scene, "roundrobin", [3, 3])
+    dealt = {one for place, one in enumerate(sorted(every)) if place % 2 == 0}
+    expect(dealt in shares, f"the shares are {[sorted(share) for share in shares]}")
+
+
+@scenario("The sticky assignor shares evenly, and a member that stays keeps what it had when another leaves.")
+def assignor_sticky(scene: Scene) -> None:
+    _kept_partitions(scene, "sticky")
+
+
+@scenario("The cooperative sticky assignor shares evenly, and moves no partition that need not move.")
+def assignor_cooperative_sticky(scene: Scene) -> None:
+    _kept_partitions(scene, "cooperative-sticky")
+
+
+def _kept_partitions(scene: Scene, assignor: str) -> None:
+    topic, group = _filled(scene, 6, 2), scene.name("group")
+    every = partitions_of(topic, count=6)
+    members = Members([_member(scene, group, topic, assignor=assignor)])
+    members.share(every, [6])
+    members.add(_member(scene, group, topic, assignor=assignor))
+    members.share(every, [3, 3])
+    members.add(_member(scene, group, topic, assignor=assignor))
+    before = members.share(every, [2, 2, 2])
+    members.consumers.pop(0).close()
+    after = members.share(every, [3, 3])
+    for had, has in zip(before[1:], after, strict=True):
+        expect(had <= has, f"a member had {sorted(had)} and has {sorted(has)}")
+    members.close()
+
+
+@scenario("A static member that is killed and comes back within its session timeout has its partitions again, and nobody else's move.")
+def static_member_returns(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    every = partitions_of(topic, count=PARTITIONS)
+    stays = _member(scene, group, topic, instance_id="stays", session_timeout_ms=40_000)
+    doomed = scene.another()
+    goes = doomed.consumer(**_options(group, instance_id="goes", session_timeout_ms=40_000))
+    goes.subscribe([topic])
+    members = Members([stays, goes])
+    before = members.share(every, [2, 2])
+    doomed.program.kill()
+    began = time.monotonic()
+    del members.consumers[1]
+    members.poll(1_500)
+    same(stays.assignment(), before[0], "what the other has while it is away")
+    members.add(_member(scene, group, topic, instance_id="goes", session_timeout_ms=40_000))
+    after = members.settle(lambda shares: bool(shares[1]), "the static member has partitions again", 30.0)
+    same(after, before, "the shares")
+    expect(time.monotonic() - began < 35.0, "it came back only after the session timeout")
+    members.close()
+
+
+@scenario("A second member with the same instance id fences the first one.")
+def static_member_fenced(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    every = partitions_of(topic, count=1)
+    older = Members([_member(scene, group, topic, instance_id="one")])
+    older.share(every, [1])
+    newer = Members([_member(scene, group, topic, instance_id="one")])
+    newer.share(every, [1])
+    try:
+        for _ in range(20):
+            older.poll(500)
+            older.consumers[0].commit({(topic, 0): 1})
+    except ClientError as error:
+        expect(bool(error.code), "the error has no code")
+        newer.consumers[0].commit({(topic, 0): 7})
+        same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 7}, "what is committed")
+        return
+    expect(False, "the first one still commits, and no error came")
+
+
+@scenario("What was committed is where the next member of the group begins.", quick=True)
+def commit_and_resume(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    first = scene.consumer(**_options(group))
+    first.subscribe([topic])
+    poll_until(first, COUNT)
+    first.commit({(topic, 0): 25}, mode="sync")
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 25}, "what is committed")
+    same(first.committed([(topic, 0)]), {(topic, 0): 25}, "what the client says is committed")
+    first.close()
+    second = scene.consumer(**_options(group))
+    second.subscribe([topic])
+    same([one.offset for one in poll_until(second, COUNT - 25)], list(range(25, COUNT)), "offsets of the next member")
+    second.close()
+
+
+@scenario("A commit without offsets is of the positions: one past the last record that was polled.", quick=True)
+def commit_positions(scene: Scene) -> None:
+    topic, group = _filled(scene, 2), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, 2 * COUNT)
+    consumer.commit(mode="sync")
+    same(_truth(scene).offsets(group, [(topic, 0), (topic, 1)]), {(topic, 0): COUNT, (topic, 1): COUNT}, "what is committed")
+    consumer.close()
+
+
+@scenario("A commit that is not waited for is there soon.")
+def commit_async(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    consumer.commit({(topic, 0): 11}, mode="async")
+    _truth(scene).wait_until_committed(group, {(topic, 0): 11}, lambda: consumer.poll(1, 200))
+    consumer.close()
+
+
+@scenario("A commit's metadata is kept and given back.")
+def commit_metadata(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    consumer.commit({(topic, 0): (12, "a note, größer")}, mode="sync")
+    same(_truth(scene).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
+    offset, told = consumer.committed_metadata([(topic, 0)])[topic, 0]
+    same(offset, 12, "the offset that the client says is committed")
+    expect(told in {"", "a note, größer"}, f"the client says that the metadata is {told!r}")
+    consumer.close()
+
+
+@scenario("With automatic commits what was polled is committed after the interval, and when the member leaves.")
+def auto_commit(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group, auto_commit=True, auto_commit_interval_ms=500))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    _truth(scene).wait_until_committed(group, {(topic, 0): COUNT}, lambda: consumer.poll(1, 300))
+    scene.truth.write_values(topic, [b"late"])
+    poll_until(consumer, 1)
+    consumer.poll(1, 1_000)
+    consumer.close()
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
+
+
+@scenario("Without automatic commits nothing is committed that was not asked for.")
+def no_auto_commit(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    consumer.poll(1, 1_000)
+    same(consumer.committed([(topic, 0)]), {(topic, 0): None}, "what the client says is committed")
+    consumer.close()
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
+
+
+@scenario("A consumer that assigns itself may commit for a group that has no members, and begins there next time.")
+def commit_without_membership(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.assign([(topic, 0)])
+    poll_until(consumer, COUNT)
+    consumer.commit({(topic, 0): 30}, mode="sync")
+    consumer.close()
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 30}, "what is committed")
+    again = scene.consumer(**_options(group))
+    again.assign([(topic, 0)])
+    same([one.offset for one in poll_until(again, COUNT - 30)], list(range(30, COUNT)), "offsets afterwards")
+    again.close()
+
+
+@scenario("A member may seek back and read again; its commits follow its position.")
+def rewind(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    consumer.seek((topic, 0), 5)
+    same([one.offset for one in poll_until(consumer, COUNT - 5)], list(range(5, COUNT)), "offsets after the seek")
+    consumer.commit(mode="sync")
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT}, "what is committed")
+    consumer.close()
+
+
+@scenario("A subscription by pattern is of the topics whose names match, and of no other.")
+def subscribe_pattern(scene: Scene) -> None:
+    prefix, group = scene.name("pattern"), scene.name("group")
+    for name in (f"{prefix}-a", f"{prefix}-b", f"other-{prefix}"):
+        scene.truth.create_topic(name)
+        scene.truth.write_values(name, [name.encode()])
+    consumer = scene.another().consumer(**_options(group))
+    consumer.subscribe(pattern=f"^{prefix}-.*")
+    members = Members([consumer])
+    members.share({(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, [2])
+    same({one.topic for one in members.read(2)}, {f"{prefix}-a", f"{prefix}-b"}, "topics read")
+    members.close()
+
+
+@scenario("Commits and memberships survive a restart of the broker.", durable=True, timeout_s=150.0)
+def group_over_a_restart(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    consumer = scene.consumer(**_options(group))
+    consumer.subscribe([topic])
+    poll_until(consumer, COUNT)
+    consumer.commit({(topic, 0): COUNT}, mode="sync")
+    scene.broker.stop()
+    scene.broker.start()
+    scene.truth.wait_until_led(topic)
+    scene.truth.write_values(topic, [b"after"])
+    expect(b"after" in {one.value for one in poll_until(consumer, 1, timeout_ms=60_000)}, "the record after the restart did not come")
+    consumer.commit({(topic, 0): COUNT + 1}, mode="sync")
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed")
+    consumer.close()
