@@ -14,6 +14,7 @@ from typing import Any
 from spark_jobs import views
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
+from spark_jobs.costs import COSTS, TopicCosts
 from spark_jobs.engines import Engine, Row
 from spark_jobs.log_files import TRANSACTION_STATE, find_logs
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
@@ -123,6 +124,8 @@ def run(job: Job) -> None:
         transactional = _count(job)
         if transactional:
             _make_transaction_views(job)
+            for row in job.engine.rows(COSTS, job.args):
+                job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
         others = [rule for rule in rules if rule.view != "visible_records" and (transactional or not rule.needs_transactions)]
         job.progress("judging", 3)
         found = _judge(job, others)

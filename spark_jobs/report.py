@@ -14,6 +14,7 @@ from rich.text import Text
 
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import Rule
+from spark_jobs.costs import TopicCosts
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
@@ -36,6 +37,9 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
         found = [finding for result in directory.rules.values() for finding in result.samples]
         if found and samples:
             out.print(_findings(f"Findings in {name} (the first {samples} of each rule and severity)", found, directory.path))
+    for directory, name in zip(verdict.directories, names, strict=True):
+        if directory.costs:
+            out.print(_costs(f"Cost of transactions in {name}", directory.costs))
     for directory, name in zip(verdict.directories, names, strict=True):
         for note in directory.notes:
             out.print(Text(f"note: {name}: {note}", style="dim"), soft_wrap=True)
@@ -67,6 +71,24 @@ def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
     table.add_section()
     for rule in RULES:
         table.add_row(rule.title, *(_cell(d.rules[rule.name], rule) for d in directories))
+    return table
+
+
+def _costs(title: str, costs: list[TopicCosts]) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for heading in ("Topic", "Committed", "Aborted", "Open", "Aborted bytes", "Length p50, p99, max (ms)", "Readers behind p99, max"):
+        table.add_column(heading, justify="left" if heading == "Topic" else "right")
+    for cost in costs:
+        lengths = [cost.length_ms_p50, cost.length_ms_p99, cost.length_ms_max]
+        table.add_row(
+            cost.topic,
+            f"{cost.committed:,}",
+            f"{cost.aborted:,}",
+            f"{cost.open:,}",
+            f"{cost.aborted_share:.1%}",
+            ", ".join("-" if length is None else f"{length:,}" for length in lengths),
+            f"{cost.lag_records_p99:,}, {cost.lag_records_max:,} records",
+        )
     return table
 
 

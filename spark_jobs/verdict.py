@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_jobs.checks.rule import Severity
+from spark_jobs.costs import TopicCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class DirectoryVerdict:
     rules: dict[str, RuleResult] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    costs: list[TopicCosts] = field(default_factory=list)
 
     @property
     def violations(self) -> int:

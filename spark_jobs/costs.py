@@ -1,0 +1,76 @@
+"""What transactions cost: bytes that no reader of committed data is given, how long transactions took, and how far they held readers up.
+
+Figures, not findings: a log can be expensive and right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+COSTS: Final = """
+    WITH sizes AS (
+        SELECT p.log_dir, p.topic,
+            sum(p.size_bytes) AS transactional_bytes,
+            coalesce(sum(p.size_bytes) FILTER (WHERE t.outcome = 'abort'), 0) AS aborted_bytes
+        FROM producer_batches p
+        JOIN transactions t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
+            AND t.producer_id = p.producer_id AND t.ordinal = p.ordinal
+        WHERE p.transactional AND NOT p.control AND NOT startswith(p.topic, '__')
+        GROUP BY p.log_dir, p.topic
+    ), ends AS (
+        SELECT log_dir, topic, partition, max(last_offset) AS last_offset, sum(size_bytes) AS size_bytes
+        FROM batches GROUP BY log_dir, topic, partition
+    ), spans AS (
+        SELECT t.log_dir, t.topic, t.outcome,
+            coalesce(t.marker_offset, e.last_offset) - t.first_offset AS lag_records,
+            t.marker_timestamp - t.first_timestamp AS length_ms
+        FROM transactions t
+        JOIN ends e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition
+        WHERE t.data_batches > 0
+    ), lengths AS (
+        SELECT log_dir, topic,
+            count_if(outcome = 'commit') AS committed,
+            count_if(outcome = 'abort') AS aborted,
+            count_if(outcome IS NULL) AS open,
+            CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY length_ms) AS BIGINT) AS length_ms_p50,
+            CAST(percentile_disc(0.99) WITHIN GROUP (ORDER BY length_ms) AS BIGINT) AS length_ms_p99,
+            max(length_ms) AS length_ms_max,
+            CAST(percentile_disc(0.99) WITHIN GROUP (ORDER BY lag_records) AS BIGINT) AS lag_records_p99,
+            max(lag_records) AS lag_records_max
+        FROM spans GROUP BY log_dir, topic
+    ), topics AS (
+        SELECT log_dir, topic, sum(size_bytes) AS size_bytes FROM ends GROUP BY log_dir, topic
+    )
+    SELECT l.log_dir, l.topic, b.size_bytes, s.transactional_bytes, s.aborted_bytes, l.committed, l.aborted, l.open,
+        l.length_ms_p50, l.length_ms_p99, l.length_ms_max, l.lag_records_p99, l.lag_records_max
+    FROM lengths l
+    JOIN sizes s ON s.log_dir = l.log_dir AND s.topic = l.topic
+    JOIN topics b ON b.log_dir = l.log_dir AND b.topic = l.topic
+    ORDER BY l.log_dir, l.topic
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCosts:
+    """One topic with transactions; each transaction counts once in each partition. `length_ms_*`: from the time of its first batch to that
+    of its marker (None: none was ended). `lag_records_*`: how many offsets the last stable offset was behind the log's end when it ended,
+    or is now, because of it."""
+
+    topic: str
+    size_bytes: int
+    transactional_bytes: int
+    aborted_bytes: int
+    committed: int
+    aborted: int
+    open: int
+    length_ms_p50: int | None
+    length_ms_p99: int | None
+    length_ms_max: int | None
+    lag_records_p99: int
+    lag_records_max: int
+
+    @property
+    def aborted_share(self) -> float:
+        """The part of the topic's bytes that was aborted, 0 to 1."""
+        return self.aborted_bytes / self.size_bytes if self.size_bytes else 0.0
