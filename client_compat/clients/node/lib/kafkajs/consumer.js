@@ -111,7 +111,8 @@ export class KafkaJSConsumer {
     await this.#consumer.subscribe({ topics, fromBeginning });
     this.#running = true;
     await this.#consumer.run({
-      autoCommit: grouped ? autoCommit : false,
+      // In a group of its own too: that is how it knows where it was, once it had to join again.
+      autoCommit: grouped ? autoCommit : true,
       autoCommitInterval,
       // A record is resolved when a poll answers it, not when it was fetched.
       eachBatchAutoResolve: false,

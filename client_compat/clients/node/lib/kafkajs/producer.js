@@ -57,7 +57,7 @@ export class KafkaJSProducer {
 
   static async open(request) {
     refuse(request, LACKS);
-    const { acks, compression, partitioner = 'default', retries } = request;
+    const { acks, compression, partitioner = 'default' } = request;
     const chosen = new WeakMap();
     const producer = connectionFor(request).producer({
       createPartitioner: noting(PARTITIONERS[partitioner], chosen),
@@ -65,7 +65,6 @@ export class KafkaJSProducer {
       transactionalId: request.transactional_id,
       transactionTimeout: request.transaction_timeout_ms,
       maxInFlightRequests: request.max_in_flight,
-      retry: retries === undefined ? undefined : { retries },
     });
     await producer.connect();
     return new KafkaJSProducer(producer, { acks: ACKS[acks], compression: COMPRESSION[compression] }, chosen);
