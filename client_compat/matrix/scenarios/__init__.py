@@ -6,7 +6,19 @@ import importlib
 
 from client_compat.matrix.scenario import REGISTRY
 
-AREAS = ("produce", "lost_acks", "records", "codecs", "partitioning", "consume", "topics", "groups", "restarts")
+AREAS = (
+    "produce",
+    "lost_acks",
+    "records",
+    "codecs",
+    "partitioning",
+    "consume",
+    "topics",
+    "groups",
+    "consumer_groups",
+    "transactions",
+    "restarts",
+)
 """In the order of the report. A new area is a module here and a word in this line."""
 
 for _area in AREAS:

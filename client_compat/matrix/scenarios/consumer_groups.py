@@ -1,0 +1,128 @@
+"""Groups of KIP-848: the broker assigns, and members learn of it by heartbeats."""
+
+from __future__ import annotations
+
+from client_compat.matrix.facades import Consumer, ConsumerOptions
+from client_compat.matrix.membership import GroupTruth, Members, partitions_of
+from client_compat.matrix.scenario import Scene, expect, same, scenario
+
+COUNT = 30
+PARTITIONS = 4
+
+
+def _filled(scene: Scene, partitions: int = PARTITIONS) -> str:
+    topic = scene.topic(partitions)
+    for index in range(partitions):
+        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(COUNT)], partition=index)
+    return topic
+
+
+def _options(group: str, **more: object) -> ConsumerOptions:
+    options: ConsumerOptions = {"group": group, "group_protocol": "consumer", "reset": "earliest", "auto_commit": False}
+    options.update(more)  # type: ignore[typeddict-item]  # scenarios give names of ConsumerOptions only
+    return options
+
+
+def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
+    consumer = scene.another().consumer(**_options(group, **more))
+    consumer.subscribe(list(topics))
+    return consumer
+
+
+def _truth(scene: Scene) -> GroupTruth:
+    return GroupTruth(scene.broker.process.port)
+
+
+@scenario("A lone member of a consumer group (KIP-848) reads everything once, and the next begins where it committed.", quick=True)
+def consumer_group_alone(scene: Scene) -> None:
+    topic, group = _filled(scene, 1), scene.name("group")
+    members = Members([_member(scene, group, topic)])
+    same([one.offset for one in members.read(COUNT)], list(range(COUNT)), "offsets")
+    members.consumers[0].commit({(topic, 0): 20}, mode="sync")
+    members.close()
+    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 20}, "what is committed")
+    members = Members([_member(scene, group, topic)])
+    same([one.offset for one in members.read(COUNT - 20)], list(range(20, COUNT)), "offsets of the next member")
+    members.close()
+
+
+@scenario("Members of a consumer group share when one joins, and one has all when the other leaves; no record is missed.", timeout_s=180.0)
+def consumer_group_join_and_leave(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    every = partitions_of(topic, count=PARTITIONS)
+    members = Members([_member(scene, group, topic)])
+    members.share(every, [4])
+    members.add(_member(scene, group, topic))
+    members.share(every, [2, 2])
+    members.consumers.pop(0).close()
+    members.share(every, [4])
+    scene.truth.write_values(topic, [b"late"], partition=3)
+    members.read(PARTITIONS * COUNT + 1)
+    members.close()
+
+
+@scenario("The uniform assignor shares the partitions of two topics evenly between two members.")
+def consumer_group_uniform(scene: Scene) -> None:
+    topics = [_filled(scene, 3) for _ in range(2)]
+    group = scene.name("group")
+    members = Members([_member(scene, group, *topics, assignor="uniform") for _ in range(2)])
+    members.share(partitions_of(*topics, count=3), [3, 3])
+    members.close()
+
+
+@scenario("The broker's range assignor gives one of two members the first two of three partitions, of each topic.")
+def consumer_group_range(scene: Scene) -> None:
+    topics = [_filled(scene, 3) for _ in range(2)]
+    group = scene.name("group")
+    members = Members([_member(scene, group, *topics, assignor="range") for _ in range(2)])
+    shares = members.share(partitions_of(*topics, count=3), [2, 4])
+    expect({(topic, index) for topic in topics for index in (0, 1)} in shares, f"the shares are {[sorted(share) for share in shares]}")
+    members.close()
+
+
+@scenario(
+    "A static member of a consumer group that leaves for a while and comes back has its partitions again; nobody else's moved.",
+    timeout_s=150.0,
+)
+def consumer_group_static(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    members = Members([_member(scene, group, topic, instance_id=name) for name in ("stays", "goes")])
+    before = members.share(partitions_of(topic, count=PARTITIONS), [2, 2])
+    members.consumers.pop(1).close()
+    members.poll(1_000)
+    same(members.shares(), before[:1], "what the other has while it is away")
+    members.add(_member(scene, group, topic, instance_id="goes"))
+    after = members.settle(lambda shares: bool(shares[1]), "the static member has partitions again", 30.0)
+    same(after, before, "the shares")
+    members.close()
+
+
+@scenario("A consumer group may subscribe by a pattern that the broker evaluates, and reads no other topic.")
+def consumer_group_pattern(scene: Scene) -> None:
+    prefix, group = scene.name("pattern"), scene.name("group")
+    for name in (f"{prefix}-a", f"other-{prefix}"):
+        scene.truth.create_topic(name)
+    consumer = scene.another().consumer(**_options(group))
+    consumer.subscribe(pattern=f"^{prefix}-.*")
+    members = Members([consumer])
+    members.share({(f"{prefix}-a", 0)}, [1])
+    members.close()
+
+
+@scenario("A member with the new protocol joins a classic group: it becomes a consumer group, and both read on.", timeout_s=150.0)
+def classic_group_becomes_consumer_group(scene: Scene) -> None:
+    topic, group = _filled(scene), scene.name("group")
+    every = partitions_of(topic, count=PARTITIONS)
+    # Probed first: a client without the new protocol says so before anything is waited for.
+    scene.consumer(**_options(scene.name("group"))).close()
+    classic = scene.another().consumer(group=group, group_protocol="classic", reset="earliest", auto_commit=False, assignor="range")
+    classic.subscribe([topic])
+    members = Members([classic])
+    members.share(every, [4])
+    members.add(_member(scene, group, topic))
+    members.share(every, [2, 2])
+    members.consumers.pop(0).close()
+    members.share(every, [4])
+    scene.truth.write_values(topic, [b"late"], partition=2)
+    members.read(PARTITIONS * COUNT + 1)
+    members.close()

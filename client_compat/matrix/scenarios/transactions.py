@@ -1,0 +1,271 @@
+"""Transactions: commit, abort, isolation, fencing, offsets in a transaction, timeouts."""
+
+from __future__ import annotations
+
+from client_compat.matrix.control import ClientError, Unsupported
+from client_compat.matrix.facades import Producer, Record, Taken, numbered
+from client_compat.matrix.membership import GroupTruth
+from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.truth import until
+from protocol.records.control import ControlType
+
+COUNT = 20
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
+"""How a broker says that there is a newer one; a client may have a word of its own for it."""
+EXPIRY_S = 30.0
+"""Apache Kafka looks for transactions that are over their time every ten seconds."""
+
+
+def _values(taken: list[Taken]) -> list[bytes | None]:
+    return [one.value for one in taken]
+
+
+def _text(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+def _read(scene: Scene, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1) -> list[Taken]:
+    """What a consumer is given from the beginning on, after which nothing may come."""
+    consumer = scene.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
+    consumer.assign([(topic, index) for index in range(partitions)])
+    taken = poll_until(consumer, count) if count else []
+    same(_values(consumer.poll(1, 700)), [], f"what else a {isolation} consumer is given")
+    consumer.close()
+    return taken
+
+
+def _markers(scene: Scene, topic: str, partition: int = 0) -> list[ControlType]:
+    """The kinds of the markers of a partition's log, in order."""
+    control = [batch for batch in scene.truth.batches(topic, partition) if batch.header.is_control]
+    return [ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) for batch in control]
+
+
+def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType], timeout_s: float = EXPIRY_S) -> None:
+    """An EndTxn is answered before its markers are written."""
+    for _ in until(f"the log's markers are {[one.name for one in wanted]}", timeout_s):
+        if _markers(scene, topic) == wanted:
+            return
+
+
+@scenario("A committed transaction's records are read, in order, by a consumer that reads committed ones.", quick=True)
+def transaction_commit(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(topic, numbered(COUNT, partition=0))
+    producer.commit()
+    producer.close()
+    same(_values(_read(scene, topic, COUNT)), _text(0, COUNT), "values")
+    _wait_for_markers(scene, topic, [COMMIT])
+    data = [batch.header for batch in scene.truth.batches(topic) if not batch.header.is_control]
+    expect(all(header.is_transactional for header in data), "there are batches that are not transactional")
+
+
+@scenario(
+    "An aborted transaction's records are read by a consumer that reads all, and not by one that reads committed ones.", quick=True
+)
+def transaction_abort(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(topic, numbered(COUNT, partition=0))
+    producer.abort()
+    _wait_for_markers(scene, topic, [ABORT])
+    producer.begin()
+    producer.send_ok(topic, numbered(1, partition=0, start=COUNT))
+    producer.commit()
+    producer.close()
+    same(_values(_read(scene, topic, 1)), [b"%d" % COUNT], "values of a read_committed consumer")
+    same(_values(_read(scene, topic, COUNT + 1, "read_uncommitted")), _text(0, COUNT + 1), "values of a read_uncommitted consumer")
+
+
+@scenario("Transactions that commit and abort in turn: exactly the committed records are read.")
+def transactions_in_turn(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    for round_ in range(6):
+        producer.begin()
+        producer.send_ok(topic, numbered(COUNT, partition=0, start=round_ * COUNT))
+        if round_ % 2:
+            producer.abort()
+        else:
+            producer.commit()
+    producer.close()
+    wanted = [value for round_ in (0, 2, 4) for value in _text(round_ * COUNT, (round_ + 1) * COUNT)]
+    same(_values(_read(scene, topic, len(wanted))), wanted, "values")
+    _wait_for_markers(scene, topic, [COMMIT, ABORT] * 3)
+
+
+@scenario("While a transaction is open, a consumer that reads committed records is given nothing behind its first one.")
+def open_transaction_hides(scene: Scene) -> None:
+    topic = scene.topic()
+    scene.truth.write_values(topic, [b"before"])
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(topic, numbered(3, partition=0))
+    scene.truth.write_values(topic, [b"behind"])
+    same(_values(_read(scene, topic, 1)), [b"before"], "values while it is open")
+    same(len(_read(scene, topic, 5, "read_uncommitted")), 5, "records that a read_uncommitted consumer is given")
+    producer.commit()
+    same(_values(_read(scene, topic, 5)), [b"before", b"0", b"1", b"2", b"behind"], "values after its commit")
+    producer.close()
+
+
+@scenario("A transaction over six partitions of two topics commits and aborts in all of them.")
+def transaction_over_partitions(scene: Scene) -> None:
+    topics = [scene.topic(3), scene.topic(3)]
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    for keep in (True, False, True):
+        producer.begin()
+        for topic in topics:
+            producer.send_ok(topic, [Record(b"%d" % keep, partition=index) for index in range(3)])
+        if keep:
+            producer.commit()
+        else:
+            producer.abort()
+    producer.close()
+    for topic in topics:
+        taken = _read(scene, topic, 6, partitions=3)
+        same(sorted((one.partition, one.value) for one in taken), [(index, b"1") for index in (0, 0, 1, 1, 2, 2)], "partitions and values")
+        for index in range(3):
+            same(_markers(scene, topic, index), [COMMIT, ABORT, COMMIT], f"markers of partition {index}")
+
+
+@scenario("A newer producer with the same transactional id fences the older, whose open transaction is aborted.", quick=True)
+def transaction_fence(scene: Scene) -> None:
+    topic, name = scene.topic(), scene.name("txn")
+    older = scene.producer(transactional_id=name)
+    older.begin()
+    older.send_ok(topic, [Record(b"older", partition=0)])
+    newer = scene.another().producer(transactional_id=name)
+    newer.begin()
+    newer.send_ok(topic, [Record(b"newer", partition=0)])
+    newer.commit()
+    fenced = _refusal(older, topic)
+    expect(fenced is not None, "the older one goes on")
+    assert fenced is not None
+    expect(fenced.code in FENCED or fenced.code.startswith("CLIENT:"), f"the older one failed with {fenced}")
+    newer.begin()
+    newer.send_ok(topic, [Record(b"again", partition=0)])
+    newer.commit()
+    newer.close()
+    same(_values(_read(scene, topic, 2)), [b"newer", b"again"], "values")
+
+
+def _refusal(producer: Producer, topic: str) -> ClientError | None:
+    """The error that a fenced producer ends with, wherever its client raises it; None where it commits."""
+    try:
+        (sent,) = producer.send(topic, [Record(b"zombie", partition=0)], timeout_ms=15_000)
+        producer.commit()
+    except ClientError as error:
+        return error
+    return sent.error
+
+
+@scenario("A program that is killed in a transaction: its successor's first act aborts it.")
+def killed_in_a_transaction(scene: Scene) -> None:
+    topic, name = scene.topic(), scene.name("txn")
+    doomed = scene.another()
+    older = doomed.producer(transactional_id=name)
+    older.begin()
+    older.send_ok(topic, [Record(b"lost", partition=0)])
+    doomed.program.kill()
+    newer = scene.another().producer(transactional_id=name)
+    _wait_for_markers(scene, topic, [ABORT])
+    newer.begin()
+    newer.send_ok(topic, [Record(b"kept", partition=0)])
+    newer.commit()
+    newer.close()
+    same(_values(_read(scene, topic, 1)), [b"kept"], "values")
+
+
+@scenario("A transaction that is open for longer than its timeout is aborted by the broker, and cannot be committed.", timeout_s=120.0)
+def transaction_timeout(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"), transaction_timeout_ms=2_000)
+    producer.begin()
+    producer.send_ok(topic, [Record(b"late", partition=0)])
+    _wait_for_markers(scene, topic, [ABORT])
+    try:
+        producer.commit()
+    except ClientError as error:
+        expect(bool(error.code), "the error has no code")
+    else:
+        expect(False, "it was committed")
+    same(_values(_read(scene, topic, 0)), [], "values")
+    same(_markers(scene, topic), [ABORT], "markers")
+
+
+@scenario("Consume, transform, produce: with offsets in the transaction every record is transformed exactly once, through aborts.")
+def consume_transform_produce(scene: Scene) -> None:
+    source, target, group = scene.topic(), scene.topic(), scene.name("group")
+    scene.truth.write_values(source, _text(0, 4 * COUNT))
+    consumer = scene.consumer(group=group, reset="earliest", isolation="read_committed", auto_commit=False)
+    consumer.subscribe([source])
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    taken = poll_until(consumer, 4 * COUNT)
+    for start in range(0, 4 * COUNT, COUNT):
+        part = taken[start : start + COUNT]
+        for keep in (False, True):
+            producer.begin()
+            producer.send_ok(target, [Record(b"%d" % (2 * int(one.value or b"0")), partition=0) for one in part])
+            producer.send_offsets(consumer, {(source, 0): part[-1].offset + 1})
+            if keep:
+                producer.commit()
+            else:
+                producer.abort()
+    same(_values(_read(scene, target, 4 * COUNT)), [b"%d" % (2 * number) for number in range(4 * COUNT)], "values")
+    truth = GroupTruth(scene.broker.process.port)
+    truth.wait_until_committed(group, {(source, 0): 4 * COUNT}, lambda: consumer.poll(1, 100))
+    producer.close()
+    consumer.close()
+
+
+@scenario("Offsets in a transaction that is aborted are not committed.")
+def offsets_of_an_abort(scene: Scene) -> None:
+    source, target, group = scene.topic(), scene.topic(), scene.name("group")
+    scene.truth.write_values(source, _text(0, COUNT))
+    consumer = scene.consumer(group=group, reset="earliest", auto_commit=False)
+    consumer.subscribe([source])
+    poll_until(consumer, COUNT)
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(target, [Record(b"x", partition=0)])
+    producer.send_offsets(consumer, {(source, 0): 5})
+    producer.abort()
+    _wait_for_markers(scene, target, [ABORT])
+    same(GroupTruth(scene.broker.process.port).offsets(group, [(source, 0)]), {(source, 0): -1}, "what is committed")
+    producer.close()
+    consumer.close()
+
+
+@scenario("A transaction that was open when the broker was restarted is committed afterwards, whole.", durable=True, timeout_s=180.0)
+def transaction_over_a_restart(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(topic, _partition_0(0, COUNT), mode="sync")
+    scene.broker.stop()
+    scene.broker.start()
+    scene.truth.wait_until_led(topic)
+    producer.send_ok(topic, _partition_0(COUNT, 2 * COUNT), timeout_ms=60_000)
+    producer.commit()
+    producer.close()
+    same(_values(_read(scene, topic, 2 * COUNT)), _text(0, 2 * COUNT), "values")
+
+
+@scenario("A transactional producer refuses to send outside a transaction.")
+def send_outside_a_transaction(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    try:
+        (sent,) = producer.send(topic, [Record(b"v", partition=0)], timeout_ms=10_000)
+    except (ClientError, Unsupported):
+        return
+    expect(sent.error is not None, "the record was acknowledged")
+    same(scene.truth.values(topic), [], "the log's values")
+
+
+def _partition_0(start: int, end: int) -> list[Record]:
+    return [Record(value, partition=0) for value in _text(start, end)]
