@@ -32,9 +32,10 @@ from protocol.errors import ProtocolError
 def join(draft: Draft, joining: Joining) -> JoinAnswer:
     """Join, or join again. Raises Rejected."""
     member_id = joining.member_id or joining.new_member_id
-    subscription = _admitted(draft, joining, member_id)
+    _check_may_join(draft, joining, member_id)
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
         return JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+    subscription = _subscription(joining)
     before = _member(draft, joining, member_id)
     after = replace(
         before,
@@ -107,7 +108,7 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """One error for each. Members of the consumer protocol cannot leave this way."""
+    """One error for each. An admin removes members of the consumer protocol this way too (Kafka since 4.3)."""
     errors = [_leave_one(draft, one) for one in leaving]
     if ErrorCode.NONE in errors:
         draft.bump_after_leave()
@@ -121,19 +122,19 @@ def _leave_one(draft: Draft, leaving: Leaving) -> ErrorCode:
         member = existing_member(draft, member_id, leaving.instance_id)
     except Rejected as refused:
         return refused.code
-    if member.classic is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
     draft.remove_member(member.member_id)
     return ErrorCode.NONE
 
 
-def _admitted(draft: Draft, joining: Joining, member_id: str) -> ConsumerProtocolSubscription:
-    """The subscription of a member that may join. Raises Rejected."""
+def _check_may_join(draft: Draft, joining: Joining, member_id: str) -> None:
     group = draft.group
     if len(group.members) >= draft.config.max_size and member_id not in group.members:
         raise Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports_classic_protocols(joining.protocol_type, joining.protocol_names()):
         raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _subscription(joining: Joining) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(joining.protocols[0].metadata)
     except ProtocolError as error:

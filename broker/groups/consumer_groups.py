@@ -84,7 +84,7 @@ class ConsumerGroups:
             return refused.code
 
     def leave(self, group: ConsumerGroup, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, list[Reply]]]:
-        """Members of the classic protocol leave."""
+        """Members of either protocol leave by a LeaveGroup."""
         draft = self._draft(group, now)
         errors = consumer_classic.leave(draft, leaving)
         return errors, self._effects(draft, [])

@@ -31,7 +31,7 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(client:
     assert [(one.topic_name, one.partitions) for one in a.assignment.topic_partitions] == [("t", [0, 1])]
     assert [len(one.partitions) for one in a.target_assignment.topic_partitions] == [1]
     assert b.assignment.topic_partitions == []
-    assert b.subscribed_topic_regex is None
+    assert b.subscribed_topic_regex == ""
     assert a.member_type == (1 if version >= 1 else -1)
 
 

@@ -118,6 +118,36 @@ def altering_elsewhere(probe: Probe) -> None:
     probe.ask("resource twice", k44.IncrementalAlterConfigsRequest(twice))
 
 
+def of_groups(probe: Probe) -> None:
+    """A group's own settings: set, refused, taken back."""
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    def alter(label: str, *changes: tuple[str, int, str | None], dry: bool = False) -> None:
+        configs = [k44.AlterableConfig(*change) for change in changes]
+        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(GROUP, "own", configs)], dry))
+        keys = sorted({change[0] for change in changes} | {session})
+        probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", keys)], True))
+
+    alter("set", (session, SET, "50000"))
+    alter("only validated", (session, SET, "55000"), dry=True)
+    alter("both", (session, SET, "60000"), (heartbeat, SET, "15000"))
+    alter("too long", (session, SET, "60001"))
+    alter("too short", (heartbeat, SET, "4999"))
+    alter("no number", (heartbeat, SET, "often"))
+    alter("nothing", (heartbeat, SET, ""))
+    alter("null", (heartbeat, SET, None))
+    alter("one good, one unknown", (heartbeat, SET, "7000"), ("no.such", SET, "1"))
+    alter("append", (heartbeat, APPEND, "1"))
+    alter("subtract", (heartbeat, SUBTRACT, "1"))
+    alter("delete", (session, DELETE, None))
+    alter("delete again", (session, DELETE, None))
+    alter("delete an unknown one", ("no.such", DELETE, None))
+    alter("twice", (session, SET, "50000"), (session, SET, "51000"))
+    legacy = k33.AlterConfigsResource(GROUP, "own", [k33.AlterableConfig(session, "48000")])
+    probe.ask("replaced", k33.AlterConfigsRequest([legacy]))
+    probe.ask("replaced: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", [session, heartbeat])], True))
+
+
 def replacing(probe: Probe) -> None:
     """AlterConfigs, which replaces everything that was set."""
     create(probe, "replace", configs={"segment.bytes": "1048576"})
@@ -145,5 +175,6 @@ SCENARIOS = {
     "broker_defaults": broker_defaults,
     "altering": altering,
     "altering_elsewhere": altering_elsewhere,
+    "of_groups": of_groups,
     "replacing": replacing,
 }

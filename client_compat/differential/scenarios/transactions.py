@@ -17,6 +17,7 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
@@ -229,6 +230,33 @@ def listing(probe: Probe) -> None:
     probe.ask("end", EndTxnRequest("list-b", *producer, False), 3)
 
 
+def markers(probe: Probe) -> None:
+    """WriteTxnMarkers, as an operator's tool sends it: of old, equal and later epochs, of each transaction version."""
+    ready(probe)
+    create(probe, "marked")
+    for version in probe.range(ApiKey.WRITE_TXN_MARKERS):
+        for level in (0, 1, 2) if version >= 2 else (0,):
+            name = f"marked-{version}-{level}"
+            producer = init(probe, "init", name)
+            probe.ask("add", add(name, producer, [AddPartitionsToTxnTopic("marked", [0])]), 3)
+            send(probe, "write", "marked", name, producer, sequence=0)
+
+            def mark(label: str, more: int, topic: str = "marked", index: int = 0, **fields: Any) -> None:
+                epoch = producer[1] + more  # noqa: B023 # called within this turn of the loop only
+                topics = [WritableTxnMarkerTopic(topic, [index])]
+                one = WritableTxnMarker(producer[0], epoch, False, topics, 0, level, **fields)  # noqa: B023 # as above
+                probe.ask(f"{label}, of version {level}", WriteTxnMarkersRequest([one]), version)  # noqa: B023 # as above
+
+            mark("nowhere", 0, "nowhere")
+            mark("no such partition", 0, index=9)
+            mark("of its epoch", 0)
+            mark("again", 0)
+            mark("of the next epoch", 1)
+            mark("of an epoch before", 0)
+            look(probe, f"marked, of version {level}", "marked")
+    probe.ask("none", WriteTxnMarkersRequest([]))
+
+
 def only_listed(probe: Probe, answer: Any) -> None:
     """Leave out of the last answer what other scenarios left behind."""
     if answer is not None:
@@ -236,4 +264,4 @@ def only_listed(probe: Probe, answer: Any) -> None:
         shown["transaction_states"] = [state for state in shown["transaction_states"] if state["transactional_id"].startswith("list-")]
 
 
-SCENARIOS = {"lives": lives, "refused": refused, "fenced": fenced, "offsets": offsets, "listing": listing}
+SCENARIOS = {"lives": lives, "refused": refused, "fenced": fenced, "offsets": offsets, "listing": listing, "markers": markers}

@@ -1,0 +1,299 @@
+"""Consumer groups (KIP-848): lives of members, refusals, static members, what admins are told, changes to and from the classic protocol.
+
+Rule: Apache Kafka may assign after it answered a join, so a step that needs an assignment is waited for, unseen, before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import create, until
+from client_compat.differential.scenarios.groups import commit_request, join_request, ready, word
+from protocol.api_keys import ApiKey
+from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.k11_join_group import JoinGroupRequestProtocol
+from protocol.messages.k12_heartbeat import HeartbeatRequest
+from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from protocol.messages.k69_consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
+
+JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
+STABLE = "Stable"
+
+
+def beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat that changes nothing, but for `fields`."""
+    return ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
+
+
+def joining_beat(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """A member's first heartbeat."""
+    given = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": list(topics), "topic_partitions": [], **fields}
+    return beat(group, member, JOIN, **given)
+
+
+def owning(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
+    """What a member says that it has."""
+    return [TopicPartitions(topic_id, list(partitions))] if partitions else []
+
+
+def indexes(assignment: Assignment) -> set[int]:
+    """The partitions of the one topic that is assigned."""
+    return {index for topic in assignment.topic_partitions for index in topic.partitions}
+
+
+def described(probe: Probe, label: str, group: str, version: int = 1) -> None:
+    probe.ask(label, ConsumerGroupDescribeRequest([group], True), version)
+
+
+def settled(probe: Probe, group: str, topic_id: bytes) -> dict[str, int]:
+    """The members' epochs once every member has been told of, and says that it has, what it is to have; each beats, unseen."""
+    for _ in until(f"{group} is stable"):
+        (found,) = probe.quietly(ConsumerGroupDescribeRequest([group]), 1).groups
+        if found.group_state == STABLE:
+            return {member.member_id: member.member_epoch for member in found.members}
+        for member in found.members:
+            kept = indexes(member.assignment) & indexes(member.target_assignment)
+            probe.quietly(beat(group, member.member_id, member.member_epoch, topic_partitions=owning(topic_id, *kept)), 1)
+    raise AssertionError("unreachable: `until` raises")
+
+
+def known_to_groups(probe: Probe, topic: str) -> None:
+    """Until a member is assigned partitions of a new topic: Apache Kafka's groups hear of it a little later than its leader."""
+    for turn, _ in enumerate(until(f"groups know {topic}")):
+        group = f"cg-looks-at-{topic}-{turn}"
+        answer = probe.quietly(joining_beat(group, "a", topic), 1)
+        probe.quietly(beat(group, "a", LEAVE), 1)
+        if answer.assignment is not None and answer.assignment.topic_partitions:
+            return
+
+
+def new_topic(probe: Probe, name: str, partitions: int) -> bytes:
+    """Its id, once groups know it."""
+    topic_id = create(probe, name, partitions)
+    known_to_groups(probe, name)
+    return topic_id
+
+
+def lives(probe: Probe) -> None:
+    """One member, then two, then one again; at each version of the heartbeat."""
+    ready(probe)
+    topic_id = new_topic(probe, "consumed", 4)
+    for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
+        group = f"cg-life-{version}"
+        probe.quietly(joining_beat(group, "a", "consumed"), version)
+        epoch = settled(probe, group, topic_id)["a"]
+        described(probe, "one member", group)
+        for label, request in {
+            "nothing new": beat(group, "a", epoch),
+            "owning all": beat(group, "a", epoch, topic_partitions=owning(topic_id, 0, 1, 2, 3)),
+            "owning some": beat(group, "a", epoch, topic_partitions=owning(topic_id, 0, 1)),
+            "as a full request": joining_beat(group, "a", "consumed", server_assignor="uniform"),
+            "a later epoch": beat(group, "a", epoch + 9),
+            "a stranger": beat(group, "nobody", epoch),
+            "another group": beat("cg-nowhere", "a", epoch),
+            "no epoch there is": beat(group, "a", -3),
+        }.items():
+            probe.ask(label, request, version)
+        settled(probe, group, topic_id)
+        probe.quietly(joining_beat(group, "b", "consumed", rack_id="r1"), version)
+        epochs = settled(probe, group, topic_id)
+        described(probe, "two members", group)
+        probe.ask("b goes on", beat(group, "b", epochs["b"]), version)
+        probe.ask("a's old epoch", beat(group, "a", epochs["a"] - 1), version)
+        probe.ask("b leaves", beat(group, "b", LEAVE), version)
+        probe.ask("b leaves again", beat(group, "b", LEAVE), version)
+        probe.ask("nobody leaves", beat(group, "nobody", LEAVE), version)
+        settled(probe, group, topic_id)
+        described(probe, "one again", group)
+        probe.ask("a leaves", beat(group, "a", LEAVE), version)
+        described(probe, "empty", group)
+        probe.ask("deleted", DeleteGroupsRequest([group]))
+        described(probe, "gone", group)
+
+
+def refused(probe: Probe) -> None:
+    """Joins and heartbeats that are refused."""
+    ready(probe)
+    topic_id = new_topic(probe, "consumed2", 2)
+    for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
+        group = f"cg-refused-{version}"
+        for label, request in {
+            "no group": joining_beat("", "a", "consumed2"),
+            "no subscription": joining_beat(group, "a", subscribed_topic_names=None),
+            "no rebalance timeout": joining_beat(group, "a", "consumed2", rebalance_timeout_ms=-1),
+            "a rebalance timeout of nothing": joining_beat(group, "a", "consumed2", rebalance_timeout_ms=0),
+            "no list of partitions": joining_beat(group, "a", "consumed2", topic_partitions=None),
+            "partitions already": joining_beat(group, "a", "consumed2", topic_partitions=owning(topic_id, 0)),
+            "unknown assignor": joining_beat(group, "a", "consumed2", server_assignor="magic"),
+            "an assignor without a name": joining_beat(group, "a", "consumed2", server_assignor=""),
+            "an instance without a name": joining_beat(group, "a", "consumed2", instance_id=""),
+            "a rack without a name": joining_beat(group, "a", "consumed2", rack_id=""),
+            "a heartbeat to no group there is": beat("cg-nowhere", "a", 1),
+            "leaving no group there is": beat("cg-nowhere", "a", LEAVE),
+            "leaving as a static member without an instance": beat(group, "a", LEAVE_STATIC),
+            "a heartbeat without a member": beat(group, "", 1),
+        }.items():
+            probe.ask(label, request, version)
+        if version >= 1:
+            probe.ask("no member", joining_beat(group, "", "consumed2"), version)
+            for pattern in ("(", "[a", "*", "(?=x)", "(?<n>x)", "\\1"):
+                request = joining_beat(group, "a", subscribed_topic_names=None, subscribed_topic_regex=pattern)
+                probe.ask(f"expression {pattern!r}", request, version)
+
+
+def subscriptions(probe: Probe) -> None:
+    """What is not there, several topics, expressions, and changes of mind."""
+    ready(probe)
+    first, second = new_topic(probe, "cg-topic-1", 2), new_topic(probe, "cg-topic-2", 2)
+    probe.ask("what is not there", joining_beat("cg-sub", "a", "cg-nowhere"), 1)
+    epoch = settled(probe, "cg-sub", first)["a"]
+    described(probe, "of nothing", "cg-sub")
+    probe.quietly(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-1"]), 1)
+    settled(probe, "cg-sub", first)
+    described(probe, "of the first", "cg-sub")
+    epoch = settled(probe, "cg-sub", first)["a"]
+    probe.quietly(beat("cg-sub", "a", epoch, subscribed_topic_names=["cg-topic-2"], server_assignor="range"), 1)
+    settled(probe, "cg-sub", second)
+    described(probe, "of the second, by range", "cg-sub")
+    probe.quietly(joining_beat("cg-expr", "a", subscribed_topic_names=None, subscribed_topic_regex="cg-topic-[1]"), 1)
+    for _ in until("the expression is resolved"):
+        epoch = settled(probe, "cg-expr", first)["a"]
+        (found,) = probe.quietly(ConsumerGroupDescribeRequest(["cg-expr"]), 1).groups
+        if found.members[0].assignment.topic_partitions:
+            break
+        probe.quietly(beat("cg-expr", "a", epoch), 1)
+    described(probe, "of an expression", "cg-expr")
+    probe.ask("an expression that is none", beat("cg-expr", "a", epoch, subscribed_topic_regex="("), 1)
+    probe.ask("no expression any more", beat("cg-expr", "a", epoch, subscribed_topic_regex=""), 1)
+    settled(probe, "cg-expr", first)
+    described(probe, "of nothing any more", "cg-expr")
+
+
+def static_members(probe: Probe) -> None:
+    """A static member that goes for a while, comes back under another member id, and is in somebody's way."""
+    ready(probe)
+    topic_id = new_topic(probe, "cg-static", 2)
+    group = "cg-static"
+    probe.quietly(joining_beat(group, "a", "cg-static", instance_id="me"), 1)
+    epoch = settled(probe, group, topic_id)["a"]
+    described(probe, "there", group)
+    probe.ask("another with its instance", joining_beat(group, "b", "cg-static", instance_id="me"), 1)
+    probe.ask("a heartbeat with another's instance", beat(group, "b", epoch, instance_id="me"), 1)
+    probe.ask("a heartbeat of an unknown instance", beat(group, "a", epoch, instance_id="you"), 1)
+    probe.ask("a leave of another", beat(group, "b", LEAVE_STATIC, instance_id="me"), 1)
+    probe.ask("a leave of an unknown instance", beat(group, "a", LEAVE_STATIC, instance_id="you"), 1)
+    probe.ask("it goes for a while", beat(group, "a", LEAVE_STATIC, instance_id="me"), 1)
+    described(probe, "gone for a while", group)
+    probe.ask("a heartbeat while it is gone", beat(group, "a", epoch, instance_id="me"), 1)
+    probe.ask("back under another id", joining_beat(group, "b", "cg-static", instance_id="me"), 1)
+    epoch = settled(probe, group, topic_id)["b"]
+    described(probe, "back", group)
+    probe.ask("the old id", beat(group, "a", epoch, instance_id="me"), 1)
+    probe.ask("it leaves", beat(group, "b", LEAVE, instance_id="me"), 1)
+    described(probe, "gone", group)
+
+
+def offsets(probe: Probe) -> None:
+    """Commits and fetches with and without a member's epoch."""
+    ready(probe)
+    topic_id = new_topic(probe, "cg-offsets", 2)
+    group = "cg-offsets"
+    probe.quietly(joining_beat(group, "a", "cg-offsets"), 1)
+    epoch = settled(probe, group, topic_id)["a"]
+    for version in probe.range(ApiKey.OFFSET_COMMIT):
+        for label, generation, member in (
+            ("with its epoch", epoch, "a"),
+            ("with an old epoch", epoch - 1, "a"),
+            ("with a later epoch", epoch + 1, "a"),
+            ("of a stranger", epoch, "nobody"),
+            ("of nobody", -1, ""),
+        ):
+            partition = OffsetCommitRequestPartition(0, 7, 0, "note")
+            topic = OffsetCommitRequestTopic("cg-offsets", [partition])
+            probe.ask(f"commit {label}", OffsetCommitRequest(group, generation, member, topics=[topic]), version)
+    for version in probe.range(ApiKey.OFFSET_FETCH):
+        fetches = (
+            ("with its epoch", "a", epoch),
+            ("with an old epoch", "a", epoch - 1),
+            ("of a stranger", "nobody", epoch),
+            ("of nobody", None, -1),
+        )
+        for label, asker, generation in fetches if version >= 9 else ():
+            asked = OffsetFetchRequestGroup(group, asker, generation, [OffsetFetchRequestTopics("cg-offsets", [0])])
+            probe.ask(f"fetch {label}", OffsetFetchRequest(groups=[asked]), version)
+
+
+def admin(probe: Probe) -> None:
+    """Describe, list and delete; a classic group's APIs asked about a consumer group, and the other way round."""
+    ready(probe)
+    topic_id = new_topic(probe, "cg-adm", 1)
+    probe.quietly(joining_beat("cg-adm", "a", "cg-adm"), 1)
+    epoch = settled(probe, "cg-adm", topic_id)["a"]
+    probe.ask("a simple group", commit_request("cg-adm-simple", 1, topic="cg-adm"), 8)
+    for version in probe.range(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        for names in (["cg-adm"], ["cg-adm-simple"], ["unknown"], [""], [], ["unknown", "cg-adm"], ["cg-adm", "cg-adm"]):
+            for operations in (False, True):
+                probe.ask(f"describe {names}, {operations}", ConsumerGroupDescribeRequest(names, operations), version)
+    for version in probe.range(ApiKey.DESCRIBE_GROUPS):
+        probe.ask("described as a classic one", DescribeGroupsRequest(["cg-adm"]), version)
+    for states, types in (
+        ([], []),
+        (["stable"], []),
+        ([], ["consumer"]),
+        ([], ["classic"]),
+        (["Assigning"], []),
+        (["Empty"], ["consumer"]),
+    ):
+        answer = probe.ask(f"list {states} {types}", ListGroupsRequest(states, types), 5)
+        if answer is not None:
+            shown = probe.seen[-1].response
+            shown["groups"] = [group for group in shown["groups"] if group["group_id"].startswith("cg-adm")]
+    probe.ask("a classic heartbeat", HeartbeatRequest("cg-adm", epoch, "a"), 4)
+    probe.ask("a classic leave", LeaveGroupRequest("cg-adm", "a", [MemberIdentity("a")]), 5)
+    probe.ask("a consumer's heartbeat to the simple group", beat("cg-adm-simple", "a", 1), 1)
+    described(probe, "put out", "cg-adm")
+    probe.quietly(joining_beat("cg-adm", "a", "cg-adm", instance_id="me"), 1)
+    settled(probe, "cg-adm", topic_id)
+    probe.ask("deleted with members", DeleteGroupsRequest(["cg-adm"]))
+    probe.ask("put out by its instance", LeaveGroupRequest("cg-adm", "", [MemberIdentity("", "me")]), 5)
+    described(probe, "empty", "cg-adm")
+    probe.ask("deleted", DeleteGroupsRequest(["cg-adm"]))
+
+
+def changing(probe: Probe) -> None:
+    """An empty group of one kind makes place for the other; a classic member joins a consumer group that has members."""
+    ready(probe)
+    topic_id = new_topic(probe, "cg-change", 2)
+    probe.ask("a simple group", commit_request("cg-change", 1, topic="cg-change"), 8)
+    probe.quietly(joining_beat("cg-change", "a", "cg-change"), 1)
+    settled(probe, "cg-change", topic_id)
+    described(probe, "a consumer group now", "cg-change")
+    asked = [OffsetFetchRequestGroup("cg-change", topics=None)]
+    probe.ask("with the offsets of before", OffsetFetchRequest(groups=asked), 8)
+    for label, request in {
+        "no protocols": join_request("cg-change", protocols=[]),
+        "another type": join_request("cg-change", protocol_type="connect"),
+        "no subscription": join_request("cg-change", protocols=[JoinGroupRequestProtocol("range", b"")]),
+        "a stranger": join_request("cg-change", "nobody"),
+    }.items():
+        answer = probe.ask(f"a classic join, {label}", request, 9)
+        word(probe, answer, f"member of {label}")
+    probe.ask("it leaves", beat("cg-change", "a", LEAVE), 1)
+    described(probe, "empty", "cg-change")
+
+
+SCENARIOS = {
+    "lives": lives,
+    "refused": refused,
+    "subscriptions": subscriptions,
+    "static_members": static_members,
+    "offsets": offsets,
+    "admin": admin,
+    "changing": changing,
+}
