@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench compat differential spark crash fuzz clean
+.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same and pr
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
 	@$(BIN)/ottla audit $(DIR) $(ARGS)
+
+audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written logs: found, missed and false alarms of each rule
+	@$(PY) -m client_compat.audit_corpus $(ARGS)
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)

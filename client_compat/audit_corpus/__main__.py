@@ -1,0 +1,130 @@
+"""`make audit-corpus`: what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote.
+
+Exit code 0: everything planted was found, and nothing else; 1: not so, or a broker could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+from rich.console import Console
+
+from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, copy_logs
+from client_compat.audit_corpus.workloads import WORKLOADS, Broker, Workload
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.support.brokers import BrokerProcess, ottla
+from spark_jobs.audit import audit
+from spark_jobs.checks.rule import Severity
+from spark_jobs.corpus import CASES
+from spark_jobs.corpus.case import Expected
+from spark_jobs.corpus.score import EVERY, Score, details, findings, judge, table, write
+
+BROKERS = ("kafka", "ottla")
+
+
+class OttlaBroker:
+    """This project's broker as a workload sees it."""
+
+    def __init__(self, data_dir: Path, settings: dict[str, str]) -> None:
+        self.data_dir = data_dir
+        self._process: BrokerProcess = ottla(data_dir, options=[f"--set={name}={value}" for name, value in settings.items()])
+
+    @property
+    def bootstrap(self) -> str:
+        return self._process.bootstrap
+
+    def start(self) -> OttlaBroker:
+        self._process.start()
+        return self
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def __enter__(self) -> OttlaBroker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.alive:
+            self._process.stop()
+
+
+def run(kind: str, workload: Workload, data_dir: Path) -> None:
+    """One workload on a new broker; afterwards the broker has stopped, or was killed where the workload wants that."""
+    settings = dict(workload.settings)
+    with ExitStack() as stack:
+        started = stack.enter_context(ReferenceBroker(data_dir, settings) if kind == "kafka" else OttlaBroker(data_dir, settings))
+        broker = cast("Broker", started)
+        workload.run(broker)
+        if workload.killed:
+            broker.kill()
+
+
+def told(directory: Path) -> list[Expected]:
+    """What a reader of the verdict would act on: violations and warnings."""
+    verdict = audit([directory], samples=EVERY, engine="duckdb", deep=True)
+    problems = [problem for judged in verdict.directories for problem in judged.problems]
+    if problems:
+        raise RuntimeError(f"{directory} could not be judged: {problems}")
+    return [finding for finding in findings(verdict.directories) if finding[1] != Severity.INFO]
+
+
+def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]]:
+    """Copies of a log with one anomaly planted into each: (operation, directory, what must be found)."""
+    for name, operate in OPERATIONS.items():
+        target = root / name
+        copy_logs(log, target)
+        for segment in sorted(target.glob("[a-z]*-0/*.log")):
+            try:
+                yield name, target, operate(segment)
+            except CannotOperate:
+                continue
+            break
+
+
+def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], wanted: list[str]) -> None:
+    """Every workload on every kind of broker, clean and with anomalies planted into it."""
+    for kind in kinds:
+        for name in wanted:
+            began = time.monotonic()
+            log = root / kind / name / "data"
+            log.parent.mkdir(parents=True)
+            run(kind, WORKLOADS[name], log)
+            score.add(f"{kind}:{name}", [], told(log))
+            for operation, directory, expected in operated(log, log.parent / "operated"):
+                score.add(f"{kind}:{name}:{operation}", expected, told(directory))
+            console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="make audit-corpus", description=__doc__)
+    parser.add_argument("--broker", choices=BROKERS, action="append", help="only logs of this broker; may be repeated")
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), action="append", help="only this workload; may be repeated")
+    parser.add_argument("--planted-only", action="store_true", help="no brokers: the planted logs alone")
+    parser.add_argument("--keep", type=Path, help="keep everything that was written, in this new directory")
+    options = parser.parse_args()
+    console = Console()
+    with ExitStack() as stack:
+        root = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        write(CASES, root / "planted")
+        score = judge(CASES, root / "planted")
+        if not options.planted_only:
+            judge_brokers(console, score, root, options.broker or list(BROKERS), options.workload or list(WORKLOADS))
+    console.print(table(score))
+    for line in details(score):
+        print(line)
+    return 0 if score.perfect else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
