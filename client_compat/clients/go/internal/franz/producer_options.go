@@ -19,7 +19,11 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func producerOptions(open control.ProducerOpen) ([]kgo.Opt, error) {
-	lacks := control.Missing(control.Lack{Asked: open.Serializer != nil, What: "serializer hook in its producer: a record's value is bytes"})
+	idempotent := open.Idempotent != nil && *open.Idempotent || open.Idempotent == nil && (open.Acks == nil || *open.Acks == "all")
+	lacks := control.Missing(
+		control.Lack{Asked: open.Serializer != nil, What: "serializer hook in its producer: a record's value is bytes"},
+		control.Lack{Asked: open.MaxInFlight != nil && idempotent, What: "setting of the requests in flight beside idempotence"},
+	)
 	if lacks != nil {
 		return nil, lacks
 	}
@@ -32,7 +36,7 @@ func producerOptions(open control.ProducerOpen) ([]kgo.Opt, error) {
 	if open.Acks != nil {
 		options = append(options, kgo.RequiredAcks(acks[*open.Acks]))
 	}
-	if idempotent := open.Idempotent; idempotent != nil && !*idempotent || idempotent == nil && open.Acks != nil && *open.Acks != "all" {
+	if !idempotent {
 		// kgo refuses fewer acks with its default of idempotence.
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -63,6 +67,10 @@ func producerLimits(open control.ProducerOpen) (options []kgo.Opt) {
 	add(open.RequestTimeoutMS, func(ms int) kgo.Opt { return kgo.ProduceRequestTimeout(control.Milliseconds(ms)) })
 	add(open.DeliveryTimeoutMS, func(ms int) kgo.Opt { return kgo.RecordDeliveryTimeout(control.Milliseconds(ms)) })
 	add(open.MaxRequestBytes, func(n int) kgo.Opt { return kgo.BrokerMaxWriteBytes(int32(n)) })
+	if open.BatchBytes == nil {
+		// kgo refuses a batch that may be larger than a request.
+		add(open.MaxRequestBytes, func(n int) kgo.Opt { return kgo.ProducerBatchMaxBytes(int32(n)) })
+	}
 	return options
 }
 

@@ -1,0 +1,147 @@
+"""A cell ends in one of four ways, whatever its scenario, its program or its broker do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from client_compat.matrix import clients
+from client_compat.matrix.brokers import OURS, TANSU
+from client_compat.matrix.clients import ClientKind, Language
+from client_compat.matrix.control import ClientError, Unsupported
+from client_compat.matrix.outcomes import Cell, Outcome
+from client_compat.matrix.pool import Pool
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
+from client_compat.matrix.scenario import Scenario, Scene, expect, same, together
+from tests.support import fake_program
+
+RunOne = Callable[..., Cell]
+FAKE = "fake"
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBrokers]:
+    with SharedBrokers(tmp_path_factory.mktemp("brokers")) as shared:
+        yield shared
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    command = [sys.executable, str(fake_program.__file__)]
+    monkeypatch.setitem(clients.CLIENTS, FAKE, ClientKind(FAKE, Language(FAKE), lambda: command))  # type: ignore[arg-type]  # a dict underneath
+    monkeypatch.setitem(clients.CLIENTS, "none", ClientKind("none", Language("none", ("no-such-tool",), "get it"), lambda: command))  # type: ignore[arg-type]  # as above
+    with Pool(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def run_one(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> RunOne:
+    matrix = Matrix(tmp_path, pool, brokers, ())
+
+    def run(scenario: Callable[[Scene], None], client: str = FAKE, broker: str = OURS, **needs: object) -> Cell:
+        return matrix.run_cell(client, Scenario("s", "area", "It holds.", scenario, **needs), broker)  # type: ignore[arg-type]  # fields by name
+
+    return run
+
+
+def unsupported(scene: Scene) -> None:
+    raise Unsupported("it has none")
+
+
+def refused(scene: Scene) -> None:
+    raise ClientError("NOT_COORDINATOR", "ask elsewhere")
+
+
+def misshapen(scene: Scene) -> None:
+    scene.client.consumer().poll(1)
+
+
+def dies(scene: Scene) -> None:
+    scene.client.program.call("die")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "outcome", "reason"),
+    [
+        (lambda scene: None, Outcome.PASS, ""),
+        (unsupported, Outcome.UNSUPPORTED, "it has none"),
+        (refused, Outcome.FAIL, "NOT_COORDINATOR: ask elsewhere"),
+        (lambda scene: expect(False, "nothing is right"), Outcome.FAIL, "nothing is right"),
+        (misshapen, Outcome.FAIL, "did not answer consumer.open, but wrote"),
+        (dies, Outcome.FAIL, "ended with 3"),
+    ],
+)
+def test_how_a_scenario_ends_is_its_cells_outcome(
+    run_one: RunOne, scenario: Callable[[Scene], None], outcome: Outcome, reason: str
+) -> None:
+    cell = run_one(scenario)
+    assert (cell.outcome, cell.scenario, cell.broker) == (outcome, "area/s", OURS)
+    assert reason in cell.reason
+
+
+def test_a_missing_toolchain_skips_the_cell_and_says_what_to_install(run_one: RunOne) -> None:
+    cell = run_one(lambda scene: None, client="none")
+    assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no no-such-tool here (get it)")
+
+
+def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -> None:
+    assert run_one(lambda scene: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
+
+
+def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_another(run_one: RunOne) -> None:
+    used: list[int] = []
+
+    def note(scene: Scene) -> None:
+        used.append(id(scene.client.program))
+
+    def note_and_fail(scene: Scene) -> None:
+        note(scene)
+        raise ClientError("X")
+
+    for scenario in (note, note, note_and_fail, note):
+        run_one(scenario)
+    assert used[0] == used[1] == used[2] != used[3]
+
+
+def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: RunOne) -> None:
+    def restart(scene: Scene) -> None:
+        topic = scene.topic()
+        scene.truth.write_values(topic, [b"kept"])
+        scene.broker.kill()
+        scene.broker.start()
+        scene.truth.wait_until_led(topic)
+        same(scene.truth.values(topic), [b"kept"], "values")
+
+    assert run_one(restart, own_broker=True, settings={"auto.create.topics.enable": "false"}).outcome is Outcome.PASS
+
+
+def test_all_jobs_of_a_run_come_back_cell_by_cell(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
+    scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda scene: None) for number in range(4)]
+    told: list[Cell] = []
+    cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, told.append)
+    assert {cell.scenario for cell in cells} == {f"area/s{number}" for number in range(4)}
+    assert told == cells
+
+
+def test_the_first_error_of_calls_side_by_side_is_raised_after_all_have_ended() -> None:
+    ended: list[int] = []
+
+    def fail() -> None:
+        raise ClientError("X")
+
+    with pytest.raises(ClientError):
+        together(fail, lambda: ended.append(1))
+    assert ended == [1]
+
+
+def test_two_lists_are_shown_from_where_they_differ() -> None:
+    with pytest.raises(AssertionError, match=r"values, 3 against 3, from the first that differs \(1\): \[9, 3\], where \[2, 3\]"):
+        same([1, 9, 3], [1, 2, 3], "values")
+
+
+def test_names_are_chosen_by_part_and_all_without_a_word() -> None:
+    assert chosen(["java", "java-2.8", "kcat"], ["java"]) == ["java", "java-2.8"]
+    assert chosen(["java", "kcat"], []) == ["java", "kcat"]
