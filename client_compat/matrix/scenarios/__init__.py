@@ -17,6 +17,7 @@ AREAS = (
     "groups",
     "consumer_groups",
     "transactions",
+    "admin",
     "restarts",
 )
 """In the order of the report. A new area is a module here and a word in this line."""

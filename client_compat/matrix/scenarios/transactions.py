@@ -62,9 +62,7 @@ def transaction_commit(scene: Scene) -> None:
     expect(all(header.is_transactional for header in data), "there are batches that are not transactional")
 
 
-@scenario(
-    "An aborted transaction's records are read by a consumer that reads all, and not by one that reads committed ones.", quick=True
-)
+@scenario("An aborted transaction's records are read by a consumer that reads all, and not by one that reads committed ones.", quick=True)
 def transaction_abort(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -166,12 +164,12 @@ def _refusal(producer: Producer, topic: str) -> ClientError | None:
 @scenario("A program that is killed in a transaction: its successor's first act aborts it.")
 def killed_in_a_transaction(scene: Scene) -> None:
     topic, name = scene.topic(), scene.name("txn")
-    doomed = scene.another()
+    survivor, doomed = scene.client, scene.another()
     older = doomed.producer(transactional_id=name)
     older.begin()
     older.send_ok(topic, [Record(b"lost", partition=0)])
     doomed.program.kill()
-    newer = scene.another().producer(transactional_id=name)
+    newer = survivor.producer(transactional_id=name)
     _wait_for_markers(scene, topic, [ABORT])
     newer.begin()
     newer.send_ok(topic, [Record(b"kept", partition=0)])

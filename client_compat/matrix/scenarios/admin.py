@@ -1,0 +1,307 @@
+"""The admin client: topics, configurations, partitions, records, offsets, groups, producers, transactions, the cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from client_compat.matrix.control import ClientError
+from client_compat.matrix.facades import Admin, Consumer, Record
+from client_compat.matrix.membership import GroupTruth, Members, partitions_of
+from client_compat.matrix.scenario import Broken, Scene, expect, same, scenario
+from client_compat.matrix.truth import until
+
+COUNT = 10
+STEP_MS = 1_000
+
+
+def _word(state: object) -> str:
+    """A state or a type as letters alone: clients write PreparingRebalance in several ways."""
+    return "".join(char for char in str(state or "") if char.isalpha()).lower()
+
+
+def _code(results: Mapping[str, ClientError | None], name: str) -> str | None:
+    error = results.get(name)
+    return None if error is None else error.code
+
+
+def _refused(error: ClientError | None, *codes: str) -> None:
+    """It failed with one of these, or with a word of the client's own."""
+    expect(error is not None, f"it was done, where {codes[0]} was to be")
+    assert error is not None
+    expect(error.code in codes or error.code.startswith("CLIENT:"), f"it failed with {error}, where {codes[0]} was to be")
+
+
+@scenario("Topics are created, listed, described and deleted.", quick=True)
+def admin_topics(scene: Scene) -> None:
+    admin, (first, second) = scene.admin, (scene.name("admin"), scene.name("admin"))
+    same(admin.create_topics({first: 3, second: 1}), {first: None, second: None}, "results of the creation")
+    for name, count in ((first, 3), (second, 1)):
+        scene.truth.wait_until_led(name, count)
+    expect({first, second} <= set(admin.list_topics()), "they are not all in the list")
+    described = admin.describe_topic(first)
+    same([row["partition"] for row in described], [0, 1, 2], "partitions")
+    expect(all([row["leader"]] == row["replicas"] == row["isr"] for row in described), f"the replicas are {described}")
+    same(admin.delete_topics([first]), {first: None}, "result of the deletion")
+    for _ in until("the topic is gone from the list"):
+        if first not in admin.list_topics():
+            break
+    expect(second in admin.list_topics(), "the other topic is gone as well")
+
+
+@scenario("What cannot be created or deleted is refused with Kafka's error, topic by topic.")
+def admin_topics_refused(scene: Scene) -> None:
+    admin, there, absent = scene.admin, scene.topic(), scene.name("absent")
+    fine = scene.name("fine")
+    results = admin.create_topics({there: 1, fine: 1})
+    _refused(results[there], "TOPIC_ALREADY_EXISTS")
+    same(_code(results, fine), None, "the error of the other one")
+    _refused(_failure_of_creation(admin, "not a name!"), "INVALID_TOPIC_EXCEPTION")
+    _refused(_failure_of_creation(admin, absent, replication=5), "INVALID_REPLICATION_FACTOR")
+    _refused(_failure_of_creation(admin, absent, configs={"retention.ms": "soon"}), "INVALID_CONFIG")
+    _refused(_failure_of_deletion(admin, absent), "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def _failure_of_creation(admin: Admin, name: str, *, replication: int = 1, configs: Mapping[str, str] | None = None) -> ClientError | None:
+    try:
+        return admin.create_topics({name: 1}, configs, replication=replication)[name]
+    except ClientError as error:
+        return error
+
+
+def _failure_of_deletion(admin: Admin, name: str) -> ClientError | None:
+    try:
+        return admin.delete_topics([name])[name]
+    except ClientError as error:
+        return error
+
+
+@scenario("A topic's configuration is described, set and taken back.", quick=True)
+def admin_topic_configs(scene: Scene) -> None:
+    admin, topic = scene.admin, scene.name("admin")
+    same(admin.create_topics({topic: 1}, {"retention.ms": "100000"}), {topic: None}, "result of the creation")
+    before = admin.describe_configs("topic", topic)
+    same(before.get("retention.ms"), "100000", "retention.ms")
+    admin.alter_configs("topic", topic, set={"max.message.bytes": "54321", "retention.ms": "200000"})
+    _wait_for_configs(admin, topic, {"max.message.bytes": "54321", "retention.ms": "200000"})
+    admin.alter_configs("topic", topic, set={"max.message.bytes": "54321"}, delete=["retention.ms"])
+    _wait_for_configs(admin, topic, {"max.message.bytes": "54321", "retention.ms": "604800000"})
+
+
+def _wait_for_configs(admin: Admin, topic: str, wanted: Mapping[str, str]) -> None:
+    for _ in until(f"{topic} has {dict(wanted)}", 15.0):
+        found = admin.describe_configs("topic", topic)
+        if all(found.get(name) == value for name, value in wanted.items()):
+            return
+
+
+@scenario("A wrong value of a configuration is refused, and changes nothing.")
+def admin_wrong_config(scene: Scene) -> None:
+    admin, topic = scene.admin, scene.topic()
+    try:
+        admin.alter_configs("topic", topic, set={"retention.ms": "soon"})
+    except ClientError as error:
+        _refused(error, "INVALID_CONFIG", "INVALID_REQUEST")
+    else:
+        expect(False, "it was accepted")
+    same(admin.describe_configs("topic", topic).get("retention.ms", "604800000"), "604800000", "retention.ms")
+
+
+@scenario("A broker's configuration is described.")
+def admin_broker_configs(scene: Scene) -> None:
+    node = scene.admin.describe_cluster()["nodes"][0][0]
+    configs = scene.admin.describe_configs("broker", str(node))
+    same(configs.get("offsets.topic.num.partitions"), "4", "offsets.topic.num.partitions")
+    expect("log.retention.ms" in configs and "message.max.bytes" in configs, f"{len(configs)} settings, but not all of Kafka's")
+
+
+@scenario("A topic is given more partitions, never fewer.")
+def admin_partitions(scene: Scene) -> None:
+    admin, topic = scene.admin, scene.topic(2)
+    admin.create_partitions(topic, 5)
+    scene.truth.wait_until_led(topic, 5)
+    for _ in until("five partitions are described", 15.0):
+        if len(admin.describe_topic(topic)) == 5:
+            break
+    try:
+        admin.create_partitions(topic, 3)
+    except ClientError as error:
+        _refused(error, "INVALID_PARTITIONS")
+    else:
+        expect(False, "it was given fewer")
+
+
+@scenario("Records before an offset are deleted, and a reader begins there.", quick=True)
+def admin_delete_records(scene: Scene) -> None:
+    admin, topic = scene.admin, scene.topic(2)
+    for index in range(2):
+        scene.truth.write_values(topic, [b"%d" % number for number in range(COUNT)], partition=index)
+    same(admin.delete_records({(topic, 0): 4, (topic, 1): COUNT}), {(topic, 0): 4, (topic, 1): COUNT}, "low watermarks")
+    same([scene.truth.start_offset(topic, index) for index in range(2)], [4, COUNT], "start offsets")
+    same([one.offset for one in scene.read(topic, COUNT - 4, partitions=2)], list(range(4, COUNT)), "offsets read")
+    try:
+        admin.delete_records({(topic, 0): 10 * COUNT})
+    except ClientError as error:
+        _refused(error, "OFFSET_OUT_OF_RANGE")
+    else:
+        expect(False, "records behind the end were deleted")
+
+
+@scenario("Offsets are listed: the earliest, the latest, those of a time, that of the largest timestamp.")
+def admin_list_offsets(scene: Scene) -> None:
+    topic, first = scene.topic(2), int(time.time() * 1000) - 100 * STEP_MS
+    for place in (0, 1, 5, 2):
+        scene.truth.write_values(topic, [b"x"], timestamp=first + place * STEP_MS)
+    admin = scene.admin
+    same(admin.list_offsets({(topic, 0): "earliest", (topic, 1): "latest"}), {(topic, 0): 0, (topic, 1): 0}, "earliest and latest")
+    same(admin.list_offsets({(topic, 0): "latest"}), {(topic, 0): 4}, "latest")
+    same(admin.list_offsets({(topic, 0): first + 1}), {(topic, 0): 1}, "of a time")
+    same(admin.list_offsets({(topic, 0): "max_timestamp"}), {(topic, 0): 2}, "of the largest timestamp")
+
+
+def _busy_group(scene: Scene, topic: str, group: str) -> Members:
+    """A group with one member, that has committed."""
+    consumer: Consumer = scene.another().consumer(group=group, reset="earliest", auto_commit=False)
+    consumer.subscribe([topic])
+    members = Members([consumer])
+    members.share(partitions_of(topic, count=2), [2])
+    consumer.commit({(topic, 0): 3, (topic, 1): 4})
+    return members
+
+
+@scenario("A group is listed and described with its member, its state and its offsets; a group with members is not deleted.", quick=True)
+def admin_groups(scene: Scene) -> None:
+    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
+    for index in range(2):
+        scene.truth.write_values(topic, [b"x"] * COUNT, partition=index)
+    members = _busy_group(scene, topic, group)
+    expect(group in admin.list_groups(), "it is not in the list")
+    described = admin.describe_group(group)
+    same(_word(described["state"]), "stable", "its state")
+    same(len(described["members"]), 1, "members")
+    given = described["members"][0].get("partitions")
+    if given is not None:
+        same({(name, index) for name, index in given}, partitions_of(topic, count=2), "the member's partitions")
+    same(admin.group_offsets(group), {(topic, 0): 3, (topic, 1): 4}, "its offsets")
+    _refused(_failure_of_group_deletion(admin, group), "NON_EMPTY_GROUP")
+    members.close()
+
+
+def _failure_of_group_deletion(admin: Admin, group: str) -> ClientError | None:
+    try:
+        return admin.delete_groups([group])[group]
+    except ClientError as error:
+        return error
+
+
+@scenario("An empty group's offsets are altered, and a member begins there; the group is deleted with its offsets.")
+def admin_group_offsets(scene: Scene) -> None:
+    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
+    for index in range(2):
+        scene.truth.write_values(topic, [b"x"] * COUNT, partition=index)
+    _busy_group(scene, topic, group).close()
+    admin.alter_group_offsets(group, {(topic, 0): COUNT - 2, (topic, 1): COUNT})
+    same(admin.group_offsets(group), {(topic, 0): COUNT - 2, (topic, 1): COUNT}, "its offsets")
+    consumer = scene.another().consumer(group=group, reset="earliest", auto_commit=False)
+    consumer.subscribe([topic])
+    members = Members([consumer])
+    same(sorted(one.offset for one in members.read(2)), [COUNT - 2, COUNT - 1], "offsets that the next member read")
+    members.close()
+    for _ in until("the group has no members", 20.0):
+        if _word(admin.describe_group(group)["state"]) == "empty":
+            break
+    same(_code(admin.delete_groups([group]), group), None, "the error of its deletion")
+    same(GroupTruth(scene.broker.process.port).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed afterwards")
+    _refused(_failure_of_group_deletion(admin, group), "GROUP_ID_NOT_FOUND")
+
+
+@scenario("A group that moves to other partitions is not let go by altering its offsets while it has members.")
+def admin_offsets_of_a_busy_group(scene: Scene) -> None:
+    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
+    members = _busy_group(scene, topic, group)
+    try:
+        admin.alter_group_offsets(group, {(topic, 0): 0})
+    except ClientError as error:
+        _refused(error, "UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "REBALANCE_IN_PROGRESS")
+    else:
+        expect(False, "the offsets of a group with members were altered")
+    same(admin.group_offsets(group)[topic, 0], 3, "its offset")
+    members.close()
+
+
+@scenario("The producers of a partition are described: id, epoch, last sequence, and where an open transaction began.")
+def admin_producers(scene: Scene) -> None:
+    topic, name = scene.topic(), scene.name("txn")
+    scene.truth.write_values(topic, [b"before"])
+    producer = scene.producer(transactional_id=name)
+    producer.begin()
+    producer.send_ok(topic, [Record(b"%d" % number, partition=0) for number in range(5)])
+    (open_one,) = scene.admin.describe_producers((topic, 0))
+    same((open_one["last_sequence"], open_one["txn_start"]), (4, 1), "last sequence and start of the transaction")
+    expect(open_one["producer_id"] >= 0 and open_one["epoch"] >= 0, f"the producer is {open_one}")
+    producer.commit()
+    for _ in until("the transaction is no longer open", 15.0):
+        (one,) = scene.admin.describe_producers((topic, 0))
+        if one["txn_start"] in {None, -1}:
+            break
+    producer.close()
+
+
+@scenario("Transactions are listed and described while they are open and when they are complete.")
+def admin_transactions(scene: Scene) -> None:
+    topic, name, admin = scene.topic(2), scene.name("txn"), scene.admin
+    producer = scene.producer(transactional_id=name, transaction_timeout_ms=50_000)
+    producer.begin()
+    producer.send_ok(topic, [Record(b"v", partition=index) for index in range(2)])
+    same(_word(admin.list_transactions()[name][1]), "ongoing", "its state in the list")
+    described = admin.describe_transaction(name)
+    same((_word(described["state"]), described["timeout_ms"]), ("ongoing", 50_000), "its state and timeout")
+    same({(place[0], place[1]) for place in described["partitions"]}, partitions_of(topic, count=2), "its partitions")
+    producer.commit()
+    for _ in until("the transaction is complete", 15.0):
+        if _word(admin.describe_transaction(name)["state"]) == "completecommit":
+            break
+    producer.close()
+    try:
+        admin.describe_transaction(scene.name("absent"))
+    except ClientError as error:
+        _refused(error, "TRANSACTIONAL_ID_NOT_FOUND")
+    else:
+        expect(False, "a transactional id that is not there was described")
+
+
+@scenario("An operator aborts a transaction in a partition: what it hid is read again, and its own records are not.")
+def admin_abort_transaction(scene: Scene) -> None:
+    topic = scene.topic()
+    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer.begin()
+    producer.send_ok(topic, [Record(b"hanging", partition=0)])
+    scene.truth.write_values(topic, [b"behind"])
+    scene.admin.abort_transaction((topic, 0), 0)
+    same([one.value for one in scene.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
+
+
+@scenario("An operator fences a transactional id: its producer cannot go on, its transaction is aborted.")
+def admin_fence_producers(scene: Scene) -> None:
+    topic, name = scene.topic(), scene.name("txn")
+    producer = scene.producer(transactional_id=name)
+    producer.begin()
+    producer.send_ok(topic, [Record(b"fenced", partition=0)])
+    scene.admin.fence_producers([name])
+    scene.truth.write_values(topic, [b"behind"])
+    same([one.value for one in scene.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
+    try:
+        producer.commit()
+    except ClientError as error:
+        expect(bool(error.code), "the error has no code")
+        return
+    raise Broken("its producer committed")
+
+
+@scenario("The cluster is described: its id, its node, its controller.", quick=True)
+def admin_cluster(scene: Scene) -> None:
+    cluster = scene.admin.describe_cluster()
+    host, port = scene.broker.bootstrap.rsplit(":", 1)
+    same([(node[1], node[2]) for node in cluster["nodes"]], [(host, int(port))], "its nodes")
+    expect(cluster.get("controller") in {None, cluster["nodes"][0][0]}, f"its controller is {cluster.get('controller')}")
+    expect(bool(cluster["cluster_id"]), "its id is empty")
