@@ -142,10 +142,9 @@ func (p *program) offsetsForTimes(ctx context.Context, of control.Times) (any, e
 			return nil, err
 		}
 		row := []any{time.Topic, time.Index, nil, nil}
-		for offset, at := range found.Offsets {
-			if offset >= 0 {
-				row[2], row[3] = offset, at.UnixMilli()
-			}
+		// The time that kafka-go gives with it is the one that was asked for, not the record's.
+		if offset := offsetAt(found, time.Number); offset >= 0 {
+			row[2] = offset
 		}
 		rows = append(rows, row)
 	}

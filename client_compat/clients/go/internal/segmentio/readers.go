@@ -17,8 +17,9 @@ type readers struct {
 	each  map[control.Partition]*partitionReader
 }
 
+// partitionReader is one Reader and the goroutine that empties it.
 type partitionReader struct {
-	reader  *kafka.Reader
+	*kafka.Reader
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
@@ -48,45 +49,50 @@ func (r *readers) start(partition control.Partition, offset int64) error {
 	config := r.config
 	config.Topic, config.Partition = partition.Topic, int(partition.Index)
 	config.StartOffset = 0 // for groups only
-	reader := kafka.NewReader(config)
-	// Zero is its word for the first offset as well as an offset.
-	if offset != 0 {
+	reader := &partitionReader{Reader: kafka.NewReader(config)}
+	r.each[partition] = reader
+	return r.from(reader, offset)
+}
+
+// from reads from an offset on.
+func (r *readers) from(reader *partitionReader, offset int64) error {
+	// A new Reader's zero is its word for the first offset as well.
+	if offset != 0 || reader.stopped != nil {
 		if err := reader.SetOffset(offset); err != nil {
-			return errors.Join(err, reader.Close())
+			return err
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	started := &partitionReader{reader: reader, stop: stop, stopped: make(chan struct{})}
-	r.each[partition] = started
+	stopped := make(chan struct{})
+	reader.stop, reader.stopped = stop, stopped
 	go func() {
-		defer close(started.stopped)
-		for {
-			message, err := reader.FetchMessage(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				r.inbox.Fail(err)
-				return
-			}
-			if !r.inbox.Put(ctx.Done(), message) {
-				return
-			}
-		}
+		defer close(stopped)
+		r.pump(ctx, reader.Reader)
 	}()
 	return nil
 }
 
-func (r *readers) end(partition control.Partition) error {
-	reader, ok := r.each[partition]
-	if !ok {
-		return kafka.UnknownTopicOrPartition
+func (r *readers) pump(ctx context.Context, reader *kafka.Reader) {
+	for {
+		message, err := reader.FetchMessage(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.inbox.Fail(err)
+			return
+		}
+		if !r.inbox.Put(ctx.Done(), message) {
+			return
+		}
 	}
-	delete(r.each, partition)
-	reader.stop()
-	<-reader.stopped
-	r.inbox.Drop(partition)
-	return reader.reader.Close()
+}
+
+func (p *partitionReader) halt() {
+	if p.stopped != nil {
+		p.stop()
+		<-p.stopped
+	}
 }
 
 func (r *readers) poll(ctx context.Context, count int) ([]kafka.Message, error) {
@@ -110,21 +116,24 @@ func (r *readers) position(partition control.Partition) (int64, bool) {
 	return r.inbox.Position(partition)
 }
 
-// seek begins anew: a message that was fetched before may be on its way.
 func (r *readers) seek(partition control.Partition, offset int64) error {
-	if err := r.end(partition); err != nil {
-		return err
+	reader, ok := r.each[partition]
+	if !ok {
+		return kafka.UnknownTopicOrPartition
 	}
+	reader.halt()
+	r.inbox.Drop(partition)
 	if offset >= 0 {
 		r.inbox.Move(partition, offset)
 	}
-	return r.start(partition, offset)
+	return r.from(reader, offset)
 }
 
+// close leaves the Readers to close by themselves: each waits for its last fetch, ten seconds by default, and nobody for it.
 func (r *readers) close() error {
-	var errs []error
-	for partition := range r.each {
-		errs = append(errs, r.end(partition))
+	for _, reader := range r.each {
+		reader.halt()
+		go func() { _ = reader.Close() }()
 	}
-	return errors.Join(errs...)
+	return nil
 }
