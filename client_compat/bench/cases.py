@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from client_compat.bench.loads import pipeline, throughput, transactions
+from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
 from client_compat.bench.model import Ability, Case, Figure, Site
 
-THROUGHPUT, REQUESTS, TRANSACTIONS = "Throughput", "Small requests", "Transactions"
+THROUGHPUT, REQUESTS, LATENCY, TRANSACTIONS = "Throughput", "Small requests", "Latency", "Transactions"
+CONNECTIONS, PROCESS = "Connections", "Process"
 
 FASTER, TWICE, HALF, TENTH, FIFTH = 1.0, 2.0, 0.5, 0.1, 0.2
 
+RESTART = frozenset({Ability.RESTART})
 RETENTION = frozenset({Ability.RETENTION})
 JAVA = frozenset({Ability.JAVA})
 PARTITIONS = frozenset({Ability.PARTITIONS})
@@ -35,6 +37,13 @@ def _throughput(client: str, label: str, record_bytes: int, partitions: int, rec
         partial(load, record_bytes=record_bytes, partitions=partitions, records=records),
         (PARTITIONS if partitions > 1 else frozenset()) | (JAVA if client == "Java" else frozenset()),
     )
+
+
+_LATENCY_FIGURES = (
+    Figure(latency.P50, "ms", digits=3),
+    Figure(latency.P99, "ms", target=HALF, digits=3),
+    Figure(latency.P999, "ms", digits=3),
+)
 
 
 def _transactions(label: str, partitions: int, count: int, records_each: int) -> Case:
@@ -64,8 +73,69 @@ CASES: list[Case] = [
         ),
         partial(pipeline.one_record_batches, record_bytes=100, records=12_000, through_client=8_000),
     ),
+    Case(
+        "acknowledgement, one in flight",
+        LATENCY,
+        _LATENCY_FIGURES,
+        partial(latency.one_in_flight, requests=3_000),
+    ),
+    Case(
+        "acknowledgement, 1,000 requests a second",
+        LATENCY,
+        _LATENCY_FIGURES,
+        partial(latency.paced, rate=1_000, seconds=4),
+    ),
+    Case(
+        "end to end, 1,000 records a second",
+        LATENCY,
+        _LATENCY_FIGURES,
+        partial(latency.end_to_end, rate=1_000, seconds=4),
+    ),
     _transactions("transactions of 1 record", 1, 400, 1),
     _transactions("transactions of 100 records over 3 partitions", 3, 250, 100),
+    Case(
+        "1,000 idle connections",
+        CONNECTIONS,
+        (
+            Figure(connections.OPENED, "s", digits=2),
+            Figure(connections.CONNECTION_MEMORY, "KiB", digits=1),
+            Figure(connections.BESIDE_P50, "ms", digits=3),
+            Figure(connections.BESIDE_P99, "ms", target=HALF, digits=3),
+        ),
+        partial(connections.idle, count=1_000, requests=1_000),
+    ),
+    Case(
+        "200 busy connections",
+        CONNECTIONS,
+        (
+            Figure(connections.RATE, "requests/s", more_is_better=True, target=TWICE, digits=0),
+            Figure(latency.P50, "ms", digits=2),
+            Figure(latency.P99, "ms", target=HALF, digits=2),
+            Figure(connections.RATE_CPU, "s per million requests", target=HALF, digits=0),
+        ),
+        partial(connections.busy, count=200, requests_each=60),
+    ),
+    Case(
+        "a fresh broker",
+        PROCESS,
+        (
+            Figure(life.FIRST_ACK, "s", target=TENTH, digits=2),
+            Figure(life.IDLE_MEMORY, "MiB", target=FIFTH, digits=0),
+            Figure(life.LOADED_MEMORY, "MiB", target=FIFTH, digits=0),
+        ),
+        partial(life.first_steps, records=100_000),
+    ),
+    Case(
+        "2,000 partitions",
+        PROCESS,
+        (
+            Figure(life.CREATED, "s", digits=2),
+            Figure(life.RESTARTED, "s", digits=2, needs=RESTART),
+            Figure(life.PARTITIONS_MEMORY, "MiB", digits=0),
+        ),
+        partial(life.partitions, topics=20, partitions_each=100),
+        PARTITIONS,
+    ),
 ]
 
 

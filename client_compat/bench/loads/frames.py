@@ -6,6 +6,7 @@ Rule: sequences are checked by the broker: had one batch been refused, so had al
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,8 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.records.record import SimpleRecord, build_batch
 
 TIMEOUT_MS = 30_000
-TRIES = 200
+NOT_READY_S = 30.0
+LOOK_S = 0.002
 PRODUCE_VERSION = 9
 INIT_VERSION = 4
 READ_BYTES = 65_536
@@ -45,17 +47,18 @@ class Producer:
 def producers(bootstrap: str, count: int) -> list[Producer]:
     """New producer ids. Raises `LoadFailed`."""
     found: list[Producer] = []
+    deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:
-        for _ in range(count + TRIES):
+        while len(found) < count:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
             given: Any = client.call(request, INIT_VERSION)
             if given.error_code == ErrorCode.NONE:
                 found.append(Producer(given.producer_id, given.producer_epoch))
-            elif not ErrorCode(given.error_code).retriable:
+            elif not ErrorCode(given.error_code).retriable or time.perf_counter() > deadline:
                 raise LoadFailed(f"InitProducerId answers {ErrorCode(given.error_code).name}")
-            if len(found) == count:
-                return found
-    raise LoadFailed(f"InitProducerId gave {len(found)} of {count} producer ids")
+            else:
+                time.sleep(LOOK_S)
+    return found
 
 
 def frames(topic: str, record_bytes: int, count: int, producer: Producer, *, partition: int = 0, timestamp_ms: int = 0) -> list[bytes]:

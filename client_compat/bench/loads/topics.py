@@ -24,13 +24,13 @@ CREATE_VERSION = 5
 DELETE_VERSION = 4
 LIST_OFFSETS_VERSION = 6
 LATEST = -1
-LEADERS_TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 LOOK_S = 0.005
 
 
 def connect(bootstrap: str) -> Client:
     host, _, port = bootstrap.partition(":")
-    return Client(host, int(port), client_id="bench")
+    return Client(host, int(port), client_id="bench", timeout_s=TIMEOUT_S)
 
 
 @contextmanager
@@ -42,21 +42,22 @@ def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
     yield full
     if site.can(Ability.PARTITIONS):
         with connect(site.broker.bootstrap) as client:
-            client.call(DeleteTopicsRequest(topic_names=[full], timeout_ms=30_000), DELETE_VERSION)
+            client.call(DeleteTopicsRequest(topic_names=[full], timeout_ms=int(TIMEOUT_S * 1_000)), DELETE_VERSION)
 
 
 def create(client: Client, names: Sequence[str], partitions: int, *, by_request: bool) -> None:
     """Create topics and wait for the leaders of all their partitions. Raises `LoadFailed`."""
     if by_request:
-        wanted = [CreatableTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
-        answer = client.call(CreateTopicsRequest(topics=wanted, timeout_ms=30_000), CREATE_VERSION)
-        refused = [topic for topic in answer.topics if topic.error_code != ErrorCode.NONE]
-        if refused:
-            raise LoadFailed(f"CreateTopics of {refused[0].name} answers {ErrorCode(refused[0].error_code).name}")
+        for name in names:
+            wanted = CreatableTopic(name, num_partitions=partitions, replication_factor=1)
+            request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(TIMEOUT_S * 1_000))
+            (created,) = client.call(request, CREATE_VERSION).topics
+            if created.error_code != ErrorCode.NONE:
+                raise LoadFailed(f"CreateTopics of {name} answers {ErrorCode(created.error_code).name}")
     await_leaders(client, names, partitions)
 
 
-def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout_s: float = LEADERS_TIMEOUT_S) -> None:
+def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout_s: float = TIMEOUT_S) -> None:
     """Wait until every topic has at least so many partitions, each with a leader that answers for it. Raises `LoadFailed`."""
     deadline = time.perf_counter() + timeout_s
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])

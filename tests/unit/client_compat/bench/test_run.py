@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from client_compat.bench.loads import pipeline, throughput, transactions
+from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
 from client_compat.bench.model import OURS, Case, Figure, LoadFailed, Results, Site, Values
 from client_compat.bench.peers.all import PEERS
 from client_compat.bench.run import FAILURES, lent, measure
@@ -36,6 +36,31 @@ def test_one_record_batches(site: Site) -> None:
 
 def test_transactions(site: Site) -> None:
     assert transactions.transactions(site, partitions=2, record_bytes=10, count=3, records_each=4)[transactions.COMMITS] > 0
+
+
+def test_latency_one_in_flight_and_paced(site: Site) -> None:
+    alone, paced = latency.one_in_flight(site, requests=50), latency.paced(site, rate=500, seconds=1)
+    for values in (alone, paced):
+        assert 0 < values[latency.P50] <= values[latency.P99] <= values[latency.P999]
+
+
+def test_end_to_end_latency_sees_every_record(site: Site) -> None:
+    values = latency.end_to_end(site, rate=200, seconds=1)
+    assert 0 < values[latency.P50] <= values[latency.P999]
+
+
+def test_idle_and_busy_connections(site: Site) -> None:
+    assert connections.idle(site, count=20, requests=10)[connections.OPENED] > 0
+    assert connections.busy(site, count=8, requests_each=5)[connections.RATE] > 0
+
+
+def test_a_fresh_broker_and_its_partitions_over_a_restart(site: Site) -> None:
+    values = life.first_steps(site, records=500)
+    assert values[life.FIRST_ACK] > 0
+    assert values[life.LOADED_MEMORY] > 1
+    values = life.partitions(site, topics=2, partitions_each=3)
+    assert values[life.CREATED] > 0
+    assert values[life.RESTARTED] > 0
 
 
 def test_a_load_that_fails_is_a_result_with_its_reason(site: Site) -> None:

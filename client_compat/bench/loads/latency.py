@@ -1,0 +1,152 @@
+"""How long an acknowledgement takes, and how long a record takes from its producer to its consumer.
+
+Rules: paced requests leave by a timetable, whether or not earlier ones are answered, and their time counts from the timetable and not from
+when they left: a broker that stalls is charged with everything that would have been sent meanwhile (no coordinated omission). The last
+moments before a departure are spun, since a timer wakes late. Python's garbage collector rests while the clock runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import select
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from client_compat.bench.loads.frames import FRAME_BYTES_MAX, check, dial, frames, producers, receive
+from client_compat.bench.loads.topics import topic
+from client_compat.bench.model import LoadFailed, Site, Values
+from protocol.codec import decode_response, encode_request
+from protocol.error_codes import ErrorCode
+from protocol.frame import FrameReader
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.records.batch import split_batches
+
+P50, P99, P999 = "p50", "p99", "p99.9"
+RECORD_BYTES = 100
+FETCH_VERSION = 12
+FETCH_WAIT_MS = 500
+SPIN_S = 0.000_15
+HEAD_START_S = 0.01
+STALLED_S = 20.0
+
+
+def percentiles(seconds: Sequence[float]) -> Values:
+    """In milliseconds: the least time within which that share came (nearest rank)."""
+    ordered = sorted(seconds)
+    return {name: ordered[math.ceil(share * len(ordered)) - 1] * 1e3 for name, share in ((P50, 0.5), (P99, 0.99), (P999, 0.999))}
+
+
+def one_in_flight(site: Site, *, requests: int) -> Values:
+    """Each request is sent when the one before is answered."""
+    with _prepared(site, "latency-1", requests) as (_, made, peer), _no_collection():
+        return percentiles(one_by_one(peer, made))
+
+
+def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
+    """Seconds of each request. Raises `LoadFailed`."""
+    reader, taken = FrameReader(FRAME_BYTES_MAX), []
+    answers: Sequence[Any] = ()
+    for frame in made:
+        began = time.perf_counter()
+        peer.sendall(frame)
+        answers = ()
+        while not answers:
+            answers = receive(peer, reader)
+        taken.append(time.perf_counter() - began)
+    check(answers[0], len(made) - 1)
+    return taken
+
+
+def paced(site: Site, *, rate: int, seconds: int) -> Values:
+    """Requests by a timetable of `rate` a second."""
+    with _prepared(site, "latency-paced", rate * seconds) as (_, made, peer), _no_collection():
+        taken: list[float] = []
+        reader, timetable = FrameReader(FRAME_BYTES_MAX), _Timetable(peer, made, rate)
+        last: Any = None
+        while len(taken) < len(made):
+            if timetable.wait([peer]):
+                for answer in receive(peer, reader):
+                    taken.append(timetable.since(len(taken)))
+                    last = answer
+        check(last, len(made) - 1)
+    return percentiles(taken)
+
+
+def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
+    """From the timetable of the producer to the arrival at a consumer that waits at the end of the log."""
+    with _prepared(site, "end-to-end", rate * seconds) as (name, made, peer), dial(site.broker.bootstrap) as consumer, _no_collection():
+        taken: list[float] = []
+        acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), _Timetable(peer, made, rate)
+        consumer.sendall(_fetch(name, 0))
+        while len(taken) < len(made):
+            for ready in timetable.wait([consumer, peer]):
+                if ready is peer:
+                    receive(peer, acks)
+                    continue
+                for answer in receive(consumer, fetched):
+                    arrived = _records(answer)
+                    taken += [timetable.since(number) for number in range(len(taken), len(taken) + arrived)]
+                    consumer.sendall(_fetch(name, len(taken)))
+    return percentiles(taken)
+
+
+class _Timetable:
+    """Sends each frame when it is due, and says how long ago a frame was due."""
+
+    def __init__(self, peer: socket.socket, made: Sequence[bytes], rate: int) -> None:
+        self._peer, self._made, self._rate, self._sent = peer, made, rate, 0
+        self._began = time.perf_counter() + HEAD_START_S
+
+    def since(self, number: int) -> float:
+        return time.perf_counter() - self._began - number / self._rate
+
+    def wait(self, sockets: list[socket.socket]) -> list[socket.socket]:
+        """Send what is due, then wait until a socket has something or the next frame is due. Raises `LoadFailed` on a stall."""
+        while self._sent < len(self._made) and self.since(self._sent) >= 0:
+            self._peer.sendall(self._made[self._sent])
+            self._sent += 1
+        done = self._sent == len(self._made)
+        if done and self.since(self._sent) > STALLED_S:
+            raise LoadFailed(f"still waiting {STALLED_S:.0f} s after the last request")
+        wait = 1.0 if done else max(0.0, -self.since(self._sent) - SPIN_S)
+        ready: list[socket.socket] = select.select(sockets, [], [], wait)[0]
+        return ready
+
+
+@contextmanager
+def _prepared(site: Site, name: str, requests: int) -> Iterator[tuple[str, list[bytes], socket.socket]]:
+    """A topic of one partition, requests for it, and a connection."""
+    bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
+    with topic(site, name, 1) as full, dial(bootstrap) as peer:
+        yield full, frames(full, RECORD_BYTES, requests, producers(bootstrap, 1)[0], timestamp_ms=stamp), peer
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _fetch(name: str, offset: int) -> bytes:
+    wanted = [FetchTopic(topic=name, partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)])]
+    request = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=1 << 22, topics=wanted)
+    return b"".join(encode_request(1, FETCH_VERSION, 0, "bench", request))
+
+
+def _records(answer: Any) -> int:
+    """How many records arrived. Raises `LoadFailed`."""
+    response: Any = decode_response(1, FETCH_VERSION, answer)[1]
+    (data,) = response.responses[0].partitions if response.responses else (None,)
+    if data is None:
+        return 0
+    if data.error_code != ErrorCode.NONE:
+        raise LoadFailed(f"Fetch answers {ErrorCode(data.error_code).name}")
+    return sum(header.record_count for _, header in split_batches(data.records)) if data.records else 0
