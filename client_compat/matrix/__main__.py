@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
 from client_compat.matrix.brokers import KINDS
 from client_compat.matrix.clients import CACHE, CLIENTS, ROOT
 from client_compat.matrix.control import Ready
+from client_compat.matrix.kept import Kept
 from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, unneeded
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.report import Versions, as_json, markdown
@@ -25,6 +27,7 @@ from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support.progress import progress
 
 REPORT = ROOT / "client_compat"
+CELLS = "cells.jsonl"
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNSUPPORTED: "dim", Outcome.SKIPPED: "yellow"}
 
 
@@ -36,13 +39,18 @@ def main(
     workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
     directory: Annotated[Path, typer.Option("--dir", help="Where brokers and logs live; an earlier run's are replaced.")] = CACHE / "run",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every cell here.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take over what the last run in --dir finished; failures are run again.")
+    ] = False,
     write_report: Annotated[bool, typer.Option("--write-report", help="Write client_compat/README.md and compat.json.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
     """Run real clients' scenarios on this broker, on Apache Kafka and on tansu, and compare. Exit code 1 when a cell fails on this broker
     that does not fail on Apache Kafka and is not named as a deviation."""
     console = Console()
-    scenarios = [REGISTRY[name] for name in _pick(list(REGISTRY), scenario)]
+    by_title = {one.title: one for one in REGISTRY.values()}
+    wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]
+    scenarios = [by_title[title] for title in chosen(list(by_title), wanted)]
     clients, brokers = _pick(list(CLIENTS), client), _pick(list(KINDS), broker)
     if list_only:
         _list(console, clients, scenarios, brokers)
@@ -54,7 +62,7 @@ def main(
         console.print("[red]The report is of all clients and scenarios: --write-report goes without --client and --scenario.[/]")
         raise typer.Exit(2)
     jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios]
-    cells, ready = _run(console, jobs, workers, directory)
+    cells, ready = _run(console, jobs, workers, _kept(directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
     document = json.dumps(as_json(cells, scenarios, versions), indent=1, ensure_ascii=False) + "\n"
@@ -70,31 +78,46 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
     return [name for name in names if name in wanted] or chosen(names, wanted) if wanted else names
 
 
-def _run(console: Console, jobs: list[Job], workers: int, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
+def _kept(directory: Path, *, resume: bool) -> Kept:
+    """An empty directory, with the cells of the run before where they are wanted."""
+    finished = Kept(directory / CELLS) if resume else None
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    with progress(console) as display:
+    kept = Kept(directory / CELLS)
+    for cell in finished.cells.values() if finished else ():
+        kept.add(cell, finished.ready.get(cell.client) if finished else None)
+    return kept
+
+
+def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
+    """Run what is not kept; all cells of `jobs` in the order of the report, and how their clients introduced themselves."""
+    places = {(job.client, job.scenario.title, broker): job for job, broker in _places(jobs)}
+    left = [
+        Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not kept.done(job.client, job.scenario.title, broker)))
+        for job in jobs
+    ]
+    with progress(console) as display, Pool(directory / "programs", _noting(display)) as pool, SharedBrokers(directory) as brokers:
         bars = {
-            name: display.add_task(name, total=sum(len(job.brokers) for job in jobs if job.client == name), note="")
-            for name in dict.fromkeys(job.client for job in jobs)
+            name: display.add_task(name, total=sum(len(job.brokers) for job in left if job.client == name), note="")
+            for name in dict.fromkeys(job.client for job in left)
         }
         bad = dict.fromkeys(bars, 0)
 
-        def note(text: str) -> None:
-            display.console.print(f"[dim]{escape(text)}[/]")
-
         def on_cell(cell: Cell) -> None:
+            kept.add(cell, pool.ready.get(cell.client))
             bad[cell.client] += cell.outcome is Outcome.FAIL
             display.update(
-                bars[cell.client], advance=1, note=f"{cell.scenario} on {cell.broker}: {cell.outcome}; {bad[cell.client]} failed"
+                bars[cell.client], advance=1, note=f"{bad[cell.client]} failed; {cell.scenario} on {cell.broker}: {cell.outcome}"
             )
             if cell.outcome is Outcome.FAIL:
                 display.console.print(_line(cell), soft_wrap=True)
 
-        with Pool(directory / "programs", note) as pool, SharedBrokers(directory) as brokers:
-            cells = Matrix(directory, pool, brokers, list(CLIENTS)).run(jobs, workers, on_cell)
-            place = {(job.client, job.scenario.title, broker): number for number, (job, broker) in enumerate(_places(jobs))}
-            return sorted(cells, key=lambda cell: place[cell.key]), {name: pool.ready[name] for name in bars if name in pool.ready}
+        Matrix(directory, pool, brokers, list(CLIENTS)).run(left, workers, on_cell)
+    return [kept.cells[key] for key in places], {name: kept.ready[name] for name in bars if name in kept.ready}
+
+
+def _noting(display: Progress) -> Callable[[str], None]:
+    return lambda text: display.console.print(f"[dim]{escape(text)}[/]")
 
 
 def _places(jobs: list[Job]) -> Iterator[tuple[Job, str]]:

@@ -60,7 +60,7 @@ def topic_made_again(scene: Scene) -> None:
     producer.send_ok(topic, numbered(3, partition=0), mode="sync")
     scene.truth.delete_topic(topic)
     scene.truth.create_topic(topic, 2)
-    producer.send_ok(topic, numbered(3, partition=0, start=3), mode="sync", timeout_ms=60_000)
+    producer.send_ok(topic, numbered(3, partition=0, start=3), mode="sync", timeout_ms=25_000)
     producer.close()
     same(scene.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
 
@@ -75,7 +75,7 @@ def topic_made_again_under_a_consumer(scene: Scene) -> None:
     scene.truth.delete_topic(topic)
     scene.truth.create_topic(topic)
     scene.truth.write_values(topic, [b"new-%d" % n for n in range(3)])
-    same([one.value for one in poll_until(consumer, 3, timeout_ms=60_000)], [b"new-0", b"new-1", b"new-2"], "values of the new topic")
+    same([one.value for one in poll_until(consumer, 3, timeout_ms=25_000)], [b"new-0", b"new-1", b"new-2"], "values of the new topic")
     consumer.close()
 
 

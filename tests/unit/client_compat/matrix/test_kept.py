@@ -1,0 +1,37 @@
+"""A stopped run is taken up where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from client_compat.matrix.control import Ready
+from client_compat.matrix.kept import Kept
+from client_compat.matrix.outcomes import Cell, Outcome
+
+READY = Ready("c", "1.0", "go")
+
+
+def test_what_passed_or_cannot_be_done_is_not_run_again_and_what_failed_is(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "cells")
+    for outcome in Outcome:
+        kept.add(Cell("c", f"a/{outcome}", "ottla", outcome, "why", 1.5), READY)
+    again = Kept(tmp_path / "cells")
+    assert [outcome for outcome in Outcome if again.done("c", f"a/{outcome}", "ottla")] == [Outcome.PASS, Outcome.UNSUPPORTED]
+    assert again.cells == kept.cells
+    assert again.ready == {"c": READY}
+    assert not again.done("c", "a/pass", "kafka")
+
+
+def test_of_two_results_of_a_cell_the_later_counts(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "cells")
+    kept.add(Cell("c", "a/s", "ottla", Outcome.FAIL), None)
+    kept.add(Cell("c", "a/s", "ottla", Outcome.PASS), None)
+    assert Kept(tmp_path / "cells").done("c", "a/s", "ottla")
+
+
+def test_a_line_that_was_torn_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "cells"
+    Kept(file).add(Cell("c", "a/s", "ottla", Outcome.PASS), None)
+    with file.open("a") as sink:
+        sink.write('{"cell": {"client"')
+    assert len(Kept(file).cells) == 1
