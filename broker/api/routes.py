@@ -78,6 +78,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.LIST_TRANSACTIONS: _route("k66_list_transactions", 0, 2),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _route("k68_consumer_group_heartbeat", 0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _route("k69_consumer_group_describe", 0, 1),
+    ApiKey.LIST_CONFIG_RESOURCES: _route("k74_list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _route("k75_describe_topic_partitions", 0, 0),
 }
 """One line for each API; a new handler adds its own, in the order of the keys."""

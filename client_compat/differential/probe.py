@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -79,7 +79,7 @@ class Probe:
         for version in self.range(key):
             self.ask(label, request(version), version)
 
-    def range(self, key: ApiKey) -> Iterable[int]:
+    def range(self, key: ApiKey) -> Sequence[int]:
         first, last = self.versions.get(key, (0, -1))
         return range(first, last + 1)
 

@@ -8,6 +8,7 @@ from protocol.api_keys import ApiKey
 from protocol.messages import k33_alter_configs as k33
 from protocol.messages import k44_incremental_alter_configs as k44
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -148,6 +149,22 @@ def of_groups(probe: Probe) -> None:
     probe.ask("replaced: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", [session, heartbeat])], True))
 
 
+def listing(probe: Probe) -> None:
+    """ListConfigResources of each type: groups that have settings only."""
+    create(probe, "listed-configs")
+    of_group = k44.AlterConfigsResource(GROUP, "listed-configs", [k44.AlterableConfig("consumer.session.timeout.ms", SET, "50000")])
+    probe.ask("settings of a group", k44.IncrementalAlterConfigsRequest([of_group]))
+    for version in probe.range(ApiKey.LIST_CONFIG_RESOURCES):
+        for kinds in ([], [TOPIC], [GROUP], [BROKER, LOGGER], [CLIENT_METRICS], [TOPIC, 77], [0]):
+            if version == 0 and kinds:
+                continue
+            answer = probe.ask(f"types {kinds}", ListConfigResourcesRequest(kinds), version)
+            if answer is not None:
+                shown = probe.seen[-1].response
+                own = ("listed-configs", "1")
+                shown["config_resources"] = [one for one in shown["config_resources"] if one["resource_name"] in own]
+
+
 def replacing(probe: Probe) -> None:
     """AlterConfigs, which replaces everything that was set."""
     create(probe, "replace", configs={"segment.bytes": "1048576"})
@@ -176,5 +193,6 @@ SCENARIOS = {
     "altering": altering,
     "altering_elsewhere": altering_elsewhere,
     "of_groups": of_groups,
+    "listing": listing,
     "replacing": replacing,
 }

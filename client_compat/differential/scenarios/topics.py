@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce
+from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, wait_until_led
 from protocol.api_keys import ApiKey
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -103,6 +103,7 @@ def growing(probe: Probe) -> None:
         probe.ask("one more", CreatePartitionsRequest([CreatePartitionsTopic("grow", 3 + version, None)], 5_000), version)
     twice = [CreatePartitionsTopic("grow", 30, None), CreatePartitionsTopic("grow", 31, None)]
     probe.ask("a topic twice", CreatePartitionsRequest(twice, 5_000, True))
+    wait_until_led(probe, "grow", 2 + len(probe.range(ApiKey.CREATE_PARTITIONS)))
     probe.ask("grown", MetadataRequest([MetadataRequestTopic(name="grow")]))
 
 
