@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,6 +22,7 @@ from spark_jobs.checks import RULES
 from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
 from spark_jobs.judging import BusinessKey, Job, run
 from spark_jobs.log_files import LogDirectory, find_logs
+from spark_jobs.reports.pictures import Pictures
 from spark_jobs.session import CannotJudge, require_spark
 from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 
@@ -31,6 +33,7 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 REPLAY_MS: Final = 600_000
 """So close in time must two producers be for one to be suspected of repeating the other: five times Kafka's delivery.timeout.ms."""
 SAMPLES: Final = 10
+PARQUET_SAMPLES: Final = 100_000
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, steps done, and steps in all."""
@@ -57,14 +60,16 @@ def audit(
     engine: str = AUTO,
     master: str | None = None,
     progress: Progress = lambda _step, _done, _total: None,
+    pictures: dict[str, Pictures] | None = None,
 ) -> Verdict:
     """Judge the log directories in `paths`. `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms).
     `deep`: also compare what is in the records (None: where the embedded engine judges). `replicas`: the directories are those of one
     cluster's brokers, and are compared with each other. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master`
     means Spark).
 
-    `retries_absorbed`: one number a path, shown beside it. Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one;
-    what is wrong with a directory is in the verdict.
+    `retries_absorbed`: one number a path, shown beside it. `pictures` is filled in by directory, for `reports.html`.
+
+    Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one; what is wrong with a directory is in the verdict.
     """
     started = time.perf_counter()
     found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
@@ -86,8 +91,13 @@ def audit(
         with _start(chosen, total_bytes, master) as running:
             args["json_path"] = running.json_path("" if key is None else key.name)
             judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
-            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, lambda step, done: progress(step, done, steps)))
+            step = partial(_told, progress, steps)
+            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
+
+
+def _told(progress: Progress, steps: int, step: str, done: int) -> None:
+    progress(step, done, steps)
 
 
 def _start(name: str, total_bytes: int, master: str | None) -> AbstractContextManager[Engine]:
@@ -136,11 +146,17 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     ] = None,
     replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures to this file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file: a suite each DIR, a case each rule.")] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(help=f"Write the findings to this Parquet file, {PARQUET_SAMPLES:,} of each rule.")
+    ] = None,
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
 
     Exit code: 0 clean, 1 violations, 2 could not judge.
     """
+    pictures: dict[str, Pictures] | None = None if html is None else {}
     try:
         with report.progress() as show:
             verdict = audit(
@@ -149,12 +165,13 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 key_field=key_field,
                 retries_absorbed=retries_absorbed or (),
                 producer_expiration_ms=producer_expiration_ms,
-                samples=samples,
+                samples=samples if parquet is None else max(samples, PARQUET_SAMPLES),
                 engine=engine,
                 deep=deep,
                 replicas=replicas,
                 master=master,
                 progress=show,
+                pictures=pictures,
             )
     except CannotJudge as e:
         print(f"Could not judge: {e}", file=sys.stderr)
@@ -165,6 +182,18 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
         report.show(verdict, samples)
         if json_file is not None:
             json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
+    if pictures is not None and html is not None:
+        from spark_jobs.reports import html as page  # noqa: PLC0415 # only where it is asked for
+
+        page.write(verdict, pictures, html)
+    if junit is not None:
+        from spark_jobs.reports import junit as xml  # noqa: PLC0415 # as above
+
+        xml.write(verdict, junit)
+    if parquet is not None:
+        from spark_jobs.reports import parquet as table  # noqa: PLC0415 # as above
+
+        table.write(verdict, parquet)
     raise typer.Exit(verdict.exit_code)
 
 

@@ -17,6 +17,7 @@ from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
 from spark_jobs.costs import COSTS, TopicCosts
 from spark_jobs.engines import Engine, Row
 from spark_jobs.log_files import TRANSACTION_STATE, find_logs
+from spark_jobs.reports.pictures import Pictures, collect
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 
 
@@ -50,6 +51,8 @@ class Job:
     args: dict[str, Any]
     verdicts: dict[str, DirectoryVerdict]
     progress: Callable[[str, int], None]
+    pictures: dict[str, Pictures] | None = None
+    """Filled in where it is there: what a page about the verdict draws."""
 
     @property
     def paths(self) -> list[str]:
@@ -133,6 +136,8 @@ def run(job: Job) -> None:
         found += _judge(job, of_records) if early is None else early.result()
     for row in found:
         _add(job.verdicts[row["log_dir"]].rules[row["rule"]], by_name[row["rule"]], row, job.samples)
+    if job.pictures is not None:
+        job.pictures.update(collect(job.engine, job.verdicts.values(), transactional=transactional, args=job.args))
 
 
 def _judge(job: Job, rules: Sequence[Rule]) -> list[Row]:

@@ -1,0 +1,74 @@
+"""The verdict as one self-contained HTML page with pictures: no script from elsewhere, no style from elsewhere, nothing to fetch.
+
+Rules that hold here: everything from a log is escaped; the page works without scripts (details open by themselves); what was left out of a
+picture is said under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from spark_jobs.checks import RULES
+from spark_jobs.reports.pictures import PartitionPicture, Pictures
+from spark_jobs.verdict import Finding, Verdict
+
+WIDTH: Final = 1000
+"""Units of the pictures' own scale across."""
+MARGIN: Final = 190
+LANE: Final = 22
+MIN_WIDTH: Final = 2.0
+
+
+def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> None:
+    """Write the page to `path`."""
+    path.write_text(render(verdict, pictures), encoding="utf-8")
+
+
+def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
+    """The page."""
+    environment = Environment(
+        loader=PackageLoader("spark_jobs.reports", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = lambda number: f"{number:,}"
+    numbers = {id(finding): number for number, finding in enumerate(_findings(verdict), 1)}
+    return environment.get_template("report.html.j2").render(
+        verdict=verdict,
+        rules=RULES,
+        pictures=pictures,
+        undrawn=Pictures(),
+        number_of=lambda finding: numbers[id(finding)],
+        scale=_scale,
+        layout={"width": WIDTH, "margin": MARGIN, "lane": LANE},
+        batch_of=_batch_of(pictures),
+        shown=_shown,
+    )
+
+
+def _findings(verdict: Verdict) -> list[Finding]:
+    return [finding for directory in verdict.directories for result in directory.rules.values() for finding in result.samples]
+
+
+def _scale(picture: PartitionPicture) -> Callable[[int, int | None], tuple[float, float]]:
+    """From offsets (both inclusive) to a place and a width in the picture; what is one record wide stays visible."""
+    span = max(1, picture.last_offset - picture.first_offset + 1)
+    per_offset = (WIDTH - MARGIN - 10) / span
+
+    def place(first: int, last: int | None = None) -> tuple[float, float]:
+        start = MARGIN + (first - picture.first_offset) * per_offset
+        width = ((first if last is None else last) - first + 1) * per_offset
+        return round(start, 2), round(max(MIN_WIDTH, width), 2)
+
+    return place
+
+
+def _batch_of(pictures: Mapping[str, Pictures]) -> Callable[[str, Finding], dict[str, Any]]:
+    return lambda path, finding: pictures.get(path, Pictures()).batches.get((finding.file, finding.position), {})
+
+
+def _shown(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What there is, as text; big structures are cut."""
+    return [(name, str(value)[:400]) for name, value in values.items() if value not in ("", None)]

@@ -1,0 +1,45 @@
+"""The verdict as JUnit XML, which every CI system shows: a suite each directory, a case each rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from junitparser import Error as CouldNotJudge
+from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from spark_jobs.checks import RULES
+from spark_jobs.verdict import DirectoryVerdict, Finding, Verdict
+
+
+def write(verdict: Verdict, path: Path) -> None:
+    """Write `path`. A rule that found violations is a failure, one that was not judged is skipped, a problem is an error."""
+    xml = JUnitXml("ottla audit")
+    for directory in verdict.directories:
+        xml.add_testsuite(_suite(directory))
+    xml.time = verdict.seconds
+    xml.write(str(path), pretty=True)
+
+
+def _suite(directory: DirectoryVerdict) -> TestSuite:
+    suite = TestSuite(directory.path)
+    for rule in RULES:
+        case = TestCase(rule.title, classname=f"audit.{rule.name}")
+        result = directory.rules[rule.name]
+        if not result.judged:
+            case.result = [Skipped(f"not judged{f' without {rule.needs}' if rule.needs else ''}")]
+        elif result.violations:
+            failure = Failure(f"{result.violations} violations", type_=rule.name)
+            failure.text = "\n".join(_line(finding) for finding in result.samples)
+            case.result = [failure]
+        case.system_out = rule.proves
+        suite.add_testcase(case)
+    for problem in directory.problems:
+        case = TestCase("everything could be read", classname="audit.problems")
+        case.result = [CouldNotJudge(problem)]
+        suite.add_testcase(case)
+    return suite
+
+
+def _line(finding: Finding) -> str:
+    evidence = ", ".join(f"{name}={value}" for name, value in finding.evidence.items() if value not in ("", None))
+    return f"{finding.severity}: {finding.where} {finding.kind} ({finding.file}:{finding.position}) {evidence}"

@@ -1,0 +1,186 @@
+"""What the HTML report draws: who wrote where in each partition, which transactions ran, and the batch headers behind the findings.
+
+Rules that hold here: everything is asked of the engine while its views still exist, and bounded, however long the log is: the partitions
+with findings first, then the largest; of each the first producers and transactions, with the number of those left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_jobs.engines import Engine
+from spark_jobs.verdict import DirectoryVerdict, Finding
+
+PARTITIONS_MAX: Final = 24
+SPANS_MAX: Final = 40
+TRANSACTIONS_MAX: Final = 200
+
+Place = tuple[str, int]
+
+BATCH_FIELDS: Final = (
+    "base_offset",
+    "last_offset",
+    "size_bytes",
+    "magic",
+    "crc_ok",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_sequence",
+    "record_count",
+    "records_found",
+    "last_offset_delta",
+    "transactional",
+    "control",
+    "marker",
+    "coordinator_epoch",
+    "max_timestamp",
+    "error",
+)
+"""Header fields that a finding is shown with, those of the batches level."""
+
+_EXTENTS: Final = """
+    SELECT log_dir, topic, partition, min(base_offset) AS first_offset, max(last_offset) AS last_offset, sum(size_bytes) AS size_bytes
+    FROM batches GROUP BY log_dir, topic, partition
+"""
+_SPANS: Final = f"""
+    SELECT * FROM (
+        SELECT *,
+            row_number() OVER (PARTITION BY log_dir, topic, partition ORDER BY first_offset, producer_id) AS place,
+            count(*) OVER (PARTITION BY log_dir, topic, partition) AS total
+        FROM (
+            SELECT b.log_dir, b.topic, b.partition, b.producer_id, b.producer_epoch, min(b.base_offset) AS first_offset,
+                max(b.last_offset) AS last_offset, count(*) AS batches, sum(b.record_count) AS records,
+                bool_or(b.transactional) AS transactional
+            FROM batches b JOIN drawn d ON d.log_dir = b.log_dir AND d.topic = b.topic AND d.partition = b.partition
+            WHERE NOT b.control GROUP BY b.log_dir, b.topic, b.partition, b.producer_id, b.producer_epoch
+        )
+    ) WHERE place <= {SPANS_MAX} ORDER BY log_dir, topic, partition, place
+"""
+_TRANSACTIONS: Final = f"""
+    SELECT * FROM (
+        SELECT t.log_dir, t.topic, t.partition, t.producer_id, t.data_epoch, t.first_offset, t.marker_offset, t.outcome, t.data_records,
+            row_number() OVER (PARTITION BY t.log_dir, t.topic, t.partition ORDER BY t.first_offset) AS place,
+            count(*) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS total
+        FROM transactions t JOIN drawn d ON d.log_dir = t.log_dir AND d.topic = t.topic AND d.partition = t.partition
+        WHERE t.data_records > 0
+    ) WHERE place <= {TRANSACTIONS_MAX} ORDER BY log_dir, topic, partition, place
+"""
+_BATCHES: Final = f"""
+    SELECT f.log_dir, f.file, f.position, {", ".join(f"b.{name}" for name in BATCH_FIELDS)}
+    FROM raw_batches b JOIN found f ON f.log_dir = b.log_dir AND f.file = b.file AND f.position = b.position
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All that one producer wrote in one epoch; -1 for records without a producer id."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    batches: int
+    records: int
+    transactional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSpan:
+    """One transaction in one partition, from its first record to its marker. `outcome`: commit, abort, or None while it is open."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    outcome: str | None
+    records: int
+
+
+@dataclass(slots=True)
+class PartitionPicture:
+    """One partition's lanes. `more_spans` and `more_transactions` were left out. Offsets are inclusive."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    spans: list[Span] = field(default_factory=list)
+    transactions: list[TransactionSpan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    more_spans: int = 0
+    more_transactions: int = 0
+
+    @property
+    def lanes(self) -> list[tuple[Span, list[TransactionSpan]]]:
+        """Each producer and epoch with its transactions."""
+        ran: dict[tuple[int, int], list[TransactionSpan]] = defaultdict(list)
+        for each in self.transactions:
+            ran[each.producer_id, each.producer_epoch].append(each)
+        return [(span, ran.get((span.producer_id, span.producer_epoch), [])) for span in self.spans]
+
+
+@dataclass(slots=True)
+class Pictures:
+    """What is drawn of one directory. `batches` are header fields by file and position."""
+
+    partitions: list[PartitionPicture] = field(default_factory=list)
+    batches: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    more_partitions: int = 0
+
+
+def collect(engine: Engine, verdicts: Iterable[DirectoryVerdict], *, transactional: bool, args: Mapping[str, Any]) -> dict[str, Pictures]:
+    """Ask the engine for the pictures of each judged directory. The views of the audit must still be there."""
+    found = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
+    pictures = {path: Pictures() for path in found}
+    drawn = _choose(engine, found, pictures, args)
+    if not drawn:
+        return pictures
+    engine.table("drawn", "log_dir string, topic string, partition int", [(path, *place) for path, place in drawn])
+    for row in engine.rows(_SPANS, args):
+        picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
+        names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "transactional")
+        picture.spans.append(Span(*(row[name] for name in names)))
+        picture.more_spans = row["total"] - len(picture.spans)
+    if transactional:
+        _add_transactions(engine, drawn, args)
+    places = sorted({(path, each.file, each.position) for path, findings in found.items() for each in findings if each.file})
+    if places:
+        engine.table("found", "log_dir string, file string, position bigint", places)
+        for row in engine.rows(_BATCHES, args):
+            pictures[row["log_dir"]].batches[row["file"], row["position"]] = {name: row[name] for name in BATCH_FIELDS}
+    return pictures
+
+
+def _choose(
+    engine: Engine, found: Mapping[str, Sequence[Finding]], pictures: Mapping[str, Pictures], args: Mapping[str, Any]
+) -> dict[tuple[str, Place], PartitionPicture]:
+    extents: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in engine.rows(_EXTENTS, args):
+        extents[row["log_dir"]].append(row)
+    drawn = {}
+    for path, rows in extents.items():
+        of_place: dict[Place, list[Finding]] = defaultdict(list)
+        for finding in found.get(path, ()):
+            of_place[finding.topic, finding.partition].append(finding)
+        rows.sort(key=lambda row: (-len(of_place[row["topic"], row["partition"]]), -row["size_bytes"], row["topic"], row["partition"]))
+        for row in rows[:PARTITIONS_MAX]:
+            place = (row["topic"], row["partition"])
+            picture = PartitionPicture(*place, row["first_offset"], row["last_offset"], findings=of_place[place])
+            pictures[path].partitions.append(picture)
+            drawn[path, place] = picture
+        pictures[path].more_partitions = max(0, len(rows) - PARTITIONS_MAX)
+    return drawn
+
+
+def _add_transactions(engine: Engine, drawn: Mapping[tuple[str, Place], PartitionPicture], args: Mapping[str, Any]) -> None:
+    for row in engine.rows(_TRANSACTIONS, args):
+        picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
+        end = picture.last_offset if row["marker_offset"] is None else row["marker_offset"]
+        picture.transactions.append(
+            TransactionSpan(row["producer_id"], row["data_epoch"], row["first_offset"], end, row["outcome"], row["data_records"])
+        )
+        picture.more_transactions = row["total"] - len(picture.transactions)

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.audit import audit
+from spark_jobs.corpus import payments
+from spark_jobs.reports.pictures import Pictures
+from spark_jobs.verdict import Verdict
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Verdict, dict[str, Pictures]]:
+    """The directory in which transactions went wrong, judged once, with its pictures."""
+    path: Path = tmp_path_factory.mktemp("reports") / "log"
+    payments.plant(path)
+    pictures: dict[str, Pictures] = {}
+    return audit([path, path.parent / "absent"], engine="duckdb", pictures=pictures), pictures
