@@ -16,7 +16,7 @@ from typing import cast
 
 from rich.console import Console
 
-from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, copy_logs
+from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, admit, copy_logs
 from client_compat.audit_corpus.workloads import WORKLOADS, Broker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import BrokerProcess, ottla
@@ -83,9 +83,9 @@ def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]
     for name, operate in OPERATIONS.items():
         target = root / name
         copy_logs(log, target)
-        for segment in sorted(target.glob("[a-z]*-0/*.log")):
+        for partition_dir in sorted(target.glob("[a-z]*-0")):
             try:
-                yield name, target, operate(segment)
+                yield name, target, operate(admit(partition_dir))
             except CannotOperate:
                 continue
             break

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.records.batch import HEADER_BYTES, BatchHeader, split_batches, stamp
+from protocol.records.batch import BatchHeader, split_batches, stamp
 from spark_jobs.corpus.case import Expected
 
 
@@ -41,65 +41,82 @@ def copy_logs(source: Path, target: Path) -> None:
         shutil.copy(checkpoint, target)
 
 
-def read(segment: Path) -> list[Batch]:
-    """The batches of a segment."""
+class Patient(NamedTuple):
+    """The last segment of a partition. `batches` are all in it; `healthy` those of them that the log still counts, above its start."""
+
+    segment: Path
+    batches: list[Batch]
+    healthy: list[Batch]
+    compacted: bool
+
+    def place(self, offset: int) -> str:
+        """topic-partition@offset."""
+        return f"{self.segment.parent.name}@{offset}"
+
+    def write(self, batches: list[Batch]) -> None:
+        """The batches as the segment's new content."""
+        self.segment.write_bytes(b"".join(batch.data for batch in batches))
+
+
+def admit(partition_dir: Path) -> Patient:
+    """The last segment of a partition's directory."""
+    segment = max(partition_dir.glob("*.log"))
     data = segment.read_bytes()
-    return [Batch(header, data[at : at + header.size_bytes]) for at, header in split_batches(data)]
+    batches = [Batch(header, data[at : at + header.size_bytes]) for at, header in split_batches(data)]
+    start = _noted(partition_dir, "log-start-offset-checkpoint")
+    healthy = [batch for batch in batches if batch.header.base_offset >= start]
+    return Patient(segment, batches, healthy, _noted(partition_dir, "cleaner-offset-checkpoint") > 0)
 
 
-def write(segment: Path, batches: list[Batch]) -> None:
-    """The batches as the segment's new content."""
-    segment.write_bytes(b"".join(batch.data for batch in batches))
+def _noted(partition_dir: Path, checkpoint: str) -> int:
+    file = partition_dir.parent / checkpoint
+    rows = [line.split() for line in file.read_text().splitlines()[2:]] if file.exists() else []
+    return next((int(offset) for topic, partition, offset in rows if f"{topic}-{partition}" == partition_dir.name), 0)
 
 
-def _place(segment: Path, offset: int) -> str:
-    return f"{segment.parent.name}@{offset}"
+def _moved(batch: Batch, place: Batch) -> Batch:
+    """The batch with the offset and the leader epoch of another."""
+    head, tail = stamp(batch.data, place.header.base_offset, place.header.partition_leader_epoch)
+    return Batch(batch.header, head + bytes(tail))
 
 
-def damage(segment: Path) -> list[Expected]:
+def damage(patient: Patient) -> list[Expected]:
     """One bit of the records in the middle batch."""
-    batches = read(segment)
-    at = len(batches) // 2
-    header, data = batches[at]
-    broken = bytearray(data)
-    broken[HEADER_BYTES + 3] ^= 0x04
-    batches[at] = Batch(header, bytes(broken))
-    write(segment, batches)
-    return [("crc", "violation", "wrong CRC", _place(segment, header.base_offset))]
+    if not patient.healthy:
+        raise CannotOperate("no batch")
+    chosen = patient.healthy[len(patient.healthy) // 2]
+    broken = bytearray(chosen.data)
+    broken[-1] ^= 0x04
+    patient.write([Batch(chosen.header, bytes(broken)) if batch is chosen else batch for batch in patient.batches])
+    return [("crc", "violation", "wrong CRC", patient.place(chosen.header.base_offset))]
 
 
-def duplicate(segment: Path) -> list[Expected]:
+def duplicate(patient: Patient) -> list[Expected]:
     """An idempotent producer's batch once more at the end, as a broker without state would append a retry."""
-    batches = read(segment)
-    chosen = _with_epochs_last(batches)
-    offset = batches[-1].header.last_offset + 1
-    head, tail = stamp(chosen.data, offset, batches[-1].header.partition_leader_epoch)
-    write(segment, [*batches, Batch(chosen.header, head + bytes(tail))])
-    return [("duplicate-sequence", "violation", "same batch twice", _place(segment, offset))]
-
-
-def _with_epochs_last(batches: list[Batch]) -> Batch:
     newest: dict[int, int] = {}
-    for batch in batches:
+    for batch in patient.batches:
         newest[batch.header.producer_id] = max(newest.get(batch.header.producer_id, 0), batch.header.producer_epoch)
-    for batch in batches:
+    for batch in patient.healthy:
         if batch.is_plain and batch.header.producer_epoch == newest[batch.header.producer_id]:
-            return batch
+            last = patient.batches[-1].header
+            head, tail = stamp(batch.data, last.last_offset + 1, last.partition_leader_epoch)
+            patient.write([*patient.batches, Batch(batch.header, head + bytes(tail))])
+            return [("duplicate-sequence", "violation", "same batch twice", patient.place(last.last_offset + 1))]
     raise CannotOperate("no batch of an idempotent producer")
 
 
-def lose(segment: Path) -> list[Expected]:
+def lose(patient: Patient) -> list[Expected]:
     """A batch from between two others of the same producer and epoch."""
-    batches = read(segment)
-    for at, batch in enumerate(batches):
-        same = [other.header for other in batches if _alike(other, batch)]
-        later = [header for header in same if header.base_offset > batch.header.base_offset]
-        if batch.is_plain and later and len(later) < len(same) - 1 and at + 1 < len(batches):
-            after = batches[at + 1].header.base_offset
-            write(segment, batches[:at] + batches[at + 1 :])
+    if patient.compacted:
+        raise CannotOperate("what is missing here may have been compacted away")
+    for batch, following in pairwise(patient.healthy):
+        same = [other.header.base_offset for other in patient.healthy if _alike(other, batch)]
+        later = [offset for offset in same if offset > batch.header.base_offset]
+        if batch.is_plain and later and len(later) < len(same) - 1:
+            patient.write([other for other in patient.batches if other is not batch])
             return [
-                ("sequence-gap", "violation", "sequence gap", _place(segment, later[0].base_offset)),
-                ("offsets", "warning", "offset gap", _place(segment, after)),
+                ("sequence-gap", "violation", "sequence gap", patient.place(later[0])),
+                ("offsets", "warning", "offset gap", patient.place(following.header.base_offset)),
             ]
     raise CannotOperate("no producer with three batches")
 
@@ -108,21 +125,17 @@ def _alike(one: Batch, other: Batch) -> bool:
     return (one.header.producer_id, one.header.producer_epoch) == (other.header.producer_id, other.header.producer_epoch)
 
 
-def reorder(segment: Path) -> list[Expected]:
+def reorder(patient: Patient) -> list[Expected]:
     """Two neighbouring batches of one producer change places and offsets."""
-    batches = read(segment)
-    for at, (first, second) in enumerate(pairwise(batches)):
+    for first, second in pairwise(patient.healthy):
         if first.is_plain and _alike(first, second) and second.is_plain and first.header.record_count == second.header.record_count:
-            swapped = []
-            for batch, offset in ((second, first.header.base_offset), (first, second.header.base_offset)):
-                head, tail = stamp(batch.data, offset, batch.header.partition_leader_epoch)
-                swapped.append(Batch(batch.header, head + bytes(tail)))
-            write(segment, batches[:at] + swapped + batches[at + 2 :])
-            return [("sequence-order", "violation", "arrived late", _place(segment, second.header.base_offset))]
+            swapped = {first.header.base_offset: _moved(second, first), second.header.base_offset: _moved(first, second)}
+            patient.write([swapped.get(batch.header.base_offset, batch) for batch in patient.batches])
+            return [("sequence-order", "violation", "arrived late", patient.place(second.header.base_offset))]
     raise CannotOperate("no producer with two batches in a row")
 
 
-OPERATIONS: dict[str, Callable[[Path], list[Expected]]] = {
+OPERATIONS: dict[str, Callable[[Patient], list[Expected]]] = {
     "damage": damage,
     "duplicate": duplicate,
     "lose": lose,

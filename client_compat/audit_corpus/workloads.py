@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from client_compat.kafka.reference import java_command
 
@@ -54,7 +55,9 @@ class WorkloadFailed(RuntimeError):
 
 
 def _producer(broker: Broker, **settings: Any) -> Producer:
-    return Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 2, **{k.replace("_", "."): v for k, v in settings.items()}})
+    return Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 2, "log_level": 0, **{k.replace("_", "."): v for k, v in settings.items()}}
+    )
 
 
 def _topics(broker: Broker, partitions: int, *names: str, **config: str) -> None:
@@ -130,7 +133,7 @@ def _copy(broker: Broker, source: str, target: str) -> None:
             copier.send_offsets_to_transaction(reader.position([place]), reader.consumer_group_metadata(), TIMEOUT_S)
             if turn == 1:
                 copier.abort_transaction(TIMEOUT_S)
-                reader.seek(TopicPartition(source, 0, messages[0].offset()) if messages else place)
+                reader.seek(TopicPartition(source, 0, messages[0].offset() or 0) if messages else place)
             else:
                 copier.commit_transaction(TIMEOUT_S)
         reader.close()
