@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from client_compat.bench import report
+from client_compat.bench import pages, report
 from client_compat.bench.cases import CASES
 from client_compat.bench.loads import java
 from client_compat.bench.model import OURS, Ability, Case, Peer, Results
@@ -29,6 +29,8 @@ def main(
     peer: Annotated[list[str] | None, typer.Option(help=f"Only these brokers, of {', '.join(PEERS)}; may be repeated.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One run: to see that everything works, not for figures.")] = False,
     directory: Annotated[Path, typer.Option("--dir", help="Where logs and results go.")] = Path(".bench"),
+    write_docs: Annotated[bool, typer.Option("--write-docs", help="Write docs/performance-figures.md and its charts, too.")] = False,
+    render: Annotated[bool, typer.Option("--render", help="Measure nothing: tables and charts of the results that are there.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit code 1 when a target is missed.")] = False,
 ) -> None:
     """Measure this broker, Apache Kafka and the light brokers in turns, with the same loads, in one run."""
@@ -41,12 +43,19 @@ def main(
         raise typer.Exit(2)
     directory.mkdir(parents=True, exist_ok=True)
     peers, about = _chosen(console, peer)
-    results = _measure(console, cases, 1 if quick else runs, peers, directory)
-    results.about = about
-    (directory / "results.json").write_text(report.as_json(results))
-    (directory / "results.md").write_text(report.markdown(results, cases, peers))
+    if render:
+        results = report.from_json((directory / "results.json").read_text())
+        cases = [case for case in cases if case.name in results.values]
+        peers = [PEERS[name] for name in results.peers]
+    else:
+        results = _measure(console, cases, 1 if quick else runs, peers, directory)
+        results.about = about
+        (directory / "results.json").write_text(report.as_json(results))
     console.print(report.screen(results, cases, peers))
-    console.print(f"Written: {directory / 'results.md'}, {directory / 'results.json'} (every single measurement).")
+    written = pages.write(results, cases, peers, directory / "report")
+    if write_docs:
+        written += pages.write(results, cases, peers, pages.DOCS)
+    console.print(f"Written: {directory / 'results.json'} (every single measurement), {', '.join(map(str, written))}.")
     short = results.missed(cases)
     for case, figure, ratio in short:
         console.print(f"[yellow]misses its target:[/] {case.name}, {figure.name}: {ratio:.2f}, wanted {report.target(figure)}")
@@ -68,8 +77,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
             console.print(f"[yellow]{known.title} is left out:[/] {reason}")
             continue
         peers.append(known if without_java is None else Peer(name, known.title, known.make, {**known.cannot, Ability.JAVA: without_java}))
-    about = {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
-    return peers, about | {peer.name: peer.title for peer in peers}
+    return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
 
 
 def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], directory: Path) -> Results:

@@ -10,7 +10,7 @@ from functools import partial
 from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
 from client_compat.bench.model import Ability, Case, Figure, Site
 
-THROUGHPUT, REQUESTS, LATENCY, TRANSACTIONS = "Throughput", "Small requests", "Latency", "Transactions"
+REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
 CONNECTIONS, PROCESS = "Connections", "Process"
 
 FASTER, TWICE, HALF, TENTH, FIFTH = 1.0, 2.0, 0.5, 0.1, 0.2
@@ -32,7 +32,7 @@ def _throughput(client: str, label: str, record_bytes: int, partitions: int, rec
     load = throughput.through_librdkafka if client == "librdkafka" else throughput.through_java
     return Case(
         f"{client}, {label}, {partitions} partition{'s' if partitions > 1 else ''}",
-        THROUGHPUT,
+        f"Throughput through {client}",
         _THROUGHPUT_FIGURES,
         partial(load, record_bytes=record_bytes, partitions=partitions, records=records),
         (PARTITIONS if partitions > 1 else frozenset()) | (JAVA if client == "Java" else frozenset()),

@@ -53,7 +53,7 @@ def figures_table(results: Results, cases: Sequence[Case], section: str, peers: 
     rows = [["", "unit", *(peer.name for peer in peers)]]
     for case, figure in _rows(cases, section):
         medians = [results.median(case, figure, peer.name) for peer in peers]
-        rows.append([_label(case, figure), figure.unit, *(BLANK if m is None else number(m, figure.digits) for m in medians)])
+        rows.append([label(case, figure), figure.unit, *(BLANK if m is None else number(m, figure.digits) for m in medians)])
     return rows
 
 
@@ -67,11 +67,12 @@ def ratios_table(results: Results, cases: Sequence[Case], section: str, peers: S
             ratios = results.ratios(case, figure, peer.name)
             missed = peer.name == REFERENCE and bool(ratios) and not figure.kept(statistics.median(ratios))
             cells.append(spread(ratios) + (" ✗" if missed else ""))
-        rows.append([_label(case, figure), "more" if figure.more_is_better else "less", target(figure), *cells])
+        rows.append([label(case, figure), "more" if figure.more_is_better else "less", target(figure), *cells])
     return rows
 
 
-def _label(case: Case, figure: Figure) -> str:
+def label(case: Case, figure: Figure) -> str:
+    """How a row is called."""
     return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
 
 
@@ -82,7 +83,7 @@ def blanks(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> li
         for peer in peers:
             for figure in case.figures:
                 if reason := case.blank(peer, figure):
-                    by_reason.setdefault((peer.name, reason), []).append(_label(case, figure))
+                    by_reason.setdefault((peer.name, reason), []).append(label(case, figure))
     lines = [f"{name} {reason}" for name, reason in by_reason]
     for case_name, by_peer in results.failures.items():
         for name, reasons in by_peer.items():

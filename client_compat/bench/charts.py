@@ -1,0 +1,93 @@
+"""The figures as charts: how many times better this broker is than each other one, a bar a figure.
+
+Rules: a bar to the right of the line at 1 is better, whichever way the figure counts; the axis is logarithmic, so that twice as good and
+half as good are as far from the line; a whisker is the range of the runs. A blank is a blank, with its mark.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from client_compat.bench.model import OURS, REFERENCE, Case, Figure, Peer, Results
+from client_compat.bench.report import label, sections
+
+COLOURS = {REFERENCE: "#1f4e79", "tansu": "#b5541c", "kfake": "#2e7d4f", "mock": "#8a8a8a"}
+OTHER = "#444444"
+ROW_INCHES, HEAD_INCHES, WIDTH_INCHES = 0.62, 1.5, 10.0
+BAR = 0.8
+RATIO_MIN, RATIO_MAX = 1 / 64, 256
+
+mpl.rcParams["svg.hashsalt"] = "ottla"  # the same figures give the same file
+mpl.rcParams["font.size"] = 9
+
+
+def times_better(figure: Figure, ratios: Sequence[float]) -> list[float]:
+    """Above 1 where ours is better."""
+    return [ratio if figure.more_is_better else 1 / ratio for ratio in ratios if ratio > 0]
+
+
+def write(results: Results, cases: Sequence[Case], peers: Sequence[Peer], directory: Path) -> list[Path]:
+    """One SVG a section; returns their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for section in sections(cases):
+        rows = [(case, figure) for case in cases if case.section == section for figure in case.figures]
+        path = directory / f"bench-{section.lower().replace(' ', '-')}.svg"
+        _chart(section, results, rows, peers).savefig(path, metadata={"Date": None})
+        written.append(path)
+    return written
+
+
+Rows = Sequence[tuple[Case, Figure]]
+
+
+def _chart(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -> Canvas:
+    others = [peer for peer in peers if peer.name != OURS]
+    canvas = Canvas(figsize=(WIDTH_INCHES, HEAD_INCHES + ROW_INCHES * len(rows)))
+    axes = canvas.add_subplot()
+    height = BAR / max(1, len(others))
+    for place, peer in enumerate(others):
+        _bars(axes, results, rows, peer, (height, (place - (len(others) - 1) / 2) * height))
+    axes.axvline(1, color="black", linewidth=1)
+    for row, (_, figure) in enumerate(rows):
+        if figure.target is not None:
+            wanted = figure.target if figure.more_is_better else 1 / figure.target
+            axes.plot([wanted, wanted], [row - BAR / 2, row + BAR / 2], color="crimson", linewidth=1.2, linestyle=":")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×" if value >= 1 else f"1/{1 / value:g}×"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(rows)), [label(case, figure) for case, figure in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    runs = f"median of {results.runs} interleaved runs, line: their range" if results.runs > 1 else "one run"
+    explained = f"Right of 1× Ottla is better. Bar: {runs}. Dotted: the target against Apache Kafka. –: cannot."
+    canvas.suptitle(f"{section}: how many times better Ottla is than each\n{explained}", x=0.01, ha="left", fontsize=9.5)
+    handles = [Patch(color=COLOURS.get(peer.name, OTHER), label=peer.title) for peer in others]
+    canvas.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    canvas.set_layout_engine("constrained")
+    return canvas
+
+
+def _bars(axes: Axes, results: Results, rows: Rows, peer: Peer, band: tuple[float, float]) -> None:
+    """`band`: a bar's height, and where it lies within its row."""
+    (height, shift), colour = band, COLOURS.get(peer.name, OTHER)
+    for row, (case, figure) in enumerate(rows):
+        better = times_better(figure, results.ratios(case, figure, peer.name))
+        if not better:
+            axes.text(1, row + shift, " –", va="center", ha="left", color=colour, fontsize=7)
+            continue
+        middle = min(max(statistics.median(better), RATIO_MIN), RATIO_MAX)
+        axes.barh(row + shift, middle - 1, left=1, height=height * 0.9, color=colour)
+        low, high = max(min(better), RATIO_MIN), min(max(better), RATIO_MAX)
+        axes.plot([low, high], [row + shift] * 2, color="black", linewidth=0.8, alpha=0.7)
