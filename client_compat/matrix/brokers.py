@@ -129,7 +129,8 @@ def _tansu_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one kind of broker is found and made. `durable`: what it acknowledged is there after a restart."""
+    """How one kind of broker is found and made. `durable`: what it acknowledged is there after a restart.
+    `peer`: it is only looked at beside the two that are compared."""
 
     name: str
     title: str
@@ -137,6 +138,7 @@ class Kind:
     version: Callable[[], str]
     make: Callable[[Path, Mapping[str, str], int | None], Broker]
     durable: bool = True
+    peer: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
@@ -144,7 +146,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind(OURS, "Ottla", lambda: None, lambda: importlib.metadata.version("ottla"), _ottla),
         Kind(KAFKA, "Apache Kafka", _missing_kafka, default_version, _kafka),
-        Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False),
+        Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False, peer=True),
     )
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,9 @@ PLAIN = (Broken, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFai
 """Failures that explain themselves."""
 FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
 """What a cell can fail with; the last three are what a program's misshapen answer leads to."""
+
+SLOW_S, SLOW_FAILURES_MAX = 20.0, 3
+"""A broker beside the two that are compared is asked no more by a client whose calls it has left unanswered so often."""
 
 OnCell = Callable[[Cell], None]
 
@@ -82,6 +86,7 @@ class Matrix:
 
     def __init__(self, directory: Path, pool: Pool, brokers: SharedBrokers, peers: Sequence[str]) -> None:
         self._directory, self._pool, self._brokers, self._peers = directory, pool, brokers, peers
+        self._slow_failures: Counter[tuple[str, str]] = Counter()
 
     def run(self, jobs: Sequence[Job], workers: int, on_cell: OnCell) -> list[Cell]:
         """All cells, `workers` jobs at a time; `on_cell` is called from the caller's thread, job by job."""
@@ -113,11 +118,15 @@ class Matrix:
             outcome, reason = Outcome.SKIPPED, str(error)
         except FAILURES as error:
             outcome, reason = Outcome.FAIL, describe(error)
-        return Cell(client, scenario.title, broker, outcome, reason[:REASON_CHARS], round(time.monotonic() - began, 2))
+        seconds = time.monotonic() - began
+        self._slow_failures[client, broker] += outcome is Outcome.FAIL and seconds > SLOW_S
+        return Cell(client, scenario.title, broker, outcome, reason[:REASON_CHARS], round(seconds, 2))
 
     def _attempt(self, client: str, scenario: Scenario, kind: str) -> None:
         if missing := self._brokers.missing(kind) or self._pool.missing(client):
             raise Skipped(missing)
+        if KINDS[kind].peer and self._slow_failures[client, kind] >= SLOW_FAILURES_MAX:
+            raise Skipped(f"given up: {client} has waited in vain for {kind} {SLOW_FAILURES_MAX} times")
         if scenario.durable and not KINDS[kind].durable:
             raise Unsupported(f"{kind} keeps its records in memory: nothing is there after a restart")
         with self._broker(client, scenario, kind) as broker:
