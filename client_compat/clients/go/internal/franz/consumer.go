@@ -3,6 +3,7 @@ package franz
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -125,6 +126,9 @@ func (c *consumer) pollLimit(wanted int) int {
 func worthTelling(fetches kgo.Fetches) error {
 	for _, failed := range fetches.Errors() {
 		own := errors.Is(failed.Err, context.DeadlineExceeded) || errors.Is(failed.Err, context.Canceled)
+		// A member goes on trying to join, whatever it was that broke its connection.
+		var connection *net.OpError
+		own = own || errors.As(failed.Err, &connection)
 		if !own && !kerr.IsRetriable(failed.Err) && !kgo.IsRetryableBrokerErr(failed.Err) {
 			return failed.Err
 		}

@@ -60,9 +60,7 @@ func producerLimits(open control.ProducerOpen) (options []kgo.Opt) {
 	}
 	add(open.TransactionTimeoutMS, func(ms int) kgo.Opt { return kgo.TransactionTimeout(control.Milliseconds(ms)) })
 	add(open.LingerMS, func(ms int) kgo.Opt { return kgo.ProducerLinger(control.Milliseconds(ms)) })
-	add(open.BatchBytes, func(n int) kgo.Opt { return kgo.ProducerBatchMaxBytes(int32(n)) })
 	add(open.BufferBytes, func(n int) kgo.Opt { return kgo.MaxBufferedBytes(n) })
-	add(open.MaxInFlight, func(n int) kgo.Opt { return kgo.MaxProduceRequestsInflightPerBroker(n) })
 	add(open.Retries, func(n int) kgo.Opt { return kgo.RecordRetries(n) })
 	add(open.RequestTimeoutMS, func(ms int) kgo.Opt { return kgo.ProduceRequestTimeout(control.Milliseconds(ms)) })
 	add(open.DeliveryTimeoutMS, func(ms int) kgo.Opt { return kgo.RecordDeliveryTimeout(control.Milliseconds(ms)) })

@@ -60,10 +60,18 @@ func (d *direct) start(partition control.Partition, offset int64) error {
 	}()
 	go func() {
 		for err := range consuming.Errors() {
-			d.consumer.inbox.Fail(err)
+			d.consumer.inbox.Fail(d.told(err))
 		}
 	}()
 	return nil
+}
+
+// told says what an error means where going on was asked for.
+func (d *direct) told(err error) error {
+	if d.consumer.open.Reset != nil && errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		return control.Unsupported("ends a PartitionConsumer whose offset is out of range, and leaves it to its user to begin another")
+	}
+	return err
 }
 
 // seek begins anew: a PartitionConsumer cannot be moved.

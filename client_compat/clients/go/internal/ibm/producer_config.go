@@ -19,7 +19,10 @@ var codecs = map[string]sarama.CompressionCodec{
 }
 
 func producerConfig(open control.ProducerOpen) (*sarama.Config, error) {
+	idempotent := open.Idempotent != nil && *open.Idempotent || open.TransactionalID != nil
 	err := control.Missing(
+		control.Lack{Asked: idempotent && open.MaxInFlight != nil && *open.MaxInFlight != 1, What: "idempotence with more than one request in flight"},
+		control.Lack{Asked: open.BatchBytes != nil && open.MaxRequestBytes != nil, What: "limit of requests apart from that of batches"},
 		control.Lack{Asked: open.BufferBytes != nil, What: "limit of buffered bytes: its channels count messages"},
 		control.Lack{Asked: open.DeliveryTimeoutMS != nil, What: "delivery timeout: it gives up by retries"},
 	)
@@ -32,7 +35,7 @@ func producerConfig(open control.ProducerOpen) (*sarama.Config, error) {
 	}
 	config := settings(open.Open)
 	config.Producer.Partitioner = partitioner
-	if open.Idempotent != nil && *open.Idempotent || open.TransactionalID != nil {
+	if idempotent {
 		// sarama refuses idempotence with anything else.
 		config.Producer.Idempotent = true
 		config.Producer.RequiredAcks = sarama.WaitForAll
@@ -62,7 +65,8 @@ func producerLimits(config *sarama.Config, open control.ProducerOpen) {
 		config.Producer.Flush.Frequency = control.Milliseconds(*ms)
 	}
 	if n := open.BatchBytes; n != nil {
-		config.Producer.Flush.Bytes = *n
+		// Flush.Bytes only says when a batch is worth sending.
+		config.Producer.MaxMessageBytes = *n
 	}
 	if n := open.MaxInFlight; n != nil {
 		config.Net.MaxOpenRequests = *n
