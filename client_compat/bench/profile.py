@@ -1,0 +1,163 @@
+"""`make profile`: where this broker's time goes under one of the bench's loads.
+
+Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. Samples of the
+start (imports) and of waiting worker threads are left out of the tables. The load runs twice: once for the tables, once for the flame graph.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from client_compat.bench.cases import CASES, warm_up
+from client_compat.bench.loads import java
+from client_compat.bench.loads.java import JavaLoad
+from client_compat.bench.model import OURS, Ability, Case, LoadFailed, Site
+from client_compat.bench.peers.all import PEERS
+from client_compat.support.brokers import STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
+
+RATE = 250
+ROWS = 25
+REPORT_WIDTH = 150
+IMPORTING = "importlib._bootstrap"
+WAITING = "_worker (concurrent/futures/thread.py)"
+"""The innermost function of a worker thread without work."""
+DEFAULT_CASE = "one-record batches"
+
+
+@dataclass(slots=True)
+class Profile:
+    """Samples by function: `own` where it ran itself, `within` where it or anything that it called did."""
+
+    samples: int = 0
+    own: Counter[str] = field(default_factory=Counter)
+    within: Counter[str] = field(default_factory=Counter)
+
+    def add(self, line: str) -> None:
+        """One line of py-spy's raw format: frames from the outermost, separated by semicolons, then how often."""
+        stack, _, count = line.rpartition(" ")
+        frames = [_function(frame) for frame in stack.split(";")]
+        if IMPORTING in stack or frames[-1] == WAITING:
+            return
+        self.samples += int(count)
+        self.own[frames[-1]] += int(count)
+        for frame in set(frames):
+            self.within[frame] += int(count)
+
+
+def _function(frame: str) -> str:
+    """Without its line number, so that a function is one row."""
+    return frame.rpartition(":")[0] + ")" if ":" in frame else frame
+
+
+def read(path: Path) -> Profile:
+    profile = Profile()
+    for line in path.read_text().splitlines():
+        profile.add(line)
+    return profile
+
+
+def table(profile: Profile, counts: Counter[str], title: str) -> Table:
+    found = Table(title=f"{title} ({profile.samples} samples)", title_justify="left")
+    found.add_column("share", justify="right")
+    found.add_column("function")
+    for name, count in counts.most_common(ROWS):
+        found.add_row(f"{100 * count / max(1, profile.samples):.1f} %", name)
+    return found
+
+
+@contextmanager
+def recorded(directory: Path, form: str, output: Path) -> Iterator[BrokerProcess]:
+    """This broker under py-spy, started. Its end is the broker's: py-spy writes when what it watches is gone."""
+    program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
+    plain = PEERS[OURS].make(directory)
+    argv = [program, "record", "--rate", str(RATE), "--format", form, "--output", str(output), "--", *plain.argv]
+    broker = BrokerProcess(argv, plain.port, directory / "py-spy.log", name="ottla under py-spy")
+    broker.start()
+    (watched,) = psutil.Process(broker.pid).children()
+    try:
+        yield broker
+    finally:
+        watched.terminate()
+        _until_written(broker)
+
+
+def _until_written(broker: BrokerProcess) -> None:
+    """Until py-spy has written what it saw. Raises `BrokerFailed`."""
+    try:
+        psutil.Process(broker.pid).wait(STOP_TIMEOUT_S)
+    except psutil.TimeoutExpired:
+        broker.kill()
+        raise BrokerFailed(f"py-spy wrote nothing within {STOP_TIMEOUT_S:.0f} s:\n{broker.output_tail()}") from None
+
+
+def record(case: Case, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
+    """Run the case again and again for so long under either form; the raw samples and the flame graph."""
+    made = []
+    for form, suffix in (("raw", "raw"), ("flamegraph", "svg")):
+        data, output = directory / form, directory / f"profile.{suffix}"
+        shutil.rmtree(data, ignore_errors=True)
+        data.mkdir(parents=True)
+        note(f"{form}: {case.name}, for {seconds:.0f} s")
+        with recorded(data, form, output) as broker:
+            site = Site(PEERS[OURS], broker, client, _no_fresh_broker)
+            warm_up(site)
+            began, run = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                run += 1
+                case.measure(Site(site.peer, broker, client, site.fresh, run))
+        shutil.rmtree(data, ignore_errors=True)
+        made.append(output)
+    return made[0], made[1]
+
+
+@contextmanager
+def _no_fresh_broker() -> Iterator[BrokerProcess]:
+    raise LoadFailed("this case starts brokers of its own, which is not what is profiled")
+    yield
+
+
+def main(
+    *,
+    only: Annotated[str, typer.Option(help="The case: the first with this in its name.")] = DEFAULT_CASE,
+    seconds: Annotated[float, typer.Option(min=1, help="How long the load runs, for each of the two recordings.")] = 10,
+    directory: Annotated[Path, typer.Option("--dir", help="Where the profile goes.")] = Path(".bench/profile"),
+) -> None:
+    """Profile this broker under one load of the bench: the functions that take the time, and a flame graph."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=REPORT_WIDTH)
+    case = next((case for case in CASES if only in case.name), None)
+    if case is None:
+        console.print(f"[red]No case has that in its name.[/] There are: {'; '.join(case.name for case in CASES)}.")
+        raise typer.Exit(2)
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        if Ability.JAVA in case.needs and java.why_not() is None:
+            with JavaLoad(directory / "java-client.log") as client:
+                raw, graph = record(case, seconds, directory, client, console.print)
+        else:
+            raw, graph = record(case, seconds, directory, None, console.print)
+    except (LoadFailed, BrokerFailed, OSError) as failure:
+        console.print(f"[red]{failure}[/]")
+        raise typer.Exit(1) from None
+    profile = read(raw)
+    tables = table(profile, profile.own, "In the function itself"), table(profile, profile.within, "In it and what it calls")
+    console.print(*tables)
+    console.print(f"Written: {graph} (a flame graph, for a browser), {raw} (the samples).")
+
+
+if __name__ == "__main__":
+    typer.run(main)
