@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from pathlib import Path
@@ -42,6 +43,7 @@ def main(
         console.print(f"[red]No case has that in its name.[/] There are: {'; '.join(case.name for case in CASES)}.")
         raise typer.Exit(2)
     directory.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("bench").setLevel(logging.CRITICAL)  # what librdkafka retries by itself is no news here
     peers, about = _chosen(console, peer)
     if render:
         results = report.from_json((directory / "results.json").read_text())

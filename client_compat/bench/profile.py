@@ -1,7 +1,7 @@
 """`make profile`: where this broker's time goes under one of the bench's loads.
 
-Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. Samples of the
-start (imports) and of waiting worker threads are left out of the tables. The load runs twice: once for the tables, once for the flame graph.
+Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. Samples of
+the start (imports) and of waiting worker threads are left out of the tables. The load runs twice: once for the tables, once for the flame graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -123,10 +123,8 @@ def record(case: Case, seconds: float, directory: Path, client: JavaLoad | None,
     return made[0], made[1]
 
 
-@contextmanager
-def _no_fresh_broker() -> Iterator[BrokerProcess]:
+def _no_fresh_broker() -> AbstractContextManager[BrokerProcess]:
     raise LoadFailed("this case starts brokers of its own, which is not what is profiled")
-    yield
 
 
 def main(
