@@ -1,42 +1,63 @@
-"""Reads one segment file batch by batch, and goes on behind damage.
+"""Reads a part of a segment file in runs of batches, and goes on behind damage.
 
 Rules that hold here: at most one window of the file, or one batch if that is larger, is in memory; the file is read up to the size it had
-when it
-was listed, so a broker may write on meanwhile. Damage never ends the reading: the bytes up to the next batch whose CRC is right are
-reported as one
-`Stop`, and what follows is judged like the rest. Splitting follows Kafka's `ByteBufferLogInputStream`.
+when it was listed, so a broker may write on meanwhile. Damage never ends the reading: the bytes up to the next batch whose CRC is right
+are reported as one `Stop`, and what follows is read like the rest. A part that begins at a batch gives what reading from the start of the
+file would have given there. Splitting into batches follows Kafka's `ByteBufferLogInputStream`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from protocol.records.batch import (
-    HEADER_BYTES,
-    LOG_OVERHEAD,
-    MAGIC_END,
-    MAGIC_V2,
-    BatchHeader,
-    crc_ok,
-    read_header,
-    split_batches,
-)
-from protocol.records.errors import CorruptBatch
+from protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, crc_ok, read_header
+from protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
+from protocol.records.crc32c import crc32c
+from spark_jobs.filesystem import RandomAccess, place
 from spark_jobs.log_files import Segment
 
-WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES: Final = 4 << 20
+"""Read at a time: small enough to stay in the processor's cache, large enough for an object store's round trips."""
+BATCH_BYTES_MAX: Final = 256 << 20
+"""A longer batch is not opened: far above any message.max.bytes, and the most that a damaged length can make this reader hold."""
+ROWS_MAX: Final = 1 << 16
+JUMP_BYTES: Final = 64 << 10
+"""Where batches are longer than this and only headers are wanted, the bytes between are not read."""
 
 
-class RawBatch(NamedTuple):
-    """One batch as it lies in the file. `data` is valid only until the next one is asked for; `crc_ok` is None for magic 0 and 1 (not
-    checked)."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a segment, from a batch's first byte to a batch's first byte or the end of the file."""
+
+    segment: Segment
+    start: int
+    end: int
+
+    @property
+    def ends_log(self) -> bool:
+        """Whether nothing of the partition follows."""
+        return self.segment.is_last and self.end == self.segment.size_bytes
+
+
+class Run(NamedTuple):
+    """Batches that lie one behind the other. `data`, whose first byte lies at `position` of the file, holds them whole or only their
+    headers, as asked for; it is valid until the next run is asked for. Positions in `headers` count from it."""
 
     position: int
-    header: BatchHeader
     data: memoryview
-    crc_ok: bool | None
+    headers: Headers
+
+    @property
+    def rows(self) -> int:
+        """How many batches."""
+        return len(self.headers.positions)
+
+    def batch(self, row: int) -> memoryview:
+        """The bytes of one batch."""
+        at = self.headers.positions[row]
+        return self.data[at : at + self.headers.batch_lengths[row] + LOG_OVERHEAD]
 
 
 class Stop(NamedTuple):
@@ -49,105 +70,158 @@ class Stop(NamedTuple):
     torn: bool
 
 
-def read_segment(segment: Segment, window_bytes: int = WINDOW_BYTES) -> Iterator[RawBatch | Stop]:
-    """The whole segment in file order. Raises OSError when the file cannot be read."""
-    with Path(segment.path).open("rb", buffering=0) as file:
-        position, last_offset = 0, -1
-        while position < segment.size_bytes:
-            window = memoryview(_read_at(file, position, min(window_bytes, segment.size_bytes - position)))
-            if not window:
-                return
-            consumed, damage = 0, ""
-            try:
-                for at, header in split_batches(window):
-                    good = crc_ok(window, header, at) if header.magic == MAGIC_V2 else None
-                    if good is False and not _starts_batch(window, at + header.size_bytes):
-                        # The length lies outside the CRC: it may be what is damaged, and then it leads nowhere.
-                        raise CorruptBatch("wrong CRC, and no batch where its length leads")
-                    yield RawBatch(position + at, header, window[at : at + header.size_bytes], good)
-                    consumed = at + header.size_bytes
-                    if good is not False:
-                        last_offset = max(last_offset, header.last_offset)
-            except CorruptBatch as e:
-                damage = _without_position(e)
-            position += consumed
-            if damage or not _grows(file, segment, position, window_bytes, consumed):
-                stop = _stop(file, segment, position, last_offset, damage)
+def whole(segment: Segment) -> Part:
+    """All of a segment."""
+    return Part(segment, 0, segment.size_bytes)
+
+
+def crc_matches(run: Run, rows: Iterable[int]) -> list[bool | None]:
+    """Whether batches of a run that holds them whole have the checksum that their header states; None for magic 0 and 1 (not checked)."""
+    data, head = run.data, run.headers
+    positions, lengths, crcs, magics = head.positions, head.batch_lengths, head.crcs, head.magics
+    return [
+        crc32c(data[positions[row] + CRC_START : positions[row] + lengths[row] + LOG_OVERHEAD]) == crcs[row]
+        if magics[row] == MAGIC_V2
+        else None
+        for row in rows
+    ]
+
+
+def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
+    """The part in file order. `bodies`: batches whole, not only their headers. Raises OSError when the file cannot be read."""
+    with place(part.segment.log_dir).open(part.segment.path) as file:
+        yield from _Reader(file, part, bodies, window_bytes).items()
+
+
+class _Reader:
+    """One pass over one part."""
+
+    def __init__(self, file: RandomAccess, part: Part, bodies: bool, window_bytes: int) -> None:
+        self._file = file
+        self._part = part
+        self._end = part.end
+        self._bodies = bodies
+        self._window_bytes = max(window_bytes, PEEK_BYTES)
+        self._buffer = bytearray(min(self._window_bytes, part.end - part.start))
+        self._last: tuple[int, int, int] | None = None
+        """Position, size and last offset of the batch before."""
+
+    def items(self) -> Iterator[Run | Stop]:
+        position, size = self._part.start, self._window_bytes
+        while position < self._end:
+            data = self._read(position, size)
+            limit = self._end - position
+            run = Run(position, data, walk_headers(data, 0, limit, ROWS_MAX, BATCH_BYTES_MAX, self._bodies))
+            verdict = self._verdict(run, limit)
+            reason = _REASONS[verdict]
+            if reason and run.rows and not self._leads_to_batch(run, verdict) and not self._is_right(*self._place(run)):
+                # The length lies outside the CRC: it may be what is damaged, and then it leads nowhere.
+                reason = "wrong CRC, and no batch where its length leads"
+                run = Run(position, data, walk_headers(data, 0, limit, run.rows - 1, BATCH_BYTES_MAX, self._bodies))
+            if run.rows:
+                last = run.headers.base_offsets[-1] + run.headers.last_offset_deltas[-1]
+                self._last = (*self._place(run), last)
+                yield run
+            position += run.headers.next_position
+            size = self._next_size(run)
+            if reason:
+                stop = self._stop(position, reason)
                 yield stop
                 position += stop.size_bytes
-            elif not consumed:
-                window_bytes = _size_at(file, position)
+                size = self._window_bytes
 
+    def _read(self, position: int, size: int) -> memoryview:
+        size = min(size, self._end - position)
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        room = memoryview(self._buffer)[:size]
+        count = self._file.read_into(position, room)
+        if count < size:  # somebody has cut the file since it was listed
+            self._end = position + count
+        return room[:count].toreadonly()
 
-def _without_position(error: CorruptBatch) -> str:
-    """The message without "at byte N", which counts from the window and would mislead."""
-    return str(error).split(" at byte ", 1)[0]
+    def _next_size(self, run: Run) -> int:
+        """How much to read next: more for a batch that did not fit, little where headers lie far apart."""
+        if run.rows == 0:
+            return max(self._window_bytes, run.headers.next_length + LOG_OVERHEAD + PEEK_BYTES if self._bodies else HEADER_BYTES)
+        if not self._bodies and run.headers.next_position // run.rows > JUMP_BYTES:
+            return max(HEADER_BYTES, 4096)
+        return self._window_bytes
 
+    def _verdict(self, run: Run, limit: int) -> int:
+        """What the walk says of the bytes behind the run, or what a look at them says where the window ends before they can be told."""
+        at = run.headers.next_position
+        if run.headers.stop != MORE or at == 0 or at >= limit or len(run.data) - at >= PEEK_BYTES:
+            return run.headers.stop
+        peek = self._file.read_at(run.position + at, PEEK_BYTES)
+        ahead = walk_headers(peek, 0, limit - at, 1, BATCH_BYTES_MAX, False)
+        return ahead.stop if ahead.stop in {BAD_LENGTH, BAD_MAGIC} else MORE
 
-def _read_at(file: BinaryIO, position: int, size: int) -> bytes:
-    file.seek(position)
-    return file.read(size)
+    def _leads_to_batch(self, run: Run, verdict: int) -> bool:
+        """Whether what follows a run may be a batch that is cut short, as far as one can see."""
+        magic = self._file.read_at(run.position + run.headers.next_position + MAGIC_END - 1, 1)
+        return verdict not in {BAD_LENGTH, BAD_MAGIC} and magic in {b"", bytes([MAGIC_V2])}
 
+    def _place(self, run: Run) -> tuple[int, int]:
+        """Position and size of a run's last batch."""
+        return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
-def _size_at(file: BinaryIO, position: int) -> int:
-    return int.from_bytes(_read_at(file, position + 8, 4), "big", signed=True) + LOG_OVERHEAD
+    def _is_right(self, position: int, size: int) -> bool:
+        """Whether a batch has the right CRC. Of a legacy message nobody here can tell."""
+        data = self._file.read_at(position, size)
+        return data[MAGIC_END - 1] != MAGIC_V2 or crc_ok(data, read_header(data))
 
+    def _stop(self, position: int, reason: str) -> Stop:
+        """What to report about the bytes at `position`, which are no whole batch."""
+        part = self._part
+        left = self._end - position
+        trusted = self._last is not None and self._is_right(*self._last[:2])
+        resumed = self._find_batch(position + 1, self._last[2] if self._last is not None and trusted else -1)
+        if resumed is not None:
+            return Stop(position, resumed - position, _LONGER if reason == _REASONS[CUT] else reason, torn=False)
+        if part.ends_log and self._all_zero(position):
+            return Stop(position, left, "zero bytes up to the end of the file", torn=True)
+        return Stop(position, left, reason, torn=part.ends_log and reason == _REASONS[CUT])
 
-def _starts_batch(window: memoryview, at: int) -> bool:
-    """Whether a batch may begin at `at`: yes at the window's end, where nobody knows yet."""
-    if len(window) - at < MAGIC_END:
-        return len(window) >= at
-    length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
-    return length >= HEADER_BYTES - LOG_OVERHEAD and window[at + 16] == MAGIC_V2
-
-
-def _grows(file: BinaryIO, segment: Segment, position: int, window_bytes: int, consumed: int) -> bool:
-    """Whether a further or larger window can give another batch: the one at `position` is whole in the file."""
-    left = segment.size_bytes - position
-    if left == 0 or (consumed and left > window_bytes):
+    def _all_zero(self, position: int) -> bool:
+        while position < self._end:
+            chunk = self._file.read_at(position, min(WINDOW_BYTES, self._end - position))
+            if not chunk or chunk.count(0) != len(chunk):
+                return not chunk
+            position += len(chunk)
         return True
-    return left >= LOG_OVERHEAD and _size_at(file, position) <= left
+
+    def _find_batch(self, position: int, last_offset: int) -> int | None:
+        """The position of the first batch from there on whose CRC is right and whose base offset is above `last_offset`; None without."""
+        end = self._end
+        while end - position >= HEADER_BYTES:
+            chunk = self._file.read_at(position, min(WINDOW_BYTES, end - position))
+            if len(chunk) < HEADER_BYTES:
+                return None
+            magic = chunk.find(MAGIC_V2, MAGIC_END - 1)
+            while 0 <= magic <= len(chunk) - HEADER_BYTES + MAGIC_END - 1:
+                at = magic - MAGIC_END + 1
+                header = read_header(chunk, at)
+                fits = HEADER_BYTES <= header.size_bytes <= min(end - position - at, BATCH_BYTES_MAX)
+                if fits and header.base_offset > last_offset and header.record_count >= 0 and not header.attributes >> 7:
+                    whole_here = at + header.size_bytes <= len(chunk)
+                    batch = (
+                        memoryview(chunk)[at : at + header.size_bytes]
+                        if whole_here
+                        else self._file.read_at(position + at, header.size_bytes)
+                    )
+                    if crc_ok(batch, header):
+                        return position + at
+                magic = chunk.find(MAGIC_V2, magic + 1)
+            position += len(chunk) - HEADER_BYTES + 1
+        return None
 
 
-def _stop(file: BinaryIO, segment: Segment, position: int, last_offset: int, damage: str) -> Stop:
-    """What to report about the bytes at `position`, which are no whole batch."""
-    left = segment.size_bytes - position
-    resumed = _find_batch(file, position + 1, segment.size_bytes, last_offset)
-    if resumed is not None:
-        return Stop(position, resumed - position, damage or "a batch longer than the file", torn=False)
-    if not segment.is_last:
-        return Stop(position, left, damage or "the file ends inside a batch", torn=False)
-    if _all_zero(file, position, segment.size_bytes):
-        return Stop(position, left, "zero bytes up to the end of the file", torn=True)
-    return Stop(position, left, damage or "the file ends inside a batch", torn=not damage)
-
-
-def _all_zero(file: BinaryIO, position: int, end: int) -> bool:
-    while position < end:
-        chunk = _read_at(file, position, min(WINDOW_BYTES, end - position))
-        if not chunk or chunk.count(0) != len(chunk):
-            return not chunk
-        position += len(chunk)
-    return True
-
-
-def _find_batch(file: BinaryIO, start: int, end: int, last_offset: int) -> int | None:
-    """The position of the first batch from `start` on whose CRC is right and whose base offset is above `last_offset`; None if there is
-    none."""
-    position = start
-    while end - position >= HEADER_BYTES:
-        chunk = _read_at(file, position, min(WINDOW_BYTES, end - position))
-        if len(chunk) < HEADER_BYTES:
-            return None
-        magic = chunk.find(MAGIC_V2, MAGIC_END - 1)
-        while 0 <= magic <= len(chunk) - HEADER_BYTES + MAGIC_END - 1:
-            at = magic - MAGIC_END + 1
-            header = read_header(chunk, at)
-            fits = HEADER_BYTES <= header.size_bytes <= end - position - at
-            if fits and header.base_offset > last_offset and header.record_count >= 0 and not header.attributes >> 7:
-                batch = _read_at(file, position + at, header.size_bytes)
-                if crc_ok(batch, header):
-                    return position + at
-            magic = chunk.find(MAGIC_V2, magic + 1)
-        position += len(chunk) - HEADER_BYTES + 1
-    return None
+_LONGER: Final = "a batch longer than the file"
+_REASONS: Final = {
+    MORE: "",
+    CUT: "the file ends inside a batch",
+    BAD_LENGTH: "a batch length that no batch can have",
+    BAD_MAGIC: "an unknown magic",
+    TOO_LARGE: f"a batch longer than the {BATCH_BYTES_MAX >> 20} MiB that are opened",
+}

@@ -142,6 +142,7 @@ def settings(log_bytes: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores if log_bytes < SMALL_LOG_BYTES else 8 * cores),
         "spark.sql.adaptive.enabled": "false" if log_bytes < SMALL_LOG_BYTES else "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",

@@ -1,19 +1,20 @@
-"""`kafka_log`: a Spark data source over the segment files of Kafka logs (PySpark's Python DataSource API, Arrow out).
+"""`kafka_log`: a Spark data source over the files of Kafka logs (PySpark's Python DataSource API, Arrow out).
 
     spark.dataSource.register(KafkaLogSource)
     spark.read.format("kafka_log").option("level", "records").load("/var/lib/ottla")
 
-Options: `path` (a broker's data directory or one partition's; several by `load([...])`), `topic` (only these, comma-separated), `level`
-(`batches`, the default, `records`, or `transactions`: the records of `__transaction_state`, decoded), `walk` (`true`, the default: at level
-batches also open each batch and count its records). A `.schema(...)` that names fewer columns makes the reader build only those. Segments
-are never split; small ones share a task.
+Options: `path` (a broker's data directory or one partition's, as a path or a URL; several by `load([...])`), `level` (see `columns`),
+`topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp` (half-open), `walk`
+(`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer columns makes the reader build only
+those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true (Spark 4.1 and later). Segments are split
+into tasks by their offset index; small ones share a task.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,17 +22,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_jobs.columns import LEVELS, batch_rows, ddl, record_rows, transaction_rows
-from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
-
-TASK_BYTES_MAX: Final = 64 << 20
-TASK_BYTES_MIN: Final = 1 << 20
-TASKS_WANTED: Final = 16
-"""Enough tasks to keep a laptop's cores evenly busy; above TASK_BYTES_MAX a task, the data decides."""
+from spark_jobs.columns import LEVELS, ddl
+from spark_jobs.tables import Filters, Task, plan, read_task
+from spark_jobs.tables.batches import MARKED, OPENED
 
 
 class KafkaLogSource(DataSource):
-    """The data source under the name `kafka_log`. Raises ValueError on an unknown level or a missing path."""
+    """The data source under the name `kafka_log`. Raises ValueError on an unknown level, a missing path or an option that is no number."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,14 +41,14 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of exactly the columns of `schema`."""
+        return KafkaLogReader(self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), self._unread())
+
+    def _paths(self) -> list[str]:
         many = self.options.get("paths")
-        paths = json.loads(many) if many else [self.options.get("path", "")]
+        paths: list[str] = json.loads(many) if many else [self.options.get("path", "")]
         if not all(paths):
             raise ValueError("kafka_log needs a path: spark.read.format('kafka_log').load(DIR)")
-        topics = [topic for topic in self.options.get("topic", "").split(",") if topic]
-        if self._level() == "transactions":
-            topics = [TRANSACTION_STATE]
-        return KafkaLogReader(paths, topics, self._level(), self.options.get("walk", "true") == "true", to_arrow_schema(schema))
+        return paths
 
     def _level(self) -> str:
         level: str = self.options.get("level", "batches")
@@ -59,50 +56,107 @@ class KafkaLogSource(DataSource):
             raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
         return level
 
+    def _unread(self) -> frozenset[str]:
+        return frozenset() if self.options.get("walk", "true") == "true" else OPENED | MARKED
+
+
+def filters_of(options: Mapping[str, str]) -> Filters:
+    """The filters that options name. Raises ValueError on one that is no number."""
+    names = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
+    ranges = {name: int(options[name]) for name in names if options.get(name)}
+    topics = frozenset(topic for topic in options.get("topic", "").split(",") if topic)
+    partitions = frozenset(int(each) for each in options.get("partition", "").split(",") if each)
+    return Filters(topics, partitions, **ranges)
+
 
 @dataclass
-class SegmentGroup(InputPartition):
-    """The segments that one task reads."""
+class TaskPartition(InputPartition):
+    """What one task reads, and which of its rows."""
 
-    segments: list[Segment]
+    task: Task
+    filters: Filters
+
+
+class _PushFilters:
+    """`DataSourceReader.pushFilters`, in a form that Spark does not mistake for a demand.
+
+    While its setting is off, Spark refuses a reader whose class overrides the method. A user who has not heard of the setting should get
+    an unfiltered reading, not an error: so it is an attribute that says of itself that it is the inherited method.
+    """
+
+    def __init__(self, reader: KafkaLogReader) -> None:
+        self._reader = reader
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        """All filters stay with Spark, too: the reader uses them to read less, not to be exact."""
+        for each in filters:
+            self._reader.filters = narrowed(self._reader.level, self._reader.filters, each)
+        return filters
 
 
 class KafkaLogReader(DataSourceReader):
-    """Lists the segments on the driver, reads them on the executors."""
+    """Plans on the driver, reads on the executors."""
 
-    def __init__(self, paths: list[str], topics: list[str], level: str, walk_records: bool, schema: pa.Schema) -> None:
+    def __init__(self, paths: list[str], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
         self._paths = paths
-        self._topics = topics
-        self._level = level
-        self._walk_records = walk_records
+        self.level = level
+        self.filters = filters
         self._schema = schema
+        self._unread = unread
+        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]  # see there
 
-    def partitions(self) -> list[SegmentGroup]:
-        """Groups of segments, as even in bytes as whole segments allow."""
-        return pack([segment for path in self._paths for segment in find_logs(path, self._topics).segments])
+    def partitions(self) -> list[TaskPartition]:
+        """Tasks of even size; never an empty list: Spark wants one."""
+        tasks = plan(self.level, self._paths, self.filters)
+        return [TaskPartition(task, self.filters) for task in tasks or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one group as Arrow record batches."""
-        assert isinstance(partition, SegmentGroup)
-        for segment in partition.segments:
-            if self._level == "records":
-                yield from record_rows(segment, self._schema)
-            elif self._level == "transactions":
-                yield from transaction_rows(segment, self._schema)
-            else:
-                yield from batch_rows(segment, self._schema, walk_records=self._walk_records)
+        """The rows of one task as Arrow record batches."""
+        assert isinstance(partition, TaskPartition)
+        return rows_of(self.level, partition, self._schema, self._unread)
 
 
-def pack(segments: list[Segment]) -> list[SegmentGroup]:
-    """Largest first into tasks of a bounded size; empty segments are left out. Never an empty list: Spark wants one task."""
-    filled = sorted((s for s in segments if s.size_bytes), key=lambda s: s.size_bytes, reverse=True)
-    target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(s.size_bytes for s in filled) // TASKS_WANTED))
-    groups: list[SegmentGroup] = []
-    room = 0
-    for segment in filled:
-        if segment.size_bytes > room:
-            groups.append(SegmentGroup([]))
-            room = max(target, segment.size_bytes)
-        groups[-1].segments.append(segment)
-        room -= segment.size_bytes
-    return groups or [SegmentGroup([])]
+def rows_of(level: str, partition: TaskPartition, schema: pa.Schema, unread: frozenset[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; columns in `unread` are null."""
+    read = pa.schema([field for field in schema if field.name not in unread])
+    for batch in read_task(level, partition.task, read, partition.filters):
+        if len(read) == len(schema):
+            yield batch
+        else:
+            arrays = [pa.nulls(batch.num_rows, f.type) if f.name in unread else batch.column(f.name) for f in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+RANGES: Final[dict[str, dict[str, str]]] = {
+    "batches": {"base_offset": "offset", "last_offset": "offset", "max_timestamp": "timestamp"},
+    **{level: {"offset": "offset", "timestamp": "timestamp"} for level in ("records", "markers", "transactions", "offsets")},
+}
+"""Which columns of a level a range of offsets or of times can be read of."""
+
+
+def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
+    """An empty set would mean any: where nothing is left to want, Spark drops all rows itself."""
+    return (already & given if already else given) or already
+
+
+def narrowed(level: str, filters: Filters, pushed: Any) -> Filters:
+    """`filters` and one of Spark's that a query has: those that say nothing about where a row lies change nothing."""
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
+    value, kind = getattr(pushed, "value", None), type(pushed).__name__
+    column = attribute[0] if len(attribute) == 1 else ""
+    equal = kind in {"EqualTo", "EqualNullSafe"} and value is not None
+    if column in {"topic", "partition"} and (equal or kind == "In"):
+        given = frozenset({value} if equal else {each for each in pushed.value if each is not None})
+        if column == "topic":
+            return replace(filters, topics=_both(filters.topics, given))
+        return replace(filters, partitions=_both(filters.partitions, given))
+    axis = RANGES.get(level, {}).get(column)
+    if axis is None or not isinstance(value, int):
+        return filters
+    start, end = f"start_{axis}", f"end_{axis}"
+    if equal or kind in {"GreaterThan", "GreaterThanOrEqual"}:
+        filters = replace(filters, **{start: max(getattr(filters, start), value + (kind == "GreaterThan"))})
+    if equal or kind in {"LessThan", "LessThanOrEqual"}:
+        filters = replace(filters, **{end: min(getattr(filters, end), value + (kind != "LessThan"))})
+    return filters

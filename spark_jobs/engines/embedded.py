@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final
 
 import duckdb
@@ -19,24 +18,15 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from spark_jobs.columns import batch_rows, record_rows, transaction_rows
 from spark_jobs.engines import EMBEDDED, Row
-from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
+from spark_jobs.tables import Filters, read
+from spark_jobs.tables.schemas import ARROW_TYPES
 
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
 """What stands for a function of Spark's that DuckDB does not have."""
 COLUMN_END: Final = re.compile(r", (?=[\w`]+ )")
 PARAMETER: Final = re.compile(r"\$(\w+)")
-ARROW: Final = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "array<string>": pa.list_(pa.string()),
-    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}
 
 
 @contextmanager
@@ -64,7 +54,7 @@ class EmbeddedEngine:
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
         """See `Engine`. What is not kept is read when it is queried, once."""
         schema = arrow_schema(columns)
-        batches = chain.from_iterable(_read(level, segment, schema) for path in paths for segment in _segments(path, level, topics))
+        batches = read(level, paths, schema.names, Filters(topics=frozenset(topics)))
         self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
         if keep:
             self._connection.execute(f"CREATE TABLE {view} AS FROM arriving")
@@ -108,16 +98,4 @@ def _function(node: exp.Expr) -> exp.Expr:
 def arrow_schema(columns: str) -> pa.Schema:
     """DDL such as `topic string, partition int` as an Arrow schema. Raises KeyError on a type that no level has."""
     fields = (column.strip().rsplit(" ", 1) for column in COLUMN_END.split(columns))
-    return pa.schema([(name.strip("`"), ARROW[kind]) for name, kind in fields])
-
-
-def _segments(path: str, level: str, topics: Sequence[str]) -> list[Segment]:
-    return find_logs(path, [TRANSACTION_STATE] if level == "transactions" else topics).segments
-
-
-def _read(level: str, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if level == "records":
-        return record_rows(segment, schema)
-    if level == "transactions":
-        return transaction_rows(segment, schema)
-    return batch_rows(segment, schema, walk_records=True)
+    return pa.schema([(name.strip("`"), ARROW_TYPES[kind]) for name, kind in fields])

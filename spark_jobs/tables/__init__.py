@@ -4,22 +4,49 @@
         ...
 
 Rules that hold here: only the columns asked for are built, and what only they need is only then done (opening records, checksums); a
-filter never changes a row, it leaves out rows; rows of one segment come in file order.
+filter never changes a row, it leaves out rows; rows of one segment come in file order. `plan` cuts the same reading into tasks, which
+anything may carry out in any order: together they give what `read` gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
-from spark_jobs.columns import batch_rows, record_rows, transaction_rows
-from spark_jobs.log_files import TRANSACTION_STATE, Segment, find_logs
+from spark_jobs import splits
+from spark_jobs.columns import LEVELS
+from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, find_logs
+from spark_jobs.segment_reader import Part, whole
+from spark_jobs.tables.batches import batch_rows
+from spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
 from spark_jobs.tables.filters import Filters
+from spark_jobs.tables.records import record_rows
 from spark_jobs.tables.schemas import arrow_schema
+from spark_jobs.tables.side_files import index_rows, snapshot_rows
 
-__all__ = ["Filters", "arrow_schema", "read"]
+__all__ = ["Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
+
+Task = list[Part] | list[SideFile]
+"""What one task reads. It can be pickled and read on another machine that sees the same files."""
+
+INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}
+"""Levels that are the records of one topic."""
+_PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
+    "batches": batch_rows,
+    "records": record_rows,
+    "markers": marker_rows,
+    "transactions": transaction_rows,
+    "offsets": offset_rows,
+}
+_SIDE_FILES: Final[dict[str, Callable[[SideFile, pa.Schema], Iterator[pa.RecordBatch]]]] = {
+    "snapshots": snapshot_rows,
+    "indexes": index_rows,
+}
+assert _PARTS.keys() | _SIDE_FILES.keys() == LEVELS.keys()
 
 
 def read(
@@ -31,17 +58,40 @@ def read(
     file's content is in the rows.
     """
     schema = arrow_schema(level, columns)
-    chosen = filters or Filters()
-    topics = [TRANSACTION_STATE] if level == "transactions" else sorted(chosen.topics)
+    chosen = _of_level(level, filters or Filters())
     for path in paths:
-        for segment in find_logs(path, topics).segments:
-            if not chosen.partitions or segment.partition in chosen.partitions:
-                yield from _rows(level, segment, schema)
+        found = find_logs(path, chosen.topics)
+        files = _side_files(level, found, chosen) if level in _SIDE_FILES else None
+        parts = [whole(segment) for segment in found.segments if segment.size_bytes and chosen.wants_segment(segment)]
+        yield from read_task(level, parts if files is None else files, schema, chosen)
 
 
-def _rows(level: str, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if level == "records":
-        return record_rows(segment, schema)
-    if level == "transactions":
-        return transaction_rows(segment, schema)
-    return batch_rows(segment, schema, walk_records=True)
+def plan(level: str, paths: Sequence[str | Path], filters: Filters | None = None) -> list[Task]:
+    """Tasks of even size that together read what `read` reads. Raises ValueError on an unknown level, OSError."""
+    if level not in LEVELS:
+        raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
+    chosen = _of_level(level, filters or Filters())
+    logs = [find_logs(path, chosen.topics) for path in paths]
+    if level in _SIDE_FILES:
+        files = [file for found in logs for file in _side_files(level, found, chosen)]
+        return [files[at : at + splits.FILES_MAX] for at in range(0, len(files), splits.FILES_MAX)]
+    segments = [segment for found in logs for segment in found.segments if chosen.wants_segment(segment)]
+    target = splits.task_bytes(segments)
+    return list(splits.pack([part for segment in segments for part in splits.parts(segment, chosen, target)], target))
+
+
+def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, with the columns of `schema`."""
+    for each in task:
+        if isinstance(each, SideFile):
+            yield from _SIDE_FILES[level](each, schema)
+        else:
+            yield from _PARTS[level](each, schema, filters)
+
+
+def _of_level(level: str, filters: Filters) -> Filters:
+    return replace(filters, topics=frozenset({INTERNAL[level]})) if level in INTERNAL else filters
+
+
+def _side_files(level: str, found: LogDirectory, filters: Filters) -> list[SideFile]:
+    return [file for file in found.side_files if (file.kind == "snapshot") == (level == "snapshots") and filters.wants(file)]

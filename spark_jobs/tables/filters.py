@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from spark_jobs.log_files import LogFile, Segment
+
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """All must hold. Empty sets mean any. Ranges are half-open, of records' offsets and of timestamps in ms: a batch is in a range when one
-    of its offsets is, or when its largest timestamp does not lie before the range."""
+    """All must hold. Empty sets mean any. Ranges are half-open: of the offsets that a batch occupies or a record has, and of the time, in
+    ms, that a level's rows carry (a batch: its largest). Stretches of damage, which have neither, are always wanted. Segments are taken
+    at their names' word: one whose offsets lie outside the range is not opened."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
@@ -20,3 +23,22 @@ class Filters:
     end_offset: int = INT64_MAX
     start_timestamp: int = INT64_MIN
     end_timestamp: int = INT64_MAX
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there is a range of time."""
+        return self.start_timestamp > INT64_MIN or self.end_timestamp < INT64_MAX
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether there is a range of offsets."""
+        return self.start_offset > 0 or self.end_offset < INT64_MAX
+
+    def wants(self, file: LogFile) -> bool:
+        """Whether a file of this partition is wanted at all."""
+        return (not self.topics or file.topic in self.topics) and (not self.partitions or file.partition in self.partitions)
+
+    def wants_segment(self, segment: Segment) -> bool:
+        """Whether a segment can hold an offset in the range."""
+        before = segment.next_base_offset is not None and segment.next_base_offset <= self.start_offset
+        return self.wants(segment) and not before and segment.base_offset < self.end_offset

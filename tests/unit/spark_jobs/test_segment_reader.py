@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.log_files import find_logs
-from spark_jobs.segment_reader import RawBatch, Stop, read_segment
+from spark_jobs.segment_reader import Run, Stop, crc_matches, read_runs, whole
 from tests.support.kafka_logs import PartitionWriter, flip
 
 
-def outline(root: Path, window_bytes: int = 1 << 20) -> list[tuple[str, int]]:
+def outline(root: Path, window_bytes: int = 1 << 20, *, bodies: bool = True) -> list[tuple[str, int]]:
     """(what, base offset or bytes) of each item of the only segment."""
     (segment,) = find_logs(root).segments
     items = []
-    for item in read_segment(segment, window_bytes):
+    for item in read_runs(whole(segment), bodies=bodies, window_bytes=window_bytes):
         if isinstance(item, Stop):
             items.append(("torn" if item.torn else "damage", item.size_bytes))
         else:
-            items.append(("bad" if item.crc_ok is False else "batch", item.header.base_offset))
+            right = crc_matches(item, range(item.rows)) if bodies else [True] * item.rows
+            items += [("batch" if ok else "bad", base) for ok, base in zip(right, item.headers.base_offsets, strict=True)]
     return items
 
 
@@ -62,6 +63,43 @@ def test_a_batch_keeps_its_bytes_and_position(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     (segment,) = find_logs(tmp_path).segments
-    (batch,) = read_segment(segment)
-    assert isinstance(batch, RawBatch)
-    assert (batch.position, bytes(batch.data)) == (0, log.file.read_bytes())
+    (run,) = read_runs(whole(segment))
+    assert isinstance(run, Run)
+    assert (run.position, bytes(run.batch(0))) == (0, log.file.read_bytes())
+
+
+@pytest.mark.parametrize("window_bytes", [1, 70, 200, 1 << 20])
+def test_headers_alone_give_the_same_outline(tmp_path: Path, window_bytes: int) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(2)
+    log.data(rows=["x" * 100_000])
+    log.data(1)
+    torn = log.file.stat().st_size
+    log.data(40)
+    log.file.write_bytes(log.file.read_bytes()[:-3])
+    expected = [("batch", 0), ("batch", 2), ("batch", 3), ("torn", log.file.stat().st_size - torn)]
+    assert outline(tmp_path, window_bytes, bodies=False) == outline(tmp_path) == expected
+
+
+def test_a_length_that_leads_past_the_next_batch_costs_only_its_own(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    starts = []
+    for _ in range(4):
+        starts.append(log.file.stat().st_size if log.file.exists() else 0)
+        log.data(3)
+    flip(log.file, starts[1] + 11)
+    for bodies in (True, False):
+        assert outline(tmp_path, bodies=bodies) == [("batch", 0), ("damage", starts[2] - starts[1]), ("batch", 6), ("batch", 9)]
+
+
+def test_a_file_cut_while_it_is_read_ends_where_it_ends_now(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    start = log.file.stat().st_size
+    log.data(3)
+    (segment,) = find_logs(tmp_path).segments
+    log.file.write_bytes(log.file.read_bytes()[: start + 20])
+    first, stop = read_runs(whole(segment))
+    assert isinstance(first, Run)
+    assert isinstance(stop, Stop)
+    assert (first.rows, stop.position) == (1, start)

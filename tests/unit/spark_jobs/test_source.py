@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThanOrEqual, Not
 
 from protocol.records.compression import Codec
 from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.log_files import find_logs
-from spark_jobs.source import KafkaLogSource, pack
+from spark_jobs.source import KafkaLogSource, filters_of, narrowed
+from spark_jobs.tables import Filters
 from tests.support.kafka_logs import T0, PartitionWriter
 
 if TYPE_CHECKING:
@@ -51,16 +52,58 @@ def test_several_directories_topics_and_fewer_columns_can_be_asked_for(spark: Sp
     assert sorted((Path(r.log_dir).name, r.topic) for r in rows) == [("a", "t"), ("a", "u"), ("b", "t"), ("b", "u")]
 
 
-def test_segments_share_tasks_evenly_and_none_is_lost(tmp_path: Path) -> None:
-    log = PartitionWriter(tmp_path, "t", 0)
-    for _ in range(40):
-        log.data(rows=["x" * 100_000])
-        log.roll()
-    groups = pack(find_logs(tmp_path).segments)
-    sizes = [sum(s.size_bytes for s in group.segments) for group in groups]
-    assert sorted(s.base_offset for group in groups for s in group.segments) == list(range(40))
-    assert max(sizes) <= 1 << 20
-    assert len(groups) == 8
+def test_columns_that_need_records_are_null_where_walking_is_off(spark: SparkSession, tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0).data(3)
+    row = spark.read.format("kafka_log").option("walk", "false").load(str(tmp_path)).first()
+    assert row is not None
+    assert (row.record_count, row.crc_ok, row.records_found, row.marker) == (3, True, None, None)
+
+
+def test_filters_of_a_query_reach_the_reader_and_change_no_result(spark: SparkSession, tmp_path: Path) -> None:
+    for partition in range(3):
+        log = PartitionWriter(tmp_path, "t", partition)
+        for _ in range(4):
+            log.data(5)
+            log.roll()
+    frame = spark.read.format("kafka_log").option("level", "records").schema("partition int, offset bigint").load(str(tmp_path))
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    found = frame.where("partition in (0, 2) and offset >= 6 and offset < 12")
+    assert found.rdd.getNumPartitions() < frame.rdd.getNumPartitions() or found.rdd.getNumPartitions() == 1
+    assert sorted((r.partition, r.offset) for r in found.collect()) == [(p, o) for p in (0, 2) for o in range(6, 12)]
+
+
+def test_a_session_that_pushes_no_filters_reads_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0).data(5)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert spark.read.format("kafka_log").option("level", "records").load(str(tmp_path)).where("offset > 2").count() == 2
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        (EqualTo(("topic",), "t"), Filters(topics=frozenset({"t"}))),
+        (In(("partition",), (1, 2, None)), Filters(partitions=frozenset({1, 2}))),
+        (EqualTo(("offset",), 7), Filters(start_offset=7, end_offset=8)),
+        (GreaterThan(("offset",), 7), Filters(start_offset=8)),
+        (LessThanOrEqual(("timestamp",), 7), Filters(end_timestamp=8)),
+        (Not(EqualTo(("offset",), 7)), Filters()),
+        (EqualTo(("key",), b"7"), Filters()),
+        (EqualTo(("headers", "offset"), 7), Filters()),
+    ],
+)
+def test_a_filter_narrows_what_is_read_where_it_says_something_about_place_or_time(pushed: Filter, expected: Filters) -> None:
+    assert narrowed("records", Filters(), pushed) == expected
+
+
+def test_ranges_can_be_options(tmp_path: Path) -> None:
+    options = {"path": "x", "topic": "a,b", "partition": "3", "start_offset": "5", "end_timestamp": "9"}
+    expected = Filters(frozenset({"a", "b"}), frozenset({3}), start_offset=5, end_timestamp=9)
+    assert filters_of(options) == expected
+    with pytest.raises(ValueError, match="invalid literal"):
+        filters_of({"start_offset": "soon"})
 
 
 def test_an_unknown_level_is_refused_by_name() -> None:

@@ -1,0 +1,36 @@
+"""Committed offsets in `__consumer_offsets` as Kafka declares them: for the coordinator, which writes them, and for the audit, which reads.
+
+A key is a type (i16, 0 or 1 for an offset), and the fields of that type, never flexible; a value is a version (i16) and the body of that
+version; no value is a tombstone. Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.schema import Message, int32, int64, string, uuid
+
+OFFSET_COMMIT_V0 = 0
+OFFSET_COMMIT = 1
+NO_EXPIRY = -1
+
+
+@dataclass(slots=True)
+class OffsetCommitKey(Message, versions="0-1"):
+    """Which offset: a group's, of one partition of one topic."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@dataclass(slots=True)
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    """A committed offset: the next one to read. Timestamps are wall-clock milliseconds."""
+
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=NO_EXPIRY)
+    topic_id: bytes = uuid("4+", tag=0)

@@ -1,0 +1,139 @@
+"""Cuts logs into parts of even size that tasks read on their own.
+
+Rules that hold here: a part begins at a batch. The sparse `.index` says where batches begin, and each place it names is believed only when
+a batch with the right CRC and the very offset lies there; where there is no index, or one that does not hold, headers are walked instead,
+up to the first damage: behind that, all is one part.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.records.batch import HEADER_BYTES, MAGIC_V2, crc_ok, read_header
+from spark_jobs.filesystem import RandomAccess, place
+from spark_jobs.log_files import Segment
+from spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, read_runs, whole
+from spark_jobs.tables.filters import Filters
+
+TASK_BYTES_MAX: Final = 64 << 20
+TASK_BYTES_MIN: Final = 1 << 20
+TASKS_WANTED: Final = 16
+"""Enough tasks to keep a laptop's cores evenly busy; above TASK_BYTES_MAX a task, the data decides."""
+FILES_MAX: Final = 256
+"""Parts in one task, so that thousands of empty partitions are shared out too."""
+
+_ENTRY: Final = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place where a batch begins, and an offset that all before it are below (the batch's own base offset)."""
+
+    position: int
+    base_offset: int
+
+
+def task_bytes(segments: Sequence[Segment]) -> int:
+    """How many bytes a task should read."""
+    return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(s.size_bytes for s in segments) // TASKS_WANTED))
+
+
+def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
+    """The parts of a segment, none much longer than `target` bytes where marks are that close, without those that lie outside of the
+    offsets wanted. Raises OSError."""
+    if not segment.size_bytes or not filters.wants_segment(segment):
+        return []
+    if segment.size_bytes <= target + target // 2 and not (filters.has_offsets and segment.size_bytes > TASK_BYTES_MIN):
+        return [whole(segment)]
+    marks = _marks(segment, min(target, TASK_BYTES_MIN) if filters.has_offsets else target)
+    marks = _within(marks, filters)
+    first = marks[0].position if marks and marks[0].base_offset <= filters.start_offset else 0
+    inner = [mark for mark in marks if mark.position > first and mark.base_offset < filters.end_offset]
+    beyond = [mark.position for mark in marks if mark.base_offset >= filters.end_offset]
+    end = beyond[0] if beyond else segment.size_bytes
+    cuts = [first]
+    for mark in inner:
+        if mark.position - cuts[-1] >= target and mark.position < end:
+            cuts.append(mark.position)
+    return [Part(segment, start, stop) for start, stop in zip(cuts, [*cuts[1:], end], strict=True)]
+
+
+def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
+    """Parts into tasks of about `target` bytes, largest first."""
+    tasks: list[list[Part]] = []
+    room = 0
+    for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):
+        size = part.end - part.start
+        if size > room or len(tasks[-1]) >= FILES_MAX:
+            tasks.append([])
+            room = max(target, size)
+        tasks[-1].append(part)
+        room -= size
+    return tasks
+
+
+def _within(marks: list[Mark], filters: Filters) -> list[Mark]:
+    """From the last mark at or below the first offset wanted on."""
+    first = bisect_right(marks, filters.start_offset, key=lambda mark: mark.base_offset) - 1
+    return marks[max(first, 0) :]
+
+
+def _marks(segment: Segment, apart: int) -> list[Mark]:
+    """Places where batches begin, about `apart` bytes from each other, with rising offsets."""
+    found = _from_index(segment, apart)
+    if found is None:
+        found = list(_from_headers(segment, apart))
+    return found
+
+
+def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
+    """What the offset index says, each place looked at. None where there is no index, it is short of the log, or a place does not hold."""
+    if segment.index_bytes < _ENTRY.size:
+        return None
+    where = place(segment.log_dir)
+    data = where.read(segment.path.removesuffix(".log") + ".index")
+    marks: list[Mark] = []
+    last = (-1, 0)
+    with where.open(segment.path) as log:
+        for offset, position in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
+            if (offset, position) == (0, 0):
+                break
+            if offset <= last[0] or position <= last[1] or position >= segment.size_bytes:
+                return None
+            if position - (marks[-1].position if marks else 0) >= apart:
+                mark = _mark_at(log, segment, position, segment.base_offset + offset)
+                if mark is None or (marks and mark.base_offset <= marks[-1].base_offset):
+                    return None
+                marks.append(mark)
+            last = (offset, position)
+    return marks if segment.size_bytes - last[1] <= max(apart, TASK_BYTES_MAX) else None
+
+
+def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> Mark | None:
+    """The batch at `position`, if it is right and ends with that offset."""
+    head = log.read_at(position, HEADER_BYTES)
+    if len(head) < HEADER_BYTES or head[16] != MAGIC_V2:
+        return None
+    header = read_header(head)
+    fits = HEADER_BYTES <= header.size_bytes <= min(segment.size_bytes - position, BATCH_BYTES_MAX)
+    if not fits or header.last_offset != last_offset or not crc_ok(log.read_at(position, header.size_bytes), header):
+        return None
+    return Mark(position, header.base_offset)
+
+
+def _from_headers(segment: Segment, apart: int) -> Iterator[Mark]:
+    """Where the walk over the headers comes by, up to the first damage."""
+    at, last_offset = 0, -1
+    for run in read_runs(whole(segment), bodies=False):
+        if not isinstance(run, Run):
+            return
+        head = run.headers
+        for position, base, delta in zip(head.positions, head.base_offsets, head.last_offset_deltas, strict=True):
+            if run.position + position - at >= apart and base > last_offset:
+                at = run.position + position
+                yield Mark(at, base)
+            last_offset = max(last_offset, base + delta)

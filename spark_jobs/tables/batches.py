@@ -1,0 +1,128 @@
+"""Level `batches`: headers as columns, whether the bytes are right, and what the records inside say.
+
+Rules that hold here: what only an unwanted column needs is not done: without `crc_ok` and the columns that open a batch, only headers are
+looked at. Records are opened only where the CRC is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.records import walk
+from protocol.records.batch import CODEC_MASK, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
+from protocol.records.compression import Codec
+from protocol.records.control import parse_marker
+from protocol.records.errors import InvalidRecord, RecordsError
+from protocol.records.record import records_section
+from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
+from spark_jobs.tables.filters import Filters
+
+OPENED: Final = frozenset({"records_found", "found_max_timestamp", "sparse", "records_fault"})
+MARKED: Final = frozenset({"marker", "coordinator_epoch"})
+CODECS: Final = pa.array([Codec(i).name.lower() if i < len(Codec) else f"unknown ({i})" for i in range(8)])
+
+
+def batch_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """One row a batch at or above the log start offset, plus one a stretch of bytes that is no batch."""
+    names = frozenset(schema.names)
+    bodies = not names.isdisjoint({"crc_ok"} | OPENED | MARKED)
+    for item in read_runs(part, bodies=bodies):
+        if isinstance(item, Stop):
+            yield _stop_row(part, schema, item)
+            continue
+        keep = wanted_rows(item, part.segment.log_start_offset, filters)
+        if filters.end_timestamp < 2**63 - 1:
+            keep = keep[np.asarray(item.headers.max_timestamps)[keep] < filters.end_timestamp]
+        if len(keep):
+            yield _rows(part, schema, item, keep, bodies)
+
+
+def _rows(part: Part, schema: pa.Schema, run: Run, keep: Numbers, bodies: bool) -> pa.RecordBatch:
+    head = HeaderNumbers(run.headers, None if len(keep) == run.rows else keep)
+    right = crc_matches(run, keep.tolist()) if bodies else []
+    builders: dict[str, Any] = attribute_columns(head) | {
+        "position": lambda: head.positions + run.position,
+        "size_bytes": lambda: head.batch_lengths.astype(np.int64) + LOG_OVERHEAD,
+        "base_offset": lambda: head.base_offsets,
+        "last_offset": lambda: head.last_offsets,
+        "leader_epoch": lambda: head.leader_epochs,
+        "magic": lambda: head.magics.astype(np.int32),
+        "codec": lambda: CODECS.take(pa.array(head.attributes & CODEC_MASK)),
+        "delete_horizon": lambda: head.flag(DELETE_HORIZON),
+        "last_offset_delta": lambda: head.last_offset_deltas,
+        "record_count": lambda: head.record_counts,
+        "base_timestamp": lambda: head.base_timestamps,
+        "max_timestamp": lambda: head.max_timestamps,
+        "producer_id": lambda: head.producer_ids,
+        "producer_epoch": lambda: head.producer_epochs.astype(np.int32),
+        "base_sequence": lambda: head.base_sequences,
+        "last_sequence": lambda: head.last_sequences,
+        "crc": lambda: pa.array(head.crcs.astype(np.int64), mask=head.magics != MAGIC_V2),
+        "crc_ok": lambda: right,
+        "error": lambda: pa.nulls(len(keep), pa.string()),
+        "torn": lambda: pa.nulls(len(keep), pa.bool_()),
+    }
+    columns = chosen(builders, schema)
+    if not OPENED.isdisjoint(schema.names):
+        opened = [_open(run, row) if good else _UNREAD for row, good in zip(keep.tolist(), right, strict=True)]
+        columns |= dict(zip(_Opened._fields, zip(*opened, strict=True), strict=True))
+    if not MARKED.isdisjoint(schema.names):
+        is_marker = head.flag(0x20) & (head.producer_ids >= 0) & np.array(right, bool)
+        markers = [_marker(run.batch(row)) if each else (None, None) for row, each in zip(keep.tolist(), is_marker.tolist(), strict=True)]
+        columns |= dict(zip(("marker", "coordinator_epoch"), zip(*markers, strict=True), strict=True))
+    return to_arrow(part.segment, schema, columns, len(keep))
+
+
+def _stop_row(part: Part, schema: pa.Schema, stop: Stop) -> pa.RecordBatch:
+    known = {"position": [stop.position], "size_bytes": [stop.size_bytes], "error": [stop.reason], "torn": [stop.torn]}
+    unknown = {field.name: pa.nulls(1, field.type) for field in schema if not hasattr(part.segment, field.name)}
+    for name in ("segment", "file"):
+        unknown.pop(name, None)
+    return to_arrow(part.segment, schema, unknown | known, 1)
+
+
+class _Opened(NamedTuple):
+    """What the records of a batch say. `records_fault`: what is wrong with them."""
+
+    records_found: int | None
+    found_max_timestamp: int | None
+    sparse: bool | None
+    records_fault: str | None
+
+
+_UNREAD: Final = _Opened(None, None, None, None)
+
+
+def _open(run: Run, row: int) -> _Opened:
+    """Walk over the records of one batch whose CRC is right."""
+    data = run.batch(row)
+    head = read_header(data)
+    try:
+        section = records_section(data, head)
+        scan = walk.scan(section, head.record_count, head.base_timestamp)
+        if scan.first_bad_index >= 0:
+            return _Opened(scan.first_bad_index, None, None, f"record {scan.first_bad_index}: {scan.reason}")
+        if scan.sequential:
+            return _Opened(head.record_count, scan.max_timestamp, False, None)
+        offsets = np.asarray(walk.columns(section, head.record_count, head.base_offset, head.base_timestamp).offsets)
+    except RecordsError as e:
+        return _Opened(None, None, None, str(e))
+    if (np.diff(offsets) <= 0).any() or offsets[0] < head.base_offset or offsets[-1] > head.last_offset:
+        return _Opened(head.record_count, scan.max_timestamp, True, "the records' offsets do not rise within the batch's range")
+    return _Opened(head.record_count, scan.max_timestamp, True, None)
+
+
+def _marker(data: memoryview) -> tuple[str | None, int | None]:
+    """(commit or abort, coordinator epoch) of a marker."""
+    try:
+        marker = parse_marker(data)
+    except (InvalidRecord, RecordsError):
+        return None, None
+    if marker.type is None or not marker.ends_transaction:
+        return None, None
+    return marker.type.name.lower(), marker.coordinator_epoch

@@ -1,0 +1,142 @@
+"""Levels `markers`, `transactions` and `offsets`: control batches, and the records of Kafka's own topics, decoded.
+
+Rules that hold here: what cannot be trusted or understood is left out, a batch at a time for damage and a record at a time for what newer
+brokers write; level `batches` reports damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.errors import ProtocolError
+from protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from protocol.records.batch import CONTROL, BatchHeader, read_header
+from protocol.records.control import parse_marker
+from protocol.records.errors import RecordsError
+from protocol.records.record import Record, iter_section
+from protocol.schema import decode, read_prefix
+from protocol.transaction_log import TRANSACTION_KEY, TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
+from spark_jobs.columns import MARKER_COLUMNS, OFFSET_COLUMNS, TRANSACTION_COLUMNS
+from spark_jobs.segment_reader import Part, Run, crc_matches, read_runs
+from spark_jobs.tables.build import Numbers, by_column, to_arrow, wanted_rows
+from spark_jobs.tables.filters import Filters
+from spark_jobs.tables.records import open_batches
+
+Row = tuple[Any, ...]
+Decode = Callable[[int, BatchHeader, Record], Row | None]
+"""A record's row, from its batch's position and header; None for one that is no row of the level."""
+
+
+def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """One row a control batch."""
+    for run, keep in _kept(part, filters, control=True):
+        rows = []
+        for row, right in zip(keep.tolist(), crc_matches(run, keep.tolist()), strict=True):
+            if right:
+                rows += _marker_row(run, row)
+        yield from _arrow(part, schema, tuple(MARKER_COLUMNS), rows, filters)
+
+
+def transaction_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """One row a record of `__transaction_state`."""
+    yield from _decoded(part, schema, filters, tuple(TRANSACTION_COLUMNS), _transaction_row)
+
+
+def offset_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """One row an offset committed in `__consumer_offsets`."""
+    yield from _decoded(part, schema, filters, tuple(OFFSET_COLUMNS), _offset_row)
+
+
+def _kept(part: Part, filters: Filters, *, control: bool) -> Iterator[tuple[Run, Numbers]]:
+    for run in read_runs(part):
+        if isinstance(run, Run):
+            keep = wanted_rows(run, part.segment.log_start_offset, filters)
+            flags = np.asarray(run.headers.attributes)[keep] & CONTROL
+            yield run, keep[(flags != 0) == control]
+
+
+def _decoded(part: Part, schema: pa.Schema, filters: Filters, names: tuple[str, ...], decoder: Decode) -> Iterator[pa.RecordBatch]:
+    for run, keep in _kept(part, filters, control=False):
+        for group in open_batches(run, keep):
+            rows: list[Row] = []
+            for row, section in group:
+                header = read_header(run.batch(row))
+                position = run.position + run.headers.positions[row]
+                try:
+                    records = list(iter_section(section, header))
+                except RecordsError:
+                    continue
+                for record in records:
+                    try:
+                        found = decoder(position, header, record)
+                    except ProtocolError:
+                        continue
+                    rows += [found] if found is not None else []
+            yield from _arrow(part, schema, names, rows, filters)
+
+
+def _arrow(part: Part, schema: pa.Schema, names: tuple[str, ...], rows: list[Row], filters: Filters) -> Iterator[pa.RecordBatch]:
+    first, end = max(part.segment.log_start_offset, filters.start_offset), filters.end_offset
+    rows = [r for r in rows if first <= r[1] < end and filters.start_timestamp <= r[2] < filters.end_timestamp]
+    if rows:
+        yield to_arrow(part.segment, schema, by_column(names, rows), len(rows))
+
+
+def _marker_row(run: Run, row: int) -> list[Row]:
+    data = run.batch(row)
+    head = read_header(data)
+    try:
+        marker = parse_marker(data)
+    except RecordsError:
+        return []
+    name = None if marker.type is None else marker.type.name.lower()
+    epoch = marker.coordinator_epoch if marker.ends_transaction else None
+    position = run.position + run.headers.positions[row]
+    return [(position, head.base_offset, marker.timestamp, name, epoch, head.producer_id, head.producer_epoch, head.partition_leader_epoch)]
+
+
+def _transaction_row(position: int, _header: BatchHeader, record: Record) -> Row | None:
+    kind, key = read_prefix(record.key or b"")
+    if kind != TRANSACTION_KEY:
+        return None
+    transactional_id = decode(TransactionLogKey, key, 0).transactional_id
+    if record.value is None:
+        return (position, record.offset, record.timestamp, transactional_id, *[None] * 8)
+    version, body = read_prefix(record.value)
+    value = decode(TransactionLogValue, body, version)
+    status = value.transaction_status
+    return (
+        position,
+        record.offset,
+        record.timestamp,
+        transactional_id,
+        TRANSACTION_STATES[status] if 0 <= status < len(TRANSACTION_STATES) else f"unknown ({status})",
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        [f"{each.topic}-{index}" for each in value.transaction_partitions or () for index in each.partition_ids],
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+    )
+
+
+_TOMBSTONE: Final = (None,) * 5
+
+
+def _offset_row(position: int, header: BatchHeader, record: Record) -> Row | None:
+    kind, body = read_prefix(record.key or b"")
+    if not 0 <= kind <= OFFSET_COMMIT:
+        return None
+    key = decode(OffsetCommitKey, body, kind)
+    committed: Row = _TOMBSTONE
+    if record.value is not None:
+        version, body = read_prefix(record.value)
+        value = decode(OffsetCommitValue, body, version)
+        committed = (value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp)
+    where = (position, record.offset, record.timestamp, key.group, key.topic, key.partition)
+    return (*where, *committed, header.is_transactional, header.producer_id, header.producer_epoch)

@@ -1,0 +1,156 @@
+"""Level `records`: keys, values, offsets and times of records, written by the walker into Arrow's own buffers.
+
+Rules that hold here: batches whose bytes or records cannot be trusted are left out (level `batches` reports them), whole; a batch that a
+filter rules out by its header is not opened; at most BYTES_MAX of decompressed records, or one batch if that is larger, are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.records import walk
+from protocol.records.batch import MAGIC_V2, read_header
+from protocol.records.crc32c import Buffer
+from protocol.records.errors import InvalidRecord, RecordsError
+from protocol.records.record import Header, iter_section, records_section
+from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows
+from spark_jobs.tables.filters import Filters
+
+BYTES_MAX: Final = 16 << 20
+
+
+class Opened(NamedTuple):
+    """One batch of a run, its row there and its records, decompressed."""
+
+    row: int
+    section: Buffer
+
+
+def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """One row a record at or above the log start offset."""
+    for run in read_runs(part):
+        if isinstance(run, Stop):
+            continue
+        for opened in open_batches(run, wanted_rows(run, part.segment.log_start_offset, filters)):
+            rows = _rows(part, schema, run, opened, filters)
+            if rows is not None and rows.num_rows:
+                yield rows
+
+
+def open_batches(run: Run, rows: Numbers) -> Iterator[list[Opened]]:
+    """The trusted batches among `rows`, decompressed, in groups of a bounded size."""
+    group: list[Opened] = []
+    size = 0
+    for row, right in zip(rows.tolist(), crc_matches(run, rows.tolist()), strict=True):
+        if not right or run.headers.magics[row] != MAGIC_V2:
+            continue
+        data = run.batch(row)
+        try:
+            section = records_section(data, read_header(data))
+        except RecordsError:
+            continue
+        group.append(Opened(row, section))
+        size += len(section)
+        if size >= BYTES_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _rows(part: Part, schema: pa.Schema, run: Run, opened: Sequence[Opened], filters: Filters) -> pa.RecordBatch | None:
+    fill = _Fill(run, opened, keys="key" in schema.names, values="value" in schema.names)
+    rows = fill.rows
+    batches = np.array([each.row for each in opened], np.int64)
+    head = HeaderNumbers(run.headers, batches)
+    counts = fill.counts
+
+    def spread(column: Numbers) -> Numbers:
+        repeated: Numbers = np.repeat(column, counts)
+        return repeated
+
+    offsets = fill.offsets[:rows]
+    append_time = spread(head.flag(0x08))
+    timestamps = np.where(append_time, spread(head.max_timestamps), fill.timestamps[:rows]) if append_time.any() else fill.timestamps[:rows]
+    builders: dict[str, Any] = {name: lambda build=build: spread(build()) for name, build in attribute_columns(head).items()} | {
+        "position": lambda: spread(head.positions + run.position),
+        "base_offset": lambda: spread(head.base_offsets),
+        "offset": lambda: offsets,
+        "timestamp": lambda: timestamps,
+        "key": fill.key_column,
+        "value": fill.value_column,
+        "headers": lambda: _headers(run, opened, counts, schema.field("headers").type),
+        "producer_id": lambda: spread(head.producer_ids),
+        "producer_epoch": lambda: spread(head.producer_epochs.astype(np.int32)),
+        "sequence": lambda: sequence_after(spread(head.base_sequences), offsets - spread(head.base_offsets)),
+        "leader_epoch": lambda: spread(head.leader_epochs),
+    }
+    found = to_arrow(part.segment, schema, chosen(builders, schema), rows)
+    keep = offsets >= max(part.segment.log_start_offset, filters.start_offset)
+    keep &= offsets < filters.end_offset
+    if filters.has_times:
+        keep &= (timestamps >= filters.start_timestamp) & (timestamps < filters.end_timestamp)
+    return found if keep.all() else found.filter(pa.array(keep))
+
+
+class _Fill:
+    """The records of some batches in buffers that become Arrow's."""
+
+    def __init__(self, run: Run, opened: Sequence[Opened], *, keys: bool, values: bool) -> None:
+        head = run.headers
+        size = sum(len(each.section) for each in opened)
+        room = sum(min(max(head.record_counts[e.row], 0), len(e.section) // walk.MIN_RECORD_BYTES) for e in opened)
+        self.offsets, self.timestamps = np.empty(room, np.int64), np.empty(room, np.int64)
+        self._keys, self._values = _Binary(room, size, keys), _Binary(room, size, values)
+        k, v = self._keys, self._values
+        filler = walk.Filler(self.offsets, self.timestamps, k.ends, k.data, k.there, v.ends, v.data, v.there)
+        self.counts = np.zeros(len(opened), np.int64)
+        for at, (row, section) in enumerate(opened):
+            before = filler.rows
+            try:
+                filler.add(section, head.record_counts[row], head.base_offsets[row], head.base_timestamps[row])
+            except InvalidRecord:
+                continue
+            self.counts[at] = filler.rows - before
+        self.rows: int = filler.rows
+
+    def key_column(self) -> pa.Array:
+        """The keys, as Arrow's binary."""
+        return self._keys.column(self.rows)
+
+    def value_column(self) -> pa.Array:
+        """The values, as Arrow's binary."""
+        return self._values.column(self.rows)
+
+
+class _Binary:
+    """The buffers of one binary column."""
+
+    def __init__(self, rows: int, size: int, wanted: bool) -> None:
+        self.ends = np.zeros(rows + 1 if wanted else 0, np.int32)
+        self.data = np.empty(size if wanted else 0, np.uint8)
+        self.there = np.empty(rows if wanted else 0, np.uint8)
+
+    def column(self, rows: int) -> pa.Array:
+        there = self.there[:rows]
+        nulls = rows - int(np.count_nonzero(there))
+        validity = pa.py_buffer(np.packbits(there, bitorder="little")) if nulls else None
+        return pa.Array.from_buffers(pa.binary(), rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.data)], nulls)
+
+
+def _headers(run: Run, opened: Sequence[Opened], counts: Numbers, kind: pa.DataType) -> pa.Array:
+    rows: list[list[Header]] = []
+    for (row, section), count in zip(opened, counts.tolist(), strict=True):
+        if count:
+            rows += [_printable(each.headers) for each in iter_section(section, read_header(run.batch(row)))]
+    return pa.array(rows, kind)
+
+
+def _printable(headers: Sequence[Header]) -> list[Header]:
+    """Names that are not UTF-8 cannot be strings in Arrow: what is wrong in them is replaced."""
+    return [(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content) for name, content in headers]

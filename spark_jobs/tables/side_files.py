@@ -1,0 +1,120 @@
+"""Levels `snapshots` and `indexes`: what Kafka keeps beside a segment, entry by entry, so that rules can hold it against the log.
+
+Rules that hold here: nothing is corrected and nothing is compared, an entry is told as it stands in the file. Bytes that are no entry are a
+row with `error`. Layouts: Kafka's OffsetIndex, TimeIndex, TransactionIndex, LeaderEpochCheckpointFile, ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from protocol.errors import ProtocolError
+from protocol.producer_snapshot import ENTRY, entries_of
+from spark_jobs.filesystem import place
+from spark_jobs.log_files import LEADER_EPOCHS, SideFile
+from spark_jobs.tables.build import to_arrow
+
+ROWS_MAX: Final = 1 << 16
+PRODUCERS: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("current_txn_first_offset", ">i8"),
+    ]
+)
+assert PRODUCERS.itemsize == ENTRY.size
+INDEXES: Final = {
+    "index": np.dtype([("offset", ">i4"), ("log_position", ">i4")]),
+    "timeindex": np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
+    "txnindex": np.dtype(
+        [("version", ">i2"), ("producer_id", ">i8"), ("first_offset", ">i8"), ("offset", ">i8"), ("last_stable_offset", ">i8")]
+    ),
+}
+RELATIVE: Final = frozenset({"index", "timeindex"})
+"""Their offsets count from the segment's base offset."""
+
+
+def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """One row a producer of a snapshot file."""
+    try:
+        entries = np.frombuffer(entries_of(place(file.log_dir).read(file.path)), PRODUCERS)
+    except ProtocolError as e:
+        yield _one(file, schema, {"snapshot_offset": file.base_offset, "error": str(e)})
+        return
+    if not len(entries):
+        yield _one(file, schema, {"snapshot_offset": file.base_offset})
+    for start in range(0, len(entries), ROWS_MAX):
+        yield _entries(file, schema, entries[start : start + ROWS_MAX], {"snapshot_offset": file.base_offset})
+
+
+def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """One row an entry of an index file."""
+    data = place(file.log_dir).read(file.path)
+    if file.kind == LEADER_EPOCHS:
+        yield from _epoch_rows(file, schema, data)
+        return
+    layout = INDEXES[file.kind]
+    used = len(data.rstrip(b"\0"))
+    count = min(-(-used // layout.itemsize), len(data) // layout.itemsize)
+    if count == 0 and used == 0:
+        yield _one(file, schema, {"kind": file.kind})
+    entries = np.frombuffer(data, layout, count)
+    for start in range(0, count, ROWS_MAX):
+        yield _index_entries(file, schema, entries[start : start + ROWS_MAX], start)
+    if used > count * layout.itemsize or (len(data) % layout.itemsize and used == len(data)):
+        yield _one(file, schema, {"kind": file.kind, "position": count * layout.itemsize, "error": "the file ends inside an entry"})
+
+
+def _index_entries(file: SideFile, schema: pa.Schema, entries: Any, first: int) -> pa.RecordBatch:
+    numbers = np.arange(first, first + len(entries))
+    known = {"kind": file.kind, "entry": numbers.astype(np.int32), "position": numbers * entries.dtype.itemsize}
+    if file.kind in RELATIVE:
+        known["offset"] = entries["offset"].astype(np.int64) + file.base_offset
+    return _entries(file, schema, entries, known)
+
+
+def _entries(file: SideFile, schema: pa.Schema, entries: Any, known: dict[str, Any]) -> pa.RecordBatch:
+    columns: dict[str, Any] = {}
+    for field in schema:
+        if field.name in known:
+            value = known[field.name]
+            columns[field.name] = value if isinstance(value, np.ndarray) else pa.repeat(pa.scalar(value, field.type), len(entries))
+        elif field.name in entries.dtype.names:
+            columns[field.name] = pa.array(entries[field.name].astype(entries.dtype[field.name].newbyteorder("="))).cast(field.type)
+        elif not _is_constant(file, field.name):
+            columns[field.name] = pa.nulls(len(entries), field.type)
+    return to_arrow(file, schema, columns, len(entries))
+
+
+def _one(file: SideFile, schema: pa.Schema, known: dict[str, Any]) -> pa.RecordBatch:
+    columns = {f.name: [known.get(f.name)] for f in schema if f.name in known or not _is_constant(file, f.name)}
+    return to_arrow(file, schema, columns, 1)
+
+
+def _is_constant(file: SideFile, name: str) -> bool:
+    return name in {"segment", "file"} or (name != "kind" and hasattr(file, name))
+
+
+def _epoch_rows(file: SideFile, schema: pa.Schema, data: bytes) -> Iterator[pa.RecordBatch]:
+    """`0`, a count, then `<epoch> <start offset>` a line."""
+    try:
+        lines = data.decode("ascii").splitlines()
+        rows = [tuple(map(int, line.split())) for line in lines[2:]]
+        if lines and (lines[0] != "0" or len(rows) != int(lines[1]) or any(len(row) != 2 for row in rows)):
+            raise ValueError("version or count")
+    except (ValueError, IndexError) as e:
+        yield _one(file, schema, {"kind": file.kind, "error": f"damaged: {e}"})
+        return
+    if not rows:
+        yield _one(file, schema, {"kind": file.kind})
+    for entry, (epoch, offset) in enumerate(rows):
+        yield _one(file, schema, {"kind": file.kind, "entry": entry, "leader_epoch": epoch, "offset": offset})
