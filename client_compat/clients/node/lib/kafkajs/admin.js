@@ -102,6 +102,8 @@ export class KafkaJSAdmin {
   /** kafkajs does not pass on the low watermarks that DeleteRecords answers: they are asked for afterwards. */
   async deleteRecords({ offsets }) {
     for (const [topic, rows] of byTopic(offsets)) {
+      // It looks for the leaders before it asks who they are.
+      await this.#admin.fetchTopicOffsets(topic);
       const partitions = rows.map(([partition, offset]) => ({ partition, offset: String(offset) }));
       await this.#admin.deleteTopicRecords({ topic, partitions });
     }

@@ -151,9 +151,8 @@ export class KafkaJSConsumer {
     return { partitions: assigned.filter((partition) => this.#wanted?.has(partition.join(' ')) ?? true) };
   }
 
-  async commit({ offsets, mode }) {
-    if (mode === 'async')
-      throw new Unsupported('kafkajs has no asynchronous commit with a callback: its commit is a promise');
+  /** Of either mode: a commit is a promise. */
+  async commit({ offsets }) {
     const rows = offsets ?? [...this.#polled.values()];
     await this.#consumer.commitOffsets(
       rows.map(([topic, partition, offset, metadata]) => ({ topic, partition, offset: String(offset), metadata })),

@@ -67,6 +67,8 @@ export class KafkaJSProducer {
       maxInFlightRequests: request.max_in_flight,
     });
     await producer.connect();
+    // It asks for its producer id with its first transaction; the abort of an empty one tells the broker nothing.
+    if (request.transactional_id !== undefined) await (await producer.transaction()).abort();
     return new KafkaJSProducer(producer, { acks: ACKS[acks], compression: COMPRESSION[compression] }, chosen);
   }
 
