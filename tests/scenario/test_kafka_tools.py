@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from client_compat.kafka.jars import KafkaMissing, jars
-from client_compat.kafka.tools import Done, Tools
+from client_compat.kafka.tools import Tools
+from tests.support.kafka_tools import create, good, refused, run, table
 from tests.support.running_broker import RunningBroker
 
 
@@ -29,28 +30,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield running
 
 
-def run(tools: Tools, broker: RunningBroker, tool: str, *arguments: str, text: str = "") -> str:
-    """Its output; it must end well."""
-    done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, text=text)
-    return good(done)
-
-
-def good(done: Done) -> str:
-    assert done.code == 0, f"{done.out}\n{done.err}"
-    assert "Exception" not in done.err, done.err
-    return done.out
-
-
-def create(tools: Tools, broker: RunningBroker, topic: str, partitions: int = 1) -> None:
-    run(tools, broker, "kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
-
-
 def test_kafka_topics_creates_describes_grows_lists_and_deletes(tools: Tools, broker: RunningBroker) -> None:
     made = run(tools, broker, "kafka-topics", "--create", "--topic", "made", "--partitions", "2", "--config", "retention.ms=1000")
     assert "Created topic made." in made
-    again = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "made")
-    assert again.code == 1
-    assert "TopicExistsException" in again.err + again.out
+    assert "TopicExistsException" in refused(tools, broker, "kafka-topics", "--create", "--topic", "made")
     run(tools, broker, "kafka-topics", "--alter", "--topic", "made", "--partitions", "3")
     described = run(tools, broker, "kafka-topics", "--describe", "--topic", "made")
     assert "PartitionCount: 3" in described
@@ -66,12 +49,42 @@ def test_console_producer_and_consumer_and_consumer_groups(tools: Tools, broker:
     run(tools, broker, "kafka-console-producer", *keyed, text="k1\tone\nk2\ttwo\n")
     shown = ["--topic", "lines", "--from-beginning", "--max-messages", "2", "--formatter-property", "print.key=true", "--group", "readers"]
     assert run(tools, broker, "kafka-console-consumer", *shown).splitlines() == ["k1\tone", "k2\ttwo"]
-    described = run(tools, broker, "kafka-consumer-groups", "--describe", "--group", "readers")
-    assert re.search(r"readers\s+lines\s+0\s+2\s+2\s+0", described), described
-    reset = ["--reset-offsets", "--to-earliest", "--execute", "--group", "readers", "--topic", "lines"]
-    assert re.search(r"readers\s+lines\s+0\s+0", run(tools, broker, "kafka-consumer-groups", *reset))
-    assert "readers" in run(tools, broker, "kafka-consumer-groups", "--list")
+    assert position(tools, broker, "readers") == ("lines", "0", "2", "2", "0")
+    assert reset(tools, broker, "readers", "lines", "--to-earliest") == "0"
+    cut = run(tools, broker, "kafka-consumer-groups", "--delete-offsets", "--group", "readers", "--topic", "lines")
+    assert re.search(r"lines\s+0\s+Successful", cut), cut
     run(tools, broker, "kafka-consumer-groups", "--delete", "--group", "readers")
+    assert "readers" not in run(tools, broker, "kafka-consumer-groups", "--list").split()
+
+
+def position(tools: Tools, broker: RunningBroker, group: str) -> tuple[str, ...]:
+    """Topic, partition, committed offset, end, and what lies between, as the group tool describes its only partition."""
+    (row,) = table(run(tools, broker, "kafka-consumer-groups", "--describe", "--group", group), "GROUP")
+    return tuple(row[name] for name in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
+
+
+def reset(tools: Tools, broker: RunningBroker, group: str, topic: str, *how: str) -> str:
+    """The new offset of the only partition."""
+    place = ["--group", group, "--topic", topic]
+    (row,) = table(run(tools, broker, "kafka-consumer-groups", "--reset-offsets", *how, *place, "--execute"), "GROUP")
+    return row["NEW-OFFSET"]
+
+
+def test_kafka_consumer_groups_lists_describes_resets_and_deletes(tools: Tools, broker: RunningBroker) -> None:
+    create(tools, broker, "grouped")
+    run(tools, broker, "kafka-console-producer", "--topic", "grouped", text="a\nb\nc\nd\n")
+    read = ["--from-beginning", "--max-messages", "3", "--group", "new", "--command-property", "group.protocol=consumer"]
+    assert run(tools, broker, "kafka-console-consumer", "--topic", "grouped", *read).split() == ["a", "b", "c"]
+    assert position(tools, broker, "new") == ("grouped", "0", "3", "4", "1")
+    state = run(tools, broker, "kafka-consumer-groups", "--describe", "--state", "--group", "new")
+    assert re.search(r"new\s+127\.0\.0\.1:\d+\s+\(1\)\s+uniform\s+Empty\s+0", state), state
+    assert reset(tools, broker, "new", "grouped", "--shift-by", "-2") == "1"
+    assert reset(tools, broker, "new", "grouped", "--to-latest") == "4"
+    assert reset(tools, broker, "new", "grouped", "--to-earliest") == "0"
+    assert position(tools, broker, "new") == ("grouped", "0", "0", "4", "4")
+    assert re.search(r"new\s+Consumer\s+consumer", run(tools, broker, "kafka-groups", "--list"))
+    run(tools, broker, "kafka-consumer-groups", "--delete", "--group", "new")
+    assert "new" not in run(tools, broker, "kafka-consumer-groups", "--list").split()
 
 
 def test_kafka_configs_sets_and_shows_topic_and_broker_configurations(tools: Tools, broker: RunningBroker) -> None:
@@ -81,11 +94,29 @@ def test_kafka_configs_sets_and_shows_topic_and_broker_configurations(tools: Too
     shown = run(tools, broker, "kafka-configs", "--describe", *topic)
     assert "retention.ms=5000" in shown
     assert "cleanup.policy=compact,delete" in shown
-    bad = tools.run("kafka-configs", "--bootstrap-server", broker.bootstrap, "--alter", *topic, "--add-config", "no.such=1")
-    assert bad.code == 1
-    assert "log.retention.hours=168" in run(
-        tools, broker, "kafka-configs", "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"
-    )
+    run(tools, broker, "kafka-configs", "--alter", *topic, "--delete-config", "retention.ms")
+    everything = run(tools, broker, "kafka-configs", "--describe", "--all", *topic)
+    assert "retention.ms=604800000" in everything
+    assert "cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete" in everything
+    assert "InvalidConfigurationException" in refused(tools, broker, "kafka-configs", "--alter", *topic, "--add-config", "no.such=1")
+
+
+def test_kafka_configs_sets_and_shows_those_of_the_broker_of_all_brokers_and_of_a_group(tools: Tools, broker: RunningBroker) -> None:
+    this, every = ["--entity-type", "brokers", "--entity-name", "1"], ["--entity-type", "brokers", "--entity-default"]
+    run(tools, broker, "kafka-configs", "--alter", *this, "--add-config", "log.retention.ms=123456")
+    run(tools, broker, "kafka-configs", "--alter", *every, "--add-config", "log.retention.ms=654321")
+    shown = run(tools, broker, "kafka-configs", "--describe", "--all", *this)
+    assert "log.retention.ms=123456 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=123456, " in shown
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=654321" in shown
+    assert "log.retention.hours=168" in shown
+    assert "log.retention.ms=654321" in run(tools, broker, "kafka-configs", "--describe", *every)
+    fixed = refused(tools, broker, "kafka-configs", "--alter", *this, "--add-config", "num.partitions=7")
+    assert "Cannot update these configs dynamically" in fixed
+    group = ["--entity-type", "groups", "--entity-name", "slow"]
+    run(tools, broker, "kafka-configs", "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
+    of_groups = run(tools, broker, "kafka-configs", "--describe", "--entity-type", "groups")
+    assert "Dynamic configs for group slow are:" in of_groups
+    assert "consumer.session.timeout.ms=50000" in of_groups
 
 
 def test_offsets_deleted_records_and_log_directories(tools: Tools, broker: RunningBroker, tmp_path: Path) -> None:
