@@ -1,7 +1,7 @@
 """`make profile`: where this broker's time goes under one of the bench's loads.
 
-Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. Samples of
-the start (imports) and of waiting worker threads are left out of the tables. The load runs twice: once for the tables, once for the flame graph.
+Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. The tables leave
+out the start (imports) and worker threads that wait. The load runs twice: once for the tables, once for the flame graph.
 """
 
 from __future__ import annotations
