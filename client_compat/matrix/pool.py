@@ -28,6 +28,7 @@ class Pool:
         self._directory, self._note = directory, note
         self._idle: dict[str, list[Program]] = {}
         self._missing: dict[str, str] = {}
+        self._building: dict[str, threading.Lock] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -35,6 +36,8 @@ class Pool:
         """Why its programs cannot be had here; builds them where that was not done. Raises `BuildFailed`."""
         language = CLIENTS[client].language
         with self._lock:
+            building = self._building.setdefault(language.name, threading.Lock())
+        with building:  # of this language only: the others' cells go on
             if language.name not in self._missing:
                 try:
                     language.ensure_built(self._note)
