@@ -1,5 +1,7 @@
 package control
 
+import "time"
+
 // Every admin operation carries the bootstrap, by which its client is found.
 
 // Cluster is an admin operation without arguments.
@@ -103,4 +105,21 @@ type DescribedTransaction struct {
 	Epoch      int16       `json:"epoch"`
 	TimeoutMS  int32       `json:"timeout_ms"`
 	Partitions []Partition `json:"partitions"`
+}
+
+const (
+	abortAttempts = 100
+	abortPause    = 50 * time.Millisecond
+)
+
+// UntilAborted asks again while a coordinator is busy aborting the transaction that is fenced, which it answers with an error to retry.
+func UntilAborted(ask func() (busy bool, err error)) error {
+	for range abortAttempts {
+		if busy, err := ask(); !busy {
+			return err
+		}
+		time.Sleep(abortPause)
+	}
+	_, err := ask()
+	return err
 }

@@ -84,11 +84,14 @@ func fenceProducers(admin *admin, names control.Names) (any, error) {
 		request := &sarama.InitProducerIDRequest{
 			Version: 4, TransactionalID: &id, TransactionTimeout: time.Millisecond, ProducerID: -1, ProducerEpoch: -1,
 		}
-		response, err := coordinator.InitProducerID(request)
+		err = control.UntilAborted(func() (bool, error) {
+			response, err := coordinator.InitProducerID(request)
+			if err != nil {
+				return false, err
+			}
+			return response.Err == sarama.ErrConcurrentTransactions, failed(response.Err)
+		})
 		if err != nil {
-			return nil, err
-		}
-		if err := failed(response.Err); err != nil {
 			return nil, err
 		}
 	}

@@ -3,7 +3,9 @@ package ibm
 
 import (
 	"errors"
+	"io"
 	"log"
+	"net"
 	"os"
 	"reflect"
 
@@ -103,4 +105,11 @@ func failed(number sarama.KError) error {
 		return nil
 	}
 	return number
+}
+
+// passing errors are of a broker that is away for a while: sarama's consumers report them and go on.
+func passing(err error) bool {
+	var connection *net.OpError
+	return errors.As(err, &connection) || errors.Is(err, io.EOF) || errors.Is(err, sarama.ErrOutOfBrokers) ||
+		errors.Is(err, sarama.ErrNotConnected) || errors.Is(err, sarama.ErrBrokerNotFound)
 }

@@ -46,7 +46,9 @@ func (m *member) stay(ctx context.Context, topics []string) {
 		if err == nil || errors.Is(err, sarama.ErrClosedConsumerGroup) {
 			continue
 		}
-		m.consumer.inbox.Fail(err)
+		if !passing(err) {
+			m.consumer.inbox.Fail(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(rejoinAfter):
@@ -54,7 +56,7 @@ func (m *member) stay(ctx context.Context, topics []string) {
 	}
 }
 
-// hear keeps the errors that sarama reports on the side and does not mend by itself.
+// hear keeps the errors that sarama reports on the side.
 func (m *member) hear(ctx context.Context) {
 	for {
 		select {
@@ -64,8 +66,7 @@ func (m *member) hear(ctx context.Context) {
 			if !open {
 				return
 			}
-			var number sarama.KError
-			if errors.As(err, &number) {
+			if !passing(err) {
 				m.consumer.inbox.Fail(err)
 			}
 		}

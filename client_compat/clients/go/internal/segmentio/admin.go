@@ -2,6 +2,7 @@ package segmentio
 
 import (
 	"context"
+	"errors"
 
 	"github.com/segmentio/kafka-go"
 
@@ -202,12 +203,15 @@ func describeCluster(ctx context.Context, client *kafka.Client, _ control.Cluste
 func fenceProducers(ctx context.Context, client *kafka.Client, names control.Names) (any, error) {
 	for _, id := range names.TransactionalIDs {
 		request := &kafka.InitProducerIDRequest{TransactionalID: id, TransactionTimeoutMs: 1, ProducerID: -1, ProducerEpoch: -1}
-		response, err := client.InitProducerID(ctx, request)
+		err := control.UntilAborted(func() (bool, error) {
+			response, err := client.InitProducerID(ctx, request)
+			if err != nil {
+				return false, err
+			}
+			return errors.Is(response.Error, kafka.ConcurrentTransactions), response.Error
+		})
 		if err != nil {
 			return nil, err
-		}
-		if response.Error != nil {
-			return nil, response.Error
 		}
 	}
 	return struct{}{}, nil
