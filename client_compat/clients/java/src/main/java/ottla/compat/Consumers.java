@@ -66,7 +66,7 @@ final class Consumers {
                 return Map.of("partitions", Rows.of(consumer.assignment()));
             }
             case "commit" -> commit(consumer, args);
-            case "seek" -> seek(consumer, new TopicPartition(args.text("topic"), args.number("partition")), args.get("offset"));
+            case "seek" -> seek(consumer, new TopicPartition(args.text("topic"), args.number("partition")), args);
             case "pause" -> consumer.pause(partitions);
             case "resume" -> consumer.resume(partitions);
             case "close" -> Versioned.close(open.remove(args.text("handle")), args.timeout());
@@ -152,7 +152,9 @@ final class Consumers {
         }
     }
 
-    private static void seek(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, Object offset) {
+    /** The client looks for a beginning or an end only when it needs the position: so that is asked for. */
+    private static void seek(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, Args args) {
+        Object offset = args.get("offset");
         if (offset.equals("beginning")) {
             consumer.seekToBeginning(List.of(partition));
         } else if (offset.equals("end")) {
@@ -160,6 +162,7 @@ final class Consumers {
         } else {
             consumer.seek(partition, Args.longOf(offset));
         }
+        consumer.position(partition, args.timeout());
     }
 
     private static List<List<Object>> offsets(KafkaConsumer<byte[], byte[]> consumer, String verb, List<TopicPartition> partitions, Args args) {
