@@ -18,6 +18,7 @@ from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
 from protocol.records.errors import InvalidRecord, RecordsError
 from protocol.records.record import records_section
+from spark_jobs.columns import SEGMENT_COLUMNS
 from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
 from spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
 from spark_jobs.tables.filters import Filters
@@ -80,9 +81,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, keep: Numbers, bodies: bool) 
 
 def _stop_row(part: Part, schema: pa.Schema, stop: Stop) -> pa.RecordBatch:
     known = {"position": [stop.position], "size_bytes": [stop.size_bytes], "error": [stop.reason], "torn": [stop.torn]}
-    unknown = {field.name: pa.nulls(1, field.type) for field in schema if not hasattr(part.segment, field.name)}
-    for name in ("segment", "file"):
-        unknown.pop(name, None)
+    unknown = {field.name: pa.nulls(1, field.type) for field in schema if field.name not in SEGMENT_COLUMNS}
     return to_arrow(part.segment, schema, unknown | known, 1)
 
 
