@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "broker.cli.consume:consume",
     "dump-log": "broker.cli.dump_log:dump_log",
     "audit": "broker.cli.audit:audit",
+    "explain": "broker.cli.audit:explain",
 }
 
 

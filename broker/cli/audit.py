@@ -1,5 +1,6 @@
-"""`ottla audit`: the audit's own command; it lives with the audit so that `python -m spark_jobs.audit` is the same."""
+"""`ottla audit` and `ottla explain`: they live with the audit, so that `python -m spark_jobs.audit` is the same command."""
 
 from spark_jobs.audit import audit_command as audit
+from spark_jobs.explain import explain_command as explain
 
-__all__ = ["audit"]
+__all__ = ["audit", "explain"]

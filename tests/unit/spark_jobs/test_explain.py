@@ -1,0 +1,91 @@
+"""What `ottla explain` says of an offset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from broker.testing import InProcessBroker
+from protocol.client import Client
+from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from spark_jobs.corpus import payments
+from spark_jobs.explain import NotThere, explain, explain_command, lines
+from tests.support.group_calls import find_coordinator
+from tests.support.topic_calls import create, produce
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explain") / "log"
+    payments.plant(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "visible", "why"),
+    [
+        ("payments-0@0", True, "its transaction was committed at offset 2"),
+        ("payments-1@3", False, "its transaction was aborted at offset 5"),
+        ("payments-1@8", False, "its transaction is open: it began at offset 8 and has no marker"),
+        ("payments-0@2", False, "it is a marker: no consumer is given it"),
+        ("payments-0@17", False, "not yet: producer 1002 has had a transaction open since offset 12, and nothing after it is stable"),
+    ],
+)
+def test_read_committed_sees_it_or_not_and_why(log: Path, place: str, visible: bool, why: str) -> None:
+    assert explain(place, log).visible == (visible, why)
+
+
+def test_writer_transaction_and_record_are_told(log: Path) -> None:
+    found = explain("payments-1@9", log)
+    assert (found.batch["producer_id"], found.batch["producer_epoch"], found.sequence) == (payments.HANGING, 0, 1)
+    assert found.record is not None
+    assert json.loads(found.record["value"])["cents"] == 100
+    assert found.transaction is not None
+    assert (found.transaction.transactional_id, found.transaction.state) == ("hanging", "Ongoing")
+    assert (found.last_stable_offset, found.holding_back) == (8, (payments.HANGING, 8))
+    told = dict(lines(found))
+    assert told["writer"] == f"producer {payments.HANGING}, epoch 0, sequence 1"
+    assert told["transaction"].startswith("began in this partition at offset 8, has no marker; its coordinator knows it as 'hanging'")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("payments-0@99", "after its end: the log holds offsets 0 to 19"),
+        ("payments-7@0", "holds nothing of payments-7"),
+        ("nobody", "no place in a log: it looks like orders-0@1234"),
+    ],
+)
+def test_what_is_not_there_is_said(log: Path, place: str, says: str) -> None:
+    with pytest.raises(NotThere, match=says):
+        explain(place, log)
+
+
+def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data") as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        produce(client, "t", b"a", b"b", b"c")
+        find_coordinator(client, "passed")
+        for group, offset in (("passed", 2), ("behind", 1)):
+            parts = [OffsetCommitRequestPartition(0, offset)]
+            answer = client.call(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", parts)]), version=8)
+            assert answer.topics[0].partitions[0].error_code == 0
+    found = explain("t-0@1", tmp_path / "data")
+    assert found.groups == {"passed": 2, "behind": 1}
+    assert dict(lines(found))["groups"] == "behind has not reached it (1); passed has passed it (2)"
+    assert dict(lines(found))["writer"].startswith("no producer id")
+
+
+def test_the_command_prints_text_or_json_and_ends_with_2_where_there_is_nothing(log: Path) -> None:
+    app = Typer()
+    app.command()(explain_command)
+    text = CliRunner().invoke(app, ["payments-0@0", str(log)])
+    assert (text.exit_code, "sees it: its transaction was committed" in text.stdout) == (0, True)
+    found = json.loads(CliRunner().invoke(app, ["payments-1@3", str(log), "--json"]).stdout)
+    assert (found["read_committed"], found["transaction"]["outcome"]) == (False, "abort")
+    absent = CliRunner().invoke(app, ["payments-0@99", str(log)])
+    assert (absent.exit_code, "after its end" in absent.stderr) == (2, True)
