@@ -16,7 +16,7 @@ from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
 from spark_jobs.costs import COSTS, TopicCosts
 from spark_jobs.engines import Engine, Row
-from spark_jobs.log_files import TRANSACTION_STATE, find_logs
+from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, find_logs
 from spark_jobs.reports.pictures import Pictures, collect
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 
@@ -97,6 +97,33 @@ def _make_transaction_views(job: Job) -> None:
         job.engine.define(name, query, job.args)
 
 
+def _make_further_views(job: Job, transactional: bool) -> set[str]:
+    """Views of what a log need not have: transactions, group offsets, index files and snapshots. Gives those that were not made."""
+    logs = [find_logs(path, job.topics) for path in job.paths]
+    kinds = {file.kind for found in logs for file in found.side_files}
+    wanted = {
+        "group_commits": any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.segments),
+        "indexes": bool(kinds - {"snapshot"}),
+        "snapshots": "snapshot" in kinds,
+    }
+    if transactional or wanted["group_commits"] or wanted["indexes"]:
+        _make_transaction_views(job)
+    if wanted["group_commits"]:
+        job.engine.read("raw_offsets", "offsets", job.paths, [], views.RAW_OFFSETS_NEED)
+        job.engine.define("group_commits", views.GROUP_COMMITS, job.args)
+    if wanted["indexes"]:
+        job.engine.read("raw_indexes", "indexes", job.paths, job.topics, views.RAW_INDEXES_NEED)
+        for name, query in (
+            ("log_segments", views.LOG_SEGMENTS),
+            ("time_lookups", views.TIME_LOOKUPS),
+            ("epoch_lookups", views.EPOCH_LOOKUPS),
+        ):
+            job.engine.define(name, query, job.args)
+    if wanted["snapshots"]:
+        job.engine.read("raw_snapshots", "snapshots", job.paths, job.topics, views.RAW_SNAPSHOTS_NEED)
+    return {view for view, made in wanted.items() if not made}
+
+
 def _count(job: Job) -> bool:
     """Fill in the counts; whether any batch is transactional."""
     transactional = 0
@@ -125,11 +152,12 @@ def run(job: Job) -> None:
         # one takes longer than running it.
         early = pool.submit(_judge, job, of_records) if job.engine.concurrent else None
         transactional = _count(job)
+        missing = _make_further_views(job, transactional)
         if transactional:
-            _make_transaction_views(job)
             for row in job.engine.rows(COSTS, job.args):
                 job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
-        others = [rule for rule in rules if rule.view != "visible_records" and (transactional or not rule.needs_transactions)]
+        left_out = {"visible_records", *missing}
+        others = [rule for rule in rules if rule.view not in left_out and (transactional or not rule.needs_transactions)]
         job.progress("judging", 3)
         found = _judge(job, others)
         job.progress("judging records", len(others) + 2)

@@ -232,3 +232,83 @@ COUNTS: Final = """
         count(DISTINCT CASE WHEN error IS NULL AND crc_ok AND producer_id >= 0 THEN producer_id END) AS producers
     FROM raw_batches GROUP BY log_dir
 """
+
+RAW_OFFSETS_NEED: Final = (
+    "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, group_id string, "
+    "committed_topic string, committed_partition int, committed_offset bigint, transactional boolean, producer_id bigint"
+)
+
+GROUP_COMMITS: Final = """
+    WITH effective AS (
+        SELECT o.*, concat(o.committed_topic, '-', CAST(o.committed_partition AS STRING)) AS input,
+            CASE WHEN o.transactional THEN t.marker_offset ELSE o.offset END AS effective_at
+        FROM raw_offsets o
+        LEFT JOIN producer_batches p ON o.transactional AND p.log_dir = o.log_dir AND p.file = o.file AND p.position = o.position
+        LEFT JOIN transactions t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
+            AND t.producer_id = p.producer_id AND t.ordinal = p.ordinal
+        WHERE NOT o.transactional OR t.outcome = 'commit'
+    )
+    SELECT *,
+        lag(committed_offset) OVER of_input AS previous_offset,
+        lag(offset) OVER of_input AS previous_at,
+        lag(transactional) OVER of_input AS previous_transactional,
+        lag(producer_id) OVER of_input AS previous_producer_id
+    FROM effective
+    WINDOW of_input AS (PARTITION BY log_dir, group_id, committed_topic, committed_partition ORDER BY effective_at, offset)
+"""
+"""What each group has committed of each input (`topic-partition`), in the order in which it took effect: a transaction's offsets do at its
+marker, and those of aborted and open ones never. A tombstone's committed offset is null."""
+
+RAW_INDEXES_NEED: Final = (
+    "log_dir string, topic string, partition int, segment bigint, file string, log_start_offset bigint, clean_shutdown boolean, "
+    "kind string, entry int, position bigint, offset bigint, timestamp bigint, log_position bigint, producer_id bigint, "
+    "leader_epoch int, error string"
+)
+RAW_SNAPSHOTS_NEED: Final = (
+    "log_dir string, topic string, partition int, file string, clean_shutdown boolean, snapshot_offset bigint, producer_id bigint, "
+    "producer_epoch int, last_sequence int, last_offset bigint, error string"
+)
+
+LOG_SEGMENTS: Final = """
+    SELECT b.log_dir, b.topic, b.partition, b.segment, max(b.blind_before) > min(b.blind_before) AS blind,
+        min(b.position) AS first_position, min(b.base_offset) AS first_offset, max(b.last_offset) AS last_offset,
+        bool_or(b.clean_shutdown) AS clean_shutdown, bool_or(b.compacted) AS compacted, max(i.log_dir) IS NOT NULL AS indexed,
+        b.segment = max(max(b.segment)) OVER (PARTITION BY b.log_dir, b.topic, b.partition) AS is_last
+    FROM batches b
+    LEFT JOIN (SELECT DISTINCT log_dir, topic, partition, segment FROM raw_indexes WHERE kind = 'index') i
+        ON i.log_dir = b.log_dir AND i.topic = b.topic AND i.partition = b.partition AND i.segment = b.segment
+    GROUP BY b.log_dir, b.topic, b.partition, b.segment
+"""
+"""Each segment that holds a trusted batch. `blind`: bytes between its batches cannot be read. `indexed`: its `.index` is there."""
+
+TIME_LOOKUPS: Final = """
+    SELECT log_dir, topic, partition, segment, file, entry, offset_before AS last_offset, timestamp_before FROM (
+        SELECT *,
+            max(CASE WHEN entry IS NULL THEN at END) OVER upto AS offset_before,
+            max(max_timestamp) OVER upto AS timestamp_before
+        FROM (
+            SELECT log_dir, topic, partition, segment, CAST(NULL AS STRING) AS file, CAST(NULL AS INT) AS entry, last_offset AS at,
+                max_timestamp
+            FROM batches
+            UNION ALL
+            SELECT log_dir, topic, partition, segment, file, entry, offset, CAST(NULL AS BIGINT)
+            FROM raw_indexes WHERE kind = 'timeindex' AND error IS NULL AND entry IS NOT NULL
+        )
+        WINDOW upto AS (PARTITION BY log_dir, topic, partition, segment ORDER BY at, entry ROWS UNBOUNDED PRECEDING)
+    ) WHERE entry IS NOT NULL
+"""
+"""For each entry of a time index the latest time of the batches that end at or before its offset, in its segment."""
+
+EPOCH_LOOKUPS: Final = """
+    SELECT log_dir, topic, partition, at AS base_offset, leader_epoch, noted_epoch FROM (
+        SELECT *, max(noted) OVER (PARTITION BY log_dir, topic, partition ORDER BY at, noted DESC ROWS UNBOUNDED PRECEDING) AS noted_epoch
+        FROM (
+            SELECT log_dir, topic, partition, base_offset AS at, leader_epoch, CAST(NULL AS INT) AS noted
+            FROM batches WHERE magic = 2 AND leader_epoch >= 0
+            UNION ALL
+            SELECT log_dir, topic, partition, offset, CAST(NULL AS INT), leader_epoch
+            FROM raw_indexes WHERE kind = 'leader-epoch-checkpoint' AND error IS NULL AND entry IS NOT NULL
+        )
+    ) WHERE leader_epoch IS NOT NULL AND noted_epoch IS NOT NULL
+"""
+"""For each batch the leader epoch that the checkpoint gives its offset."""

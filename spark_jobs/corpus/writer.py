@@ -68,9 +68,12 @@ class PartitionWriter:
         made = build_batch(records, codec=codec, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=transactional)
         return self.batch(made, offset, leader_epoch)
 
-    def marker(self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0) -> int:
+    def marker(
+        self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0, coordinator_epoch: int = 0, leader_epoch: int = 0
+    ) -> int:
         """Append a transaction marker."""
-        return self.batch(end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=0, timestamp=at))
+        made = end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=at)
+        return self.batch(made, leader_epoch=leader_epoch)
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:

@@ -1,0 +1,24 @@
+"""Rule `group-offsets`: the offsets that a group commits go forward."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="group-offsets",
+    title="Group offsets go back",
+    proves="No group was sent back to records that it had told it was done with.",
+    severity=Severity.WARNING,
+    evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at"),
+    limits=(
+        "A warning: an operator or the application may have reset the offset on purpose, and without transactions reading twice "
+        "is at-least-once's right. A deleted offset (a tombstone) may be followed by any. Compaction keeps the last commits only, "
+        "so old ones may be gone. Commits in transactions are rule `input-consumed-twice`'s."
+    ),
+    sql="""
+        SELECT 'warning' AS severity, 'offset went back' AS kind,
+            log_dir, topic, partition, offset, file, position,
+            group_id, input, committed_offset, previous_offset, previous_at
+        FROM group_commits
+        WHERE committed_offset < previous_offset AND NOT transactional
+    """,
+    view="group_commits",
+)

@@ -1,0 +1,77 @@
+"""Rule `indexes`: the index files say of the log what is in it."""
+
+from spark_jobs.checks.rule import Rule, Severity
+
+RULE = Rule(
+    name="indexes",
+    title="Indexes against the log",
+    proves="Who looks an offset, a time, an aborted transaction or a leader epoch up finds what the log holds.",
+    severity=Severity.VIOLATION,
+    evidence=("index_offset", "index_timestamp", "log_position", "log_offset", "log_timestamp", "producer_id", "leader_epoch", "detail"),
+    limits=(
+        "A violation only where the broker says that it stopped cleanly: after a kill it checks the last segment's indexes and makes new "
+        "ones, so there a difference is an info, and in older segments, or while the broker runs, a warning. Entries below the log "
+        "start and in segments with unreadable bytes are not judged, nor aborted transactions where compaction has been. A "
+        "directory without index files says nothing about them."
+    ),
+    sql="""
+        WITH found AS (
+            SELECT 'unreadable index' AS finding, i.*, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS log_timestamp,
+                i.error AS detail
+            FROM raw_indexes i WHERE i.error IS NOT NULL
+            UNION ALL
+            SELECT CASE WHEN b.base_offset IS NULL THEN 'points to no batch' ELSE 'points to another batch' END,
+                i.*, b.base_offset, CAST(NULL AS BIGINT), i.kind
+            FROM raw_indexes i
+            JOIN log_segments s ON s.log_dir = i.log_dir AND s.topic = i.topic AND s.partition = i.partition AND s.segment = i.segment
+            LEFT JOIN batches b ON b.log_dir = i.log_dir AND b.topic = i.topic AND b.partition = i.partition AND b.segment = i.segment
+                AND b.position = i.log_position
+            WHERE i.kind = 'index' AND i.error IS NULL AND i.entry IS NOT NULL AND i.offset >= i.log_start_offset AND NOT s.blind
+                AND i.log_position >= s.first_position
+                AND (b.base_offset IS NULL OR b.base_offset > i.offset OR b.prev_last_offset >= i.offset)
+            UNION ALL
+            SELECT 'a later record lies before', t.* FROM (
+                SELECT i.*, s.last_offset AS log_offset, s.timestamp_before AS log_timestamp, i.kind AS detail
+                FROM raw_indexes i
+                JOIN time_lookups s ON s.log_dir = i.log_dir AND s.file = i.file AND s.entry = i.entry
+                WHERE s.timestamp_before > i.timestamp
+            ) t
+            UNION ALL
+            SELECT 'no such aborted transaction', i.*, b.base_offset, CAST(NULL AS BIGINT), i.kind
+            FROM raw_indexes i
+            JOIN batches b ON b.log_dir = i.log_dir AND b.topic = i.topic AND b.partition = i.partition
+                AND i.offset BETWEEN b.base_offset AND b.last_offset
+            WHERE i.kind = 'txnindex' AND i.error IS NULL AND i.entry IS NOT NULL AND NOT b.compacted
+                AND NOT (coalesce(b.marker, '') = 'abort' AND b.producer_id = i.producer_id)
+            UNION ALL
+            SELECT 'another leader epoch', i.*, l.base_offset, CAST(NULL AS BIGINT),
+                concat('the batch has ', CAST(l.leader_epoch AS STRING))
+            FROM raw_indexes i
+            JOIN epoch_lookups l ON l.log_dir = i.log_dir AND l.topic = i.topic AND l.partition = i.partition
+                AND l.noted_epoch = i.leader_epoch
+            WHERE i.kind = 'leader-epoch-checkpoint' AND i.error IS NULL AND i.entry IS NOT NULL AND l.leader_epoch <> l.noted_epoch
+        ), placed AS (
+            SELECT finding, log_dir, topic, partition, segment, clean_shutdown, coalesce(offset, log_offset) AS offset, file, position,
+                offset AS index_offset, timestamp AS index_timestamp, log_position, log_offset, log_timestamp, producer_id,
+                leader_epoch, detail
+            FROM found
+            UNION ALL
+            SELECT 'aborted transaction not in its index', t.log_dir, t.topic, t.partition, s.segment, s.clean_shutdown, t.marker_offset,
+                t.marker_file, t.marker_position, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), t.marker_offset,
+                t.marker_timestamp, t.producer_id, CAST(NULL AS INT), 'txnindex'
+            FROM transactions t
+            JOIN log_segments s ON s.log_dir = t.log_dir AND s.topic = t.topic AND s.partition = t.partition
+                AND t.marker_offset BETWEEN s.first_offset AND s.last_offset AND s.indexed AND NOT s.compacted
+            LEFT JOIN raw_indexes i ON i.log_dir = t.log_dir AND i.topic = t.topic AND i.partition = t.partition
+                AND i.kind = 'txnindex' AND i.producer_id = t.producer_id AND i.offset = t.marker_offset
+            WHERE t.outcome = 'abort' AND t.data_batches > 0 AND i.log_dir IS NULL
+        )
+        SELECT
+            CASE WHEN p.clean_shutdown THEN 'violation' WHEN coalesce(s.is_last, true) THEN 'info' ELSE 'warning' END AS severity,
+            p.finding AS kind, p.log_dir, p.topic, p.partition, p.offset, p.file, p.position,
+            p.index_offset, p.index_timestamp, p.log_position, p.log_offset, p.log_timestamp, p.producer_id, p.leader_epoch, p.detail
+        FROM placed p
+        LEFT JOIN log_segments s ON s.log_dir = p.log_dir AND s.topic = p.topic AND s.partition = p.partition AND s.segment = p.segment
+    """,
+    view="indexes",
+)

@@ -1,0 +1,210 @@
+"""Index files and producer snapshots, written right and then made wrong, one entry at a time."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION
+from protocol.records.batch import split_batches
+from protocol.records.control import parse_marker
+from protocol.records.crc32c import crc32c
+from spark_jobs.corpus.case import Case
+from spark_jobs.corpus.writer import T0, PartitionWriter
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+ABORTED_ENTRY = struct.Struct(">hqqqq")
+
+
+@dataclass
+class Producer:
+    """A snapshot's entry."""
+
+    epoch: int
+    last_sequence: int
+    last_offset: int
+
+
+@dataclass
+class Beside:
+    """What a broker keeps beside one segment. `index`: (offset, position); `times`: (timestamp, offset); `aborted`: (producer id, first
+    offset, marker's offset); `epochs`: (leader epoch, start offset); `junk` goes behind the offset index."""
+
+    index: list[tuple[int, int]] = field(default_factory=list)
+    times: list[tuple[int, int]] = field(default_factory=list)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    producers: dict[int, Producer] = field(default_factory=dict)
+    junk: bytes = b""
+    snapshot_junk: bytes = b""
+
+    def write(self, segment: Path, end_offset: int) -> None:
+        """Write all files of the segment; the snapshot is the one at its end."""
+        base = int(segment.stem)
+        offsets = b"".join(OFFSET_ENTRY.pack(offset - base, position) for offset, position in self.index)
+        segment.with_suffix(".index").write_bytes(offsets + self.junk)
+        segment.with_suffix(".timeindex").write_bytes(b"".join(TIME_ENTRY.pack(at, offset - base) for at, offset in self.times))
+        if self.aborted:
+            entries = [ABORTED_ENTRY.pack(0, pid, first, last, last + 1) for pid, first, last in self.aborted]
+            segment.with_suffix(".txnindex").write_bytes(b"".join(entries))
+        lines = [f"{epoch} {start}" for epoch, start in self.epochs]
+        (segment.parent / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+        body = COUNT.pack(len(self.producers)) + b"".join(
+            ENTRY.pack(pid, one.epoch, one.last_sequence, one.last_offset, 0, T0, 0, -1) for pid, one in self.producers.items()
+        )
+        content = HEAD.pack(VERSION, crc32c(body)) + body + self.snapshot_junk
+        (segment.parent / f"{end_offset:020d}.snapshot").write_bytes(content)
+
+
+def describe(segment: Path) -> tuple[Beside, int]:
+    """What belongs beside a segment, and its end offset."""
+    data = segment.read_bytes()
+    beside, end, latest = Beside(), int(segment.stem), -1
+    open_from: dict[int, int] = {}
+    for position, header in split_batches(data):
+        if position:
+            beside.index.append((header.last_offset, position))
+        if header.max_timestamp > latest:
+            latest = header.max_timestamp
+            beside.times.append((latest, header.last_offset))
+        if not beside.epochs or header.partition_leader_epoch > beside.epochs[-1][0]:
+            beside.epochs.append((header.partition_leader_epoch, header.base_offset))
+        end = header.next_offset
+        if header.producer_id < 0:
+            continue
+        if header.is_control:
+            marker = parse_marker(data[position : position + header.size_bytes])
+            first = open_from.pop(header.producer_id, None)
+            if first is not None and marker.type is not None and marker.type.name == "ABORT":
+                beside.aborted.append((header.producer_id, first, header.base_offset))
+            known = beside.producers.get(header.producer_id)
+            if known is None or known.epoch != header.producer_epoch:
+                beside.producers[header.producer_id] = Producer(header.producer_epoch, -1, -1)
+        else:
+            if header.is_transactional:
+                open_from.setdefault(header.producer_id, header.base_offset)
+            beside.producers[header.producer_id] = Producer(header.producer_epoch, header.last_sequence, header.last_offset)
+    return beside, end
+
+
+def case(change: Callable[[Beside], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
+    """A log with all side files, one of them changed: of its last segment, or of the one before."""
+
+    def write(root: Path) -> None:
+        log = PartitionWriter(root, "t", 0)
+        log.data(5, pid=1, seq=0)
+        log.data(5, pid=1, seq=5, at=T0 + 10)
+        log.data(2, pid=2, epoch=0, seq=0, transactional=True)
+        log.marker(2, epoch=1, committed=False)
+        log.data(5, pid=1, seq=10, leader_epoch=1)
+        log.data(5, pid=1, seq=15, leader_epoch=1)
+        segments = [log.file]
+        if old:
+            log.roll()
+            log.data(5, leader_epoch=1)
+            segments.append(log.file)
+        for at, segment in enumerate(segments):
+            beside, end = describe(segment)
+            if at == 0:
+                change(beside)
+                epochs = beside.epochs
+            beside.epochs = epochs
+            beside.write(segment, end)
+        if clean:
+            (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+
+    return write
+
+
+def nothing(_beside: Beside) -> None:
+    pass
+
+
+def inside_a_batch(beside: Beside) -> None:
+    offset, position = beside.index[1]
+    beside.index[1] = (offset, position + 7)
+
+
+def at_the_next_batch(beside: Beside) -> None:
+    beside.index[0] = (beside.index[0][0], beside.index[1][1])
+
+
+def sparse(beside: Beside) -> None:
+    del beside.index[1:3]
+    del beside.times[0]
+
+
+def preallocated(beside: Beside) -> None:
+    beside.junk = bytes(4096)
+
+
+def cut_entry(beside: Beside) -> None:
+    beside.junk = b"\1\2\3"
+
+
+def time_too_early(beside: Beside) -> None:
+    beside.times[-1] = (T0 + 3, beside.times[-1][1])
+
+
+def aborted_forgotten(beside: Beside) -> None:
+    beside.aborted.clear()
+    beside.aborted.append((7, 0, 4))
+
+
+def epoch_too_early(beside: Beside) -> None:
+    beside.epochs[1] = (1, 10)
+
+
+def other_sequence(beside: Beside) -> None:
+    beside.producers[1].last_sequence = 14
+
+
+def other_epoch(beside: Beside) -> None:
+    beside.producers[2].epoch = 0
+
+
+def other_last_offset(beside: Beside) -> None:
+    beside.producers[1].last_offset = 17
+
+
+def producer_expired(beside: Beside) -> None:
+    del beside.producers[1]
+
+
+def snapshot_damaged(beside: Beside) -> None:
+    beside.snapshot_junk = b"\0"
+
+
+SIDE_FILES: dict[str, Case] = {
+    "side_files": Case(case(nothing), []),
+    "side_files_of_two_segments": Case(case(nothing, old=True), []),
+    "side_files_sparse": Case(case(sparse), []),
+    "side_files_preallocated": Case(case(preallocated, clean=False), []),
+    "snapshot_without_an_expired_producer": Case(case(producer_expired), []),
+    "index_into_a_batch": Case(case(inside_a_batch), [("indexes", "violation", "points to no batch", "t-0@11")]),
+    "index_to_the_next_batch": Case(case(at_the_next_batch), [("indexes", "violation", "points to another batch", "t-0@9")]),
+    "index_cut": Case(case(cut_entry), [("indexes", "violation", "unreadable index", "t-0@?")]),
+    "index_after_a_kill": Case(case(inside_a_batch, clean=False), [("indexes", "info", "points to no batch", "t-0@11")]),
+    "index_of_an_old_segment_after_a_kill": Case(
+        case(inside_a_batch, clean=False, old=True), [("indexes", "warning", "points to no batch", "t-0@11")]
+    ),
+    "time_index_too_early": Case(case(time_too_early), [("indexes", "violation", "a later record lies before", "t-0@9")]),
+    "aborted_index_wrong": Case(
+        case(aborted_forgotten),
+        [
+            ("indexes", "violation", "no such aborted transaction", "t-0@4"),
+            ("indexes", "violation", "aborted transaction not in its index", "t-0@12"),
+        ],
+    ),
+    "leader_epoch_noted_too_early": Case(
+        case(epoch_too_early),
+        [("indexes", "violation", "another leader epoch", "t-0@10"), ("indexes", "violation", "another leader epoch", "t-0@10")],
+    ),
+    "snapshot_of_another_sequence": Case(case(other_sequence), [("producer-snapshots", "violation", "another sequence", "t-0@23")]),
+    "snapshot_of_another_epoch": Case(case(other_epoch), [("producer-snapshots", "violation", "another epoch", "t-0@23")]),
+    "snapshot_of_another_offset": Case(case(other_last_offset), [("producer-snapshots", "violation", "another last offset", "t-0@23")]),
+    "snapshot_damaged": Case(case(snapshot_damaged), [("producer-snapshots", "violation", "unreadable snapshot", "t-0@23")]),
+}
