@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench profile compat differential spark crash fuzz clean
+.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit profile compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ bench: $(STAMP) maven ## Measure speed, side by side with Apache Kafka, a Rust, 
 
 profile: $(STAMP) ## See where the broker's time goes under a load (ARGS="--only transactions --seconds 10")
 	@$(PY) -m client_compat.bench.profile $(ARGS)
+
+bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafka-dump-log on the same files (ARGS=--quick)
+	@$(PY) -m client_compat.bench_audit $(ARGS)
 
 compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)

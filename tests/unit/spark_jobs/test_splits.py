@@ -48,7 +48,7 @@ def test_a_segment_is_cut_at_batches_into_parts_that_cover_it(tmp_path: Path, in
     assert [start for start, _ in found] == [0, *[end for _, end in found[:-1]]]
     assert found[-1][1] == segment.size_bytes
     assert {start for start, _ in found} <= set(starts)
-    assert all(end - start < 4000 + 3 * 600 for start, end in found)
+    assert all(end - start < 4000 + 3 * 1200 for start, end in found)
 
 
 def test_a_place_of_the_index_where_no_batch_begins_is_not_believed(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""The benchmark's command line: `python -m client_compat.bench_audit [--quick] [--gb 1 --gb 4] [--reps 3]`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from client_compat.bench_audit import logs
+from client_compat.bench_audit.reader import READS
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.kafka.tools import Tools
+
+TIMEOUT_S = 3600
+
+
+@dataclass(slots=True)
+class Contender:
+    """One way to read a log. `baseline`: the contender that its rate is compared with."""
+
+    name: str
+    commands: list[list[str]]
+    baseline: str = ""
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    peak_kib: int = 0
+    rows: int = 0
+
+    def run(self) -> None:
+        """Once; raises subprocess.CalledProcessError when it fails."""
+        ours = self.commands[0][0] == sys.executable
+        started, before = time.perf_counter(), _cpu_of_children()
+        running = [subprocess.Popen(c, stdout=subprocess.PIPE if ours else subprocess.DEVNULL, text=True) for c in self.commands]
+        answers = [process.communicate(timeout=TIMEOUT_S)[0] for process in running]
+        self.seconds.append(time.perf_counter() - started)
+        self.cpu_seconds.append(_cpu_of_children() - before)
+        for process, command in zip(running, self.commands, strict=True):
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, command)
+        if ours:
+            said = json.loads(answers[0])
+            if said["violations"]:
+                raise SystemExit(f"{self.name}: {said['violations']} violations in a valid log")
+            self.peak_kib, self.rows = max(self.peak_kib, said["peak_kib"]), said["rows"]
+
+
+def _cpu_of_children() -> float:
+    """Processor seconds of all processes that were started here and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def contenders(directory: Path, tools: Tools | None, whats: Sequence[str]) -> list[Contender]:
+    """Ours and Kafka's for one log. `tools`: None leaves Kafka's out."""
+    found = [
+        Contender(
+            what,
+            [[sys.executable, "-m", "client_compat.bench_audit.reader", what, str(directory)]],
+            "dump-log deep" if what == "records" else "dump-log",
+        )
+        for what in whats
+    ]
+    if tools is not None:
+        halves = [sorted(str(path) for path in each.glob("*.log")) for each in sorted(directory.iterdir())]
+        for name, more in (("dump-log", []), ("dump-log deep", ["--deep-iteration"])):
+            found.append(Contender(name, [tools.command("kafka-dump-log", "--files", ",".join(half), *more) for half in halves]))
+    return found
+
+
+def measure(  # noqa: PLR0917 # called thrice, in one place
+    console: Console, title: str, make: Callable[[Path], int], reps: int, tools: Tools | None, whats: Sequence[str]
+) -> None:
+    """Make a log, let all contenders read it in turn, print the table, remove the log."""
+    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-audit-"))
+    try:
+        records = make(directory / "logs")
+        size = sum(path.stat().st_size for path in directory.rglob("*.log"))
+        running = contenders(directory / "logs", tools, whats)
+        for _ in range(reps):
+            for each in running:
+                each.run()
+        console.print(table(title, running, size, records))
+    finally:
+        shutil.rmtree(directory)
+
+
+def table(title: str, measured: Sequence[Contender], size: int, records: int) -> Table:
+    """Rates of medians, and how they compare."""
+    columns = ("contender", "seconds", "GB/s", "records/s", "against", "CPU s", "GB/CPU s", "against", "peak MB a process")
+    shown = Table(*columns, title=f"{title}: {size / 1e9:.2f} GB")
+    medians = {each.name: median(each.seconds) for each in measured}
+    cpu = {each.name: median(each.cpu_seconds) for each in measured}
+    for each in measured:
+        seconds = medians[each.name]
+        against = [f"{of[each.baseline] / of[each.name]:.1f} x {each.baseline}" if each.baseline in of else "" for of in (medians, cpu)]
+        peak = f"{each.peak_kib / 1024:.0f}" if each.peak_kib else ""
+        wall = (f"{seconds:.2f}", f"{size / seconds / 1e9:.2f}", f"{records / seconds:,.0f}", against[0])
+        shown.add_row(each.name, *wall, f"{cpu[each.name]:.2f}", f"{size / cpu[each.name] / 1e9:.2f}", against[1], peak)
+    return shown
+
+
+def main(
+    gb: Annotated[list[int] | None, typer.Option(help="Sizes of the large log; dump-log reads the smallest only.")] = None,
+    reps: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
+    quick: Annotated[bool, typer.Option(help="A small log, once.")] = False,
+) -> None:
+    """Measure the audit's reading beside kafka-dump-log's."""
+    console = Console(width=140)
+    try:
+        tools: Tools | None = Tools()
+    except KafkaMissing as e:
+        console.print(f"Without kafka-dump-log: {e}")
+        tools = None
+    whats = [*READS, "audit"]
+    sizes = [1 << 27] if quick else [each << 30 for each in sorted(gb or [1, 4])]
+    reps = 1 if quick else reps
+    for i, size in enumerate(sizes):
+        measure(console, "16-KB batches", lambda root, size=size: logs.big(root, size), reps, None if i else tools, whats)  # type: ignore[misc]  # mypy does not infer a lambda's default
+    partitions, producers = (200, 50_000) if quick else (2_000, 1_000_000)
+    measure(console, f"{partitions:,} partitions", lambda root: logs.many_partitions(root, partitions), reps, None, whats)
+    measure(console, f"{producers:,} producer ids", lambda root: logs.many_producers(root, producers), reps, None, whats)
+
+
+if __name__ == "__main__":
+    typer.run(main)

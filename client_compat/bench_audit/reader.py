@@ -1,0 +1,54 @@
+"""Reads or judges a log in processes of its own and says how much memory they took: what the benchmark starts.
+
+`python -m client_compat.bench_audit.reader WHAT DIR`: WHAT is `headers`, `checked` (headers and CRCs), `opened` (all columns of level
+batches), `records`, or `audit` (the rules over batches, by the embedded engine, in one process).
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Final
+
+from spark_jobs.tables import Filters, Task, arrow_schema, plan, read_task
+
+PROCESSES: Final = 2
+HEADERS: Final = [
+    "topic", "partition", "file", "position", "size_bytes", "base_offset", "last_offset", "record_count", "max_timestamp", "producer_id",
+    "producer_epoch", "base_sequence", "last_sequence", "transactional", "control", "error",
+]  # fmt: skip
+READS: Final[dict[str, tuple[str, list[str] | None]]] = {
+    "headers": ("batches", HEADERS),
+    "checked": ("batches", [*HEADERS, "crc_ok"]),
+    "opened": ("batches", None),
+    "records": ("records", ["topic", "partition", "file", "position", "offset", "timestamp", "key", "value", "producer_id", "sequence"]),
+}
+
+
+def read(what: str, task: Task) -> tuple[int, int]:
+    """(rows of a task, the largest memory of this process so far, in KiB)."""
+    level, columns = READS[what]
+    rows = sum(batch.num_rows for batch in read_task(level, task, arrow_schema(level, columns), Filters()))
+    return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main(what: str, path: str) -> None:
+    """Print {"rows": …, "peak_kib": …, "violations": …}."""
+    if what == "audit":
+        from spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
+
+        verdict = audit([path], engine="duckdb", deep=False).directories[0]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps({"rows": verdict.batches, "peak_kib": peak, "violations": sum(r.violations for r in verdict.rules.values())}))
+        return
+    tasks = plan(READS[what][0], [path])
+    with ProcessPoolExecutor(PROCESSES, get_context("fork")) as pool:
+        done = list(pool.map(read, [what] * len(tasks), tasks))
+    print(json.dumps({"rows": sum(rows for rows, _ in done), "peak_kib": max(peak for _, peak in done), "violations": 0}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
