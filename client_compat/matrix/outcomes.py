@@ -59,6 +59,10 @@ KNOWN: tuple[Known, ...] = (
         "platformatic-kafka", "topics/topic-made-again-under-a-consumer", "it ends with the error and does not ask for the topic's new id"
     ),
     Known("franz-go", "topics/topic-made-again", "it holds on to a topic's id on purpose, until the application forgets the topic"),
+    Known("franz-go", "consumer_groups/consumer-group-static", "its static member leaves without its instance id, and is refused"),
+    Known("franz-go", "groups/assignor-sticky", "its eager sticky assignor at times moves a partition that could have stayed"),
+    Known("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader gives null for what is empty"),
+    Known("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
     Known("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
 )
 

@@ -47,7 +47,7 @@ func consume(c *consumer, partitions []control.Partition) (*direct, error) {
 func (d *direct) start(partition control.Partition, offset int64) error {
 	consuming, err := d.sarama.ConsumePartition(partition.Topic, partition.Index, offset)
 	if err != nil {
-		return err
+		return d.told(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.consumers[partition], d.stops[partition] = consuming, stop
@@ -71,7 +71,7 @@ func (d *direct) start(partition control.Partition, offset int64) error {
 // told says what an error means where going on was asked for.
 func (d *direct) told(err error) error {
 	if d.consumer.open.Reset != nil && errors.Is(err, sarama.ErrOffsetOutOfRange) {
-		return control.Unsupported("ends a PartitionConsumer whose offset is out of range, and leaves it to its user to begin another")
+		return control.Unsupported("ends a PartitionConsumer whose offset is out of range, or refuses it, and leaves it to its user to begin another")
 	}
 	return err
 }
