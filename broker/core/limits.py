@@ -84,6 +84,13 @@ MARKER_RETRY_MS_MAX = 6_400
 TIMED_OUT_TRANSACTIONS_PER_TURN = 100
 """Transactions aborted in one turn of the loop: two records and a few markers each, so about 20 ms."""
 
+# --- memory -----------------------------------------------------------------------------------------------------------------
+HEAP_KEPT_BYTES = 32 * 1024 * 1024
+"""Freed memory that the allocator keeps: answers of six partitions at 1 MiB each to five consumers at once."""
+
+HEAP_ALLOCATION_BYTES = 8 * 1024 * 1024
+"""Larger ones are mapped one by one and go back to the kernel when freed; a partition's read is 1 MiB unless a consumer asks for more."""
+
 # --- stop -------------------------------------------------------------------------------------------------------------------
 STOP_DRAIN_MS = 5_000
 """How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""
