@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -79,6 +81,21 @@ func explain(err error) control.Failure {
 		return control.Failure{Code: "CLIENT:EOF", Message: err.Error()}
 	}
 	return control.Failure{}
+}
+
+const retryAfter = 250 * time.Millisecond
+
+// passing errors are of a broker that is away for a while: a Reader gives them, and is asked again.
+func passing(ctx context.Context, err error) bool {
+	var connection *net.OpError
+	if !errors.As(err, &connection) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(retryAfter):
+	}
+	return true
 }
 
 func ended(ctx context.Context, err error) bool { return err != nil && ctx.Err() != nil }

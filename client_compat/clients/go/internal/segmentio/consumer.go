@@ -74,7 +74,11 @@ func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
 	if err := c.close(); err != nil {
 		return err
 	}
-	p.consumers.Put(to.Handle, join(c.base(), to.Topics))
+	joined, err := join(c.base(), to.Topics)
+	if err != nil {
+		return err
+	}
+	p.consumers.Put(to.Handle, joined)
 	return nil
 }
 
@@ -157,7 +161,8 @@ func readerConfig(open control.ConsumerOpen) (kafka.ReaderConfig, error) {
 		config.IsolationLevel = kafka.ReadCommitted
 	}
 	if n := open.FetchMinBytes; n != nil {
-		config.MinBytes = *n
+		// The most is a megabyte by default, and may not be less.
+		config.MinBytes, config.MaxBytes = *n, max(*n, 1_000_000)
 	}
 	if n := open.PartitionFetchBytes; n != nil {
 		config.MaxBytes = *n

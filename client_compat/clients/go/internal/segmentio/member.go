@@ -18,7 +18,7 @@ type member struct {
 	pending []kafka.Message
 }
 
-func join(o *opened, topics []string) *member {
+func join(o *opened, topics []string) (*member, error) {
 	config := o.config
 	config.GroupID, config.GroupTopics = *o.open.Group, topics
 	if o.open.Assignor != nil {
@@ -33,7 +33,16 @@ func join(o *opened, topics []string) *member {
 	if ms := o.open.AutoCommitIntervalMS; ms != nil {
 		config.CommitInterval = control.Milliseconds(*ms)
 	}
-	return &member{opened: o, reader: kafka.NewReader(config), last: map[control.Partition]kafka.Message{}}
+	reader, err := newReader(config)
+	return &member{opened: o, reader: reader, last: map[control.Partition]kafka.Message{}}, err
+}
+
+// newReader checks first: kafka.NewReader panics.
+func newReader(config kafka.ReaderConfig) (*kafka.Reader, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return kafka.NewReader(config), nil
 }
 
 func (m *member) poll(ctx context.Context, count int) ([]kafka.Message, error) {
@@ -41,6 +50,9 @@ func (m *member) poll(ctx context.Context, count int) ([]kafka.Message, error) {
 		message, err := m.reader.FetchMessage(ctx)
 		if ended(ctx, err) {
 			break
+		}
+		if passing(ctx, err) {
+			continue
 		}
 		if err != nil {
 			return nil, err

@@ -49,7 +49,13 @@ func (r *readers) start(partition control.Partition, offset int64) error {
 	config := r.config
 	config.Topic, config.Partition = partition.Topic, int(partition.Index)
 	config.StartOffset = 0 // for groups only
-	reader := &partitionReader{Reader: kafka.NewReader(config)}
+	// A Reader that does not say so would ask for the same offset for ever.
+	config.OffsetOutOfRangeError = true
+	made, err := newReader(config)
+	if err != nil {
+		return err
+	}
+	reader := &partitionReader{Reader: made}
 	r.each[partition] = reader
 	return r.from(reader, offset)
 }
@@ -77,6 +83,12 @@ func (r *readers) pump(ctx context.Context, reader *kafka.Reader) {
 		message, err := reader.FetchMessage(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if passing(ctx, err) {
+			continue
+		}
+		if errors.Is(err, kafka.OffsetOutOfRange) && r.open.Reset != nil {
+			err = control.Unsupported("goes nowhere from an offset out of range: its user has to set another")
 		}
 		if err != nil {
 			r.inbox.Fail(err)
