@@ -7,23 +7,24 @@ Options: `path` (a broker's data directory or one partition's, as a path or a UR
 `topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp` (half-open), `walk`
 (`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer columns makes the reader build only
 those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true (Spark 4.1 and later). Segments are split
-into tasks by their offset index; small ones share a task.
+into tasks by their offset index; small ones share a task. As a stream (`readStream`): `max_bytes_per_trigger`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_jobs.columns import LEVELS, ddl
-from spark_jobs.tables import Filters, Task, plan, read_task
+from spark_jobs.spark_tasks import TaskPartition, rows_of
+from spark_jobs.tables import SIDE_FILES, Filters, plan
 from spark_jobs.tables.batches import MARKED, OPENED
 
 
@@ -42,6 +43,17 @@ class KafkaLogSource(DataSource):
     def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of exactly the columns of `schema`."""
         return KafkaLogReader(self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), self._unread())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The same as a stream (Spark 4.2 and later): what is appended, from the beginning of each log on."""
+        from spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # older Sparks have no read limits, and read no streams
+
+        if self._level() in SIDE_FILES:
+            raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")
+        most = int(self.options.get("max_bytes_per_trigger", BYTES_MAX))
+        return KafkaLogStreamReader(
+            self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=most
+        )
 
     def _paths(self) -> list[str]:
         many = self.options.get("paths")
@@ -67,14 +79,6 @@ def filters_of(options: Mapping[str, str]) -> Filters:
     topics = frozenset(topic for topic in options.get("topic", "").split(",") if topic)
     partitions = frozenset(int(each) for each in options.get("partition", "").split(",") if each)
     return Filters(topics, partitions, **ranges)
-
-
-@dataclass
-class TaskPartition(InputPartition):
-    """What one task reads, and which of its rows."""
-
-    task: Task
-    filters: Filters
 
 
 class _PushFilters:
@@ -115,17 +119,6 @@ class KafkaLogReader(DataSourceReader):
         """The rows of one task as Arrow record batches."""
         assert isinstance(partition, TaskPartition)
         return rows_of(self.level, partition, self._schema, self._unread)
-
-
-def rows_of(level: str, partition: TaskPartition, schema: pa.Schema, unread: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; columns in `unread` are null."""
-    read = pa.schema([field for field in schema if field.name not in unread])
-    for batch in read_task(level, partition.task, read, partition.filters):
-        if len(read) == len(schema):
-            yield batch
-        else:
-            arrays = [pa.nulls(batch.num_rows, f.type) if f.name in unread else batch.column(f.name) for f in schema]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 RANGES: Final[dict[str, dict[str, str]]] = {

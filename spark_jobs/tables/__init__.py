@@ -28,7 +28,7 @@ from spark_jobs.tables.records import record_rows
 from spark_jobs.tables.schemas import arrow_schema
 from spark_jobs.tables.side_files import index_rows, snapshot_rows
 
-__all__ = ["Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
+__all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
 
 Task = list[Part] | list[SideFile]
 """What one task reads. It can be pickled and read on another machine that sees the same files."""
@@ -42,11 +42,11 @@ _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordB
     "transactions": transaction_rows,
     "offsets": offset_rows,
 }
-_SIDE_FILES: Final[dict[str, Callable[[SideFile, pa.Schema], Iterator[pa.RecordBatch]]]] = {
+SIDE_FILES: Final[dict[str, Callable[[SideFile, pa.Schema], Iterator[pa.RecordBatch]]]] = {
     "snapshots": snapshot_rows,
     "indexes": index_rows,
 }
-assert _PARTS.keys() | _SIDE_FILES.keys() == LEVELS.keys()
+assert _PARTS.keys() | SIDE_FILES.keys() == LEVELS.keys()
 
 
 def read(
@@ -61,7 +61,7 @@ def read(
     chosen = _of_level(level, filters or Filters())
     for path in paths:
         found = find_logs(path, chosen.topics)
-        files = _side_files(level, found, chosen) if level in _SIDE_FILES else None
+        files = _side_files(level, found, chosen) if level in SIDE_FILES else None
         parts = [whole(segment) for segment in found.segments if segment.size_bytes and chosen.wants_segment(segment)]
         yield from read_task(level, parts if files is None else files, schema, chosen)
 
@@ -72,7 +72,7 @@ def plan(level: str, paths: Sequence[str | Path], filters: Filters | None = None
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
     chosen = _of_level(level, filters or Filters())
     logs = [find_logs(path, chosen.topics) for path in paths]
-    if level in _SIDE_FILES:
+    if level in SIDE_FILES:
         files = [file for found in logs for file in _side_files(level, found, chosen)]
         return [files[at : at + splits.FILES_MAX] for at in range(0, len(files), splits.FILES_MAX)]
     segments = [segment for found in logs for segment in found.segments if chosen.wants_segment(segment)]
@@ -84,7 +84,7 @@ def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> It
     """The rows of one task, with the columns of `schema`."""
     for each in task:
         if isinstance(each, SideFile):
-            yield from _SIDE_FILES[level](each, schema)
+            yield from SIDE_FILES[level](each, schema)
         else:
             yield from _PARTS[level](each, schema, filters)
 
