@@ -95,7 +95,7 @@ impl Admin {
         Ok(json!({"configs": configs}))
     }
 
-    /// The crate has AlterConfigs only, which replaces all of a resource's settings: so those that are set already are read and sent again,
+    /// The crate has `AlterConfigs` only, which replaces all of a resource's settings: so those that are set already are read and sent again,
     /// as its users have to.
     pub async fn alter_configs(&self, request: &Configs, timeout: Duration) -> Result<Value, Failure> {
         let entries = self.config_entries(request, timeout).await?;

@@ -118,7 +118,9 @@ impl Consumer {
                     };
                     let mut element = list.add_partition(topic, *partition);
                     element.set_offset(Offset::Offset(*offset))?;
-                    metadata.map(|metadata| element.set_metadata(metadata));
+                    if let Some(metadata) = metadata {
+                        element.set_metadata(metadata);
+                    }
                 }
             }
             None => {

@@ -92,8 +92,8 @@ impl RsKafka {
                 consumer.edges(&parse(request)?, rskafka::client::partition::OffsetAt::Earliest).await
             }
             "offsets_for_times" => consumer.offsets_for_times(&parse(request)?).await,
-            "pause" => consumer.pause(&parse(request)?),
-            "resume" => consumer.resume(&parse(request)?),
+            "pause" => Ok(consumer.pause(&parse(request)?)),
+            "resume" => Ok(consumer.resume(&parse(request)?)),
             "position" => Failure::unsupported("rskafka's stream does not tell its position"),
             _ => Failure::unsupported("rskafka has no consumer groups"),
         }
