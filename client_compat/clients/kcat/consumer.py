@@ -91,6 +91,8 @@ class Consumer:
             raise Unsupported("kcat's librdkafka has no KIP-848 groups")
         if (assignor := request.get("assignor")) is not None and assignor not in ASSIGNORS:
             raise Unsupported(f"kcat has no assignor {assignor}")
+        if request.get("auto_commit") is False:
+            raise Unsupported("kcat commits what it printed whenever partitions are taken from it, even with enable.auto.commit=false")
         self._reset = request.get("reset", "latest")
         self._base = ["-u", "-b", request["bootstrap"], "-f", FORMAT, "-X", f"auto.offset.reset={RESETS[self._reset]}"]
         self._base += settings(request, SETTINGS)

@@ -22,14 +22,18 @@ def _filled(scene: Scene, partitions: int = PARTITIONS, count: int = COUNT) -> s
 
 
 def _options(group: str, **more: object) -> ConsumerOptions:
-    options: ConsumerOptions = {"group": group, "reset": "earliest", "auto_commit": False}
+    return _joining(group, **{"auto_commit": False, **more})
+
+
+def _joining(group: str, **more: object) -> ConsumerOptions:
+    options: ConsumerOptions = {"group": group, "reset": "earliest"}
     options.update(more)  # type: ignore[typeddict-item]  # scenarios give names of ConsumerOptions only
     return options
 
 
 def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
-    """A member in a program of its own."""
-    consumer = scene.another().consumer(**_options(group, **more))
+    """A member in a program of its own, which commits as its client does by default."""
+    consumer = scene.another().consumer(**_joining(group, **more))
     consumer.subscribe(list(topics))
     return consumer
 
@@ -57,6 +61,7 @@ def group_join_and_leave(scene: Scene) -> None:
     members.add(_member(scene, group, topic))
     members.share(every, [2, 2])
     scene.truth.write_values(topic, [b"shared"], partition=0)
+    members.read(PARTITIONS * COUNT + 1)
     members.consumers.pop(0).close()
     members.share(every, [4])
     scene.truth.write_values(topic, [b"alone"], partition=1)
@@ -72,7 +77,7 @@ def group_member_killed(scene: Scene) -> None:
     every = partitions_of(topic, count=PARTITIONS)
     first = _member(scene, group, topic, session_timeout_ms=6_000)
     doomed = scene.another()
-    second = doomed.consumer(**_options(group, session_timeout_ms=6_000))
+    second = doomed.consumer(**_joining(group, session_timeout_ms=6_000))
     second.subscribe([topic])
     members = Members([first, second])
     members.share(every, [2, 2])
@@ -159,7 +164,7 @@ def static_member_returns(scene: Scene) -> None:
     every = partitions_of(topic, count=PARTITIONS)
     stays = _member(scene, group, topic, instance_id="stays", session_timeout_ms=40_000)
     doomed = scene.another()
-    goes = doomed.consumer(**_options(group, instance_id="goes", session_timeout_ms=40_000))
+    goes = doomed.consumer(**_joining(group, instance_id="goes", session_timeout_ms=40_000))
     goes.subscribe([topic])
     members = Members([stays, goes])
     before = members.share(every, [2, 2])
@@ -307,7 +312,7 @@ def subscribe_pattern(scene: Scene) -> None:
     for name in (f"{prefix}-a", f"{prefix}-b", f"other-{prefix}"):
         scene.truth.create_topic(name)
         scene.truth.write_values(name, [name.encode()])
-    consumer = scene.another().consumer(**_options(group))
+    consumer = scene.another().consumer(**_joining(group))
     consumer.subscribe(pattern=f"^{prefix}-.*")
     members = Members([consumer])
     members.share({(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, [2])
