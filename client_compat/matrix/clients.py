@@ -122,8 +122,6 @@ NODE = Language(
     ("node", "npm"),
     "Debian, Ubuntu: apt-get install nodejs npm",
     lambda out: [["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]],
-    # Where Confluent's native part has to be built, it is built with this machine's libraries: else it would download its own.
-    {"CKJS_LINKING": "dynamic"},
     sources=("package.json", "package-lock.json"),
 )
 RUST = Language(

@@ -1,9 +1,10 @@
 import { MissingClient } from '../failures.js';
 
+// Not among package.json's dependencies: npm ci would compile librdkafka for minutes wherever the package's own host is out of reach.
 const HINT =
-  'no @confluentinc/kafka-javascript here (npm ci fetches its native part, or builds it with apt-get install libcurl4-openssl-dev libssl-dev)';
+  'no @confluentinc/kafka-javascript here (npm install --no-save @confluentinc/kafka-javascript@1.10.1 fetches its native part)';
 
-/** The package, whose native part may not be there: npm fetches or builds it, and goes on without it where it can do neither. */
+/** The package, which is there where somebody installed it and its native part loads. */
 async function load() {
   try {
     return (await import('@confluentinc/kafka-javascript')).default;
