@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit profile compat differential spark crash fuzz clean
+.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,13 @@ profile: $(STAMP) ## See where the broker's time goes under a load (ARGS="--only
 
 bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafka-dump-log on the same files (ARGS=--quick)
 	@$(PY) -m client_compat.bench_audit $(ARGS)
+
+.tools/versitygw:
+	@echo "Building an S3 server with Go (once)"
+	@mkdir -p .tools && GOBIN=$(CURDIR)/.tools go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server
+	@$(PY) -m pytest tests/unit/spark_jobs/test_filesystem.py $(ARGS)
 
 compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)

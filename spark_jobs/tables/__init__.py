@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_jobs import splits
 from spark_jobs.columns import LEVELS
 from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, find_logs
-from spark_jobs.segment_reader import Part, whole
+from spark_jobs.segment_reader import Part
 from spark_jobs.tables.batches import batch_rows
 from spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
 from spark_jobs.tables.filters import Filters
@@ -33,6 +33,8 @@ __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "rea
 Task = list[Part] | list[SideFile]
 """What one task reads. It can be pickled and read on another machine that sees the same files."""
 
+WHOLE_BYTES: Final = 1 << 62
+"""A part's size where nothing is cut, but for what lies outside the offsets wanted."""
 INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}
 """Levels that are the records of one topic."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
@@ -62,8 +64,11 @@ def read(
     for path in paths:
         found = find_logs(path, chosen.topics)
         files = _side_files(level, found, chosen) if level in SIDE_FILES else None
-        parts = [whole(segment) for segment in found.segments if segment.size_bytes and chosen.wants_segment(segment)]
-        yield from read_task(level, parts if files is None else files, schema, chosen)
+        if files is not None:
+            yield from read_task(level, files, schema, chosen)
+            continue
+        for segment in found.segments:
+            yield from read_task(level, splits.parts(segment, chosen, WHOLE_BYTES), schema, chosen)
 
 
 def plan(level: str, paths: Sequence[str | Path], filters: Filters | None = None) -> list[Task]:

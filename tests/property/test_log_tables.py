@@ -54,7 +54,7 @@ def rows(batches: Any) -> list[str]:
     return sorted(str(row) for batch in batches for row in batch.to_pylist())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(BATCH, min_size=1, max_size=12), INDEX, DAMAGE, st.integers(150, 2000), st.sampled_from(["batches", "records"]))
 def test_tasks_together_give_what_one_reading_gives(
     batches: list[tuple[int, Codec, int, int]], index: str, damage: tuple[str, float] | None, target: int, level: str
@@ -67,7 +67,7 @@ def test_tasks_together_give_what_one_reading_gives(
         assert rows(together) == rows(read(level, [root]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(BATCH, min_size=1, max_size=12),
     INDEX,
