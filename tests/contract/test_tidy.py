@@ -16,7 +16,7 @@ FILE_LINES_MAX = 600
 # A module this short has nothing that its users' tests do not show.
 MIRROR_LINES_MIN = 40
 
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "node_modules" not in path.parts)
 ALL_PYTHON = SOURCES + sorted((ROOT / "tests").rglob("*.py"))
 SUPPRESSION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z0-9, ]+)?|type:\s*ignore(?:\[[^\]]*\])?|pragma:\s*\w[\w ]*)(?P<rest>.*)$")
 
