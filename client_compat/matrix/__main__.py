@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def main(
 
 
 def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
-    return [name for name in names if name in wanted] or chosen(names, wanted) if wanted else names
+    return chosen(names, [f"^{re.escape(word)}$" if word in names else word for word in wanted or ()])
 
 
 def _kept(directory: Path, *, resume: bool) -> Kept:

@@ -7,7 +7,8 @@ from client_compat.matrix.proxy import Losses
 from client_compat.matrix.scenario import Scene, expect, same, scenario
 from protocol.api_keys import ApiKey
 
-COUNT, SIZE = 600, 100
+COUNT, ROUND, SIZE = 600, 50, 100
+"""Sent in rounds, for a client may put all that it has into one request; a round's batches are in flight together."""
 BATCH_BYTES = 2_000
 
 
@@ -19,7 +20,8 @@ def _send(scene: Scene, options: ProducerOptions) -> list[int]:
     """Send through the proxy, and read the log without it."""
     topic = scene.topic()
     producer = scene.producer(**options)
-    producer.send_ok(topic, numbered(COUNT, partition=0, size=SIZE), timeout_ms=60_000)
+    for start in range(0, COUNT, ROUND):
+        producer.send_ok(topic, numbered(ROUND, partition=0, size=SIZE, start=start), timeout_ms=60_000)
     producer.close()
     losses = scene.broker.proxy.losses if scene.broker.proxy else None
     expect(losses is not None and losses.lost > 0, f"no answer was lost of {losses.seen if losses else 0}")
