@@ -77,7 +77,7 @@ def audit(
     for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
         verdict.retries_absorbed = absorbed
     total_bytes = sum(logs.size_bytes for logs in found)
-    chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes)
+    chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=_spark_runs())
     steps = len(RULES) + 2
     if any(logs.segments for logs in found):
         progress(f"starting {chosen}", 0, steps)
@@ -88,7 +88,7 @@ def audit(
             "replay_ms": REPLAY_MS,
             "header": "" if key is None else key.name,
         }
-        with _start(chosen, total_bytes, master) as running:
+        with start(chosen, total_bytes, master) as running:
             args["json_path"] = running.json_path("" if key is None else key.name)
             judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
             step = partial(_told, progress, steps)
@@ -100,7 +100,16 @@ def _told(progress: Progress, steps: int, step: str, done: int) -> None:
     progress(step, done, steps)
 
 
-def _start(name: str, total_bytes: int, master: str | None) -> AbstractContextManager[Engine]:
+def _spark_runs() -> bool:
+    try:
+        require_spark()
+    except CannotJudge:
+        return False
+    return True
+
+
+def start(name: str, total_bytes: int, master: str | None) -> AbstractContextManager[Engine]:
+    """An engine for a log of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
         from spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # only where it is the engine
@@ -110,7 +119,7 @@ def _start(name: str, total_bytes: int, master: str | None) -> AbstractContextMa
         from spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
-    return embedded_engine()
+    return embedded_engine(total_bytes)
 
 
 def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:

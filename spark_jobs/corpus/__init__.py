@@ -10,10 +10,11 @@ from typing import Final
 from spark_jobs.corpus.batches import BATCHES
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.groups import GROUPS
+from spark_jobs.corpus.legal import LEGAL
 from spark_jobs.corpus.random_logs import RANDOM_LOGS
 from spark_jobs.corpus.replays import REPLAYS
 from spark_jobs.corpus.replicas import REPLICAS
 from spark_jobs.corpus.side_files import SIDE_FILES
 from spark_jobs.corpus.transactions import TRANSACTIONS
 
-CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | GROUPS | SIDE_FILES | RANDOM_LOGS | REPLAYS | REPLICAS
+CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | GROUPS | SIDE_FILES | LEGAL | RANDOM_LOGS | REPLAYS | REPLICAS

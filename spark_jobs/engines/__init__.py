@@ -7,6 +7,7 @@ Both read the same Arrow batches, so they give the same findings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 EMBEDDED: Final = "duckdb"
@@ -45,11 +46,15 @@ class Engine(Protocol):
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """The rows of a query."""
 
+    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
+        """Write the rows of a query as Parquet files into the new directory `to`."""
 
-def choose(wanted: str, log_bytes: int) -> str:
-    """The engine for a log of this size. Raises ValueError on a name that is none."""
+
+def choose(wanted: str, log_bytes: int, *, spark_runs: bool = True) -> str:
+    """The engine for a log of this size; where Spark cannot run and nobody insists on it, the embedded one. Raises ValueError on a name
+    that is none."""
     if wanted not in {AUTO, EMBEDDED, SPARK}:
         raise ValueError(f"no such engine: {wanted}; one of {AUTO}, {EMBEDDED}, {SPARK}")
     if wanted != AUTO:
         return wanted
-    return EMBEDDED if log_bytes <= EMBEDDED_BYTES_MAX else SPARK
+    return EMBEDDED if log_bytes <= EMBEDDED_BYTES_MAX or not spark_runs else SPARK

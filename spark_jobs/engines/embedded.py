@@ -7,10 +7,12 @@ written but DuckDB's own spill files, in a directory that goes with the engine.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -22,6 +24,8 @@ from spark_jobs.engines import EMBEDDED, Row
 from spark_jobs.tables import Filters, read
 from spark_jobs.tables.schemas import ARROW_TYPES
 
+ONE_THREAD_BYTES_MAX: Final = 8 << 20
+"""For so little, threads cost more than they give."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
 """What stands for a function of Spark's that DuckDB does not have."""
@@ -30,9 +34,13 @@ PARAMETER: Final = re.compile(r"\$(\w+)")
 
 
 @contextmanager
-def embedded_engine() -> Iterator[EmbeddedEngine]:
-    """An engine that ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill, duckdb.connect(config={"temp_directory": spill}) as connection:
+def embedded_engine(log_bytes: int = 0) -> Iterator[EmbeddedEngine]:
+    """An engine for logs of this size that ends with the block."""
+    threads: dict[str, int | str] = {"threads": 1} if log_bytes <= ONE_THREAD_BYTES_MAX else {}
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill,
+        duckdb.connect(config={"temp_directory": spill, **threads}) as connection,
+    ):
         for function in FUNCTIONS:
             connection.execute(function)
         yield EmbeddedEngine(connection)
@@ -75,6 +83,18 @@ class EmbeddedEngine:
         found = self._execute(translated(query), args)
         names = [column[0] for column in found.description or ()]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
+        """See `Engine`. One file; the directory appears whole, under its name, when it is done."""
+        partial = to.with_name(f".{to.name}.partial")
+        partial.mkdir(parents=True)
+        try:
+            target = str(partial / "part-00000.parquet").replace("'", "''")
+            self._execute(f"COPY ({translated(query)}) TO '{target}' (FORMAT parquet)", args)
+            partial.rename(to)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})

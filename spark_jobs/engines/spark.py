@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.engines import SPARK, Row
@@ -58,6 +59,10 @@ class SparkEngine:
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """See `Engine`."""
         return [row.asDict() for row in self._spark.sql(query, args=dict(args)).collect()]
+
+    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
+        """See `Engine`. One file a partition of the result, and Spark's `_SUCCESS` when all are there."""
+        self._spark.sql(query, args=dict(args)).write.parquet(str(to.absolute()))
 
     def forget(self) -> None:
         """Let go of what was kept."""

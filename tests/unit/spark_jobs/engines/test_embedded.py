@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from spark_jobs.audit import audit
+from spark_jobs.corpus import CASES
 from spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine
 
 
@@ -44,3 +48,11 @@ def test_a_type_that_no_level_has_is_refused() -> None:
     assert arrow_schema("topic string, partition int").names == ["topic", "partition"]
     with pytest.raises(KeyError):
         arrow_schema("price decimal")
+
+
+def test_a_small_directory_is_judged_in_well_under_a_second(tmp_path: Path) -> None:
+    CASES["planted"].write(tmp_path / "log")
+    audit([tmp_path / "log"], engine="duckdb")  # translates the rules, once in a process
+    began = time.process_time()
+    audit([tmp_path / "log"], engine="duckdb")
+    assert time.process_time() - began < 0.8

@@ -43,6 +43,7 @@ def test_both_engines_find_the_same_in_replicas(spark: SparkSession, tmp_path: P
 def test_the_size_decides_where_nobody_does() -> None:
     assert choose("auto", EMBEDDED_BYTES_MAX) == "duckdb"
     assert choose("auto", EMBEDDED_BYTES_MAX + 1) == "spark"
+    assert choose("auto", EMBEDDED_BYTES_MAX + 1, spark_runs=False) == "duckdb"
     assert choose("spark", 0) == "spark"
     with pytest.raises(ValueError, match="no such engine: flink"):
         choose("flink", 0)

@@ -1,0 +1,102 @@
+"""Strange but legal logs: what compaction, retention, expiry, old formats and exhausted epochs leave. Nothing in them is a violation."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES
+from protocol.records.control import end_txn_marker
+from protocol.records.record import build_batch
+from spark_jobs.corpus.case import Case
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, numbered, reheaded
+
+DAY_MS = 86_400_000
+EPOCH_MAX = 32_767
+
+
+def any_sequence_after_a_long_silence(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, epoch=2, seq=0)
+    log.data(5, pid=1, epoch=2, seq=50, at=T0 + DAY_MS)
+    log.data(5, pid=1, epoch=0, seq=3, at=T0 + 3 * DAY_MS)
+
+
+def markers_of_unknown_producers(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.marker(7, epoch=3, committed=False)
+    log.data(5, pid=1, seq=0)
+    log.marker(8, epoch=0, committed=False)
+    log.marker(7, epoch=4, committed=False)
+
+
+def emptied_markers(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for committed in (True, False):
+        marker = end_txn_marker(committed=committed, producer_id=1, producer_epoch=1, coordinator_epoch=0, timestamp=T0)
+        log.batch(reheaded(marker[:HEADER_BYTES], record_count=0))
+    log.data(5, pid=2, seq=40)
+    checkpoint(root, "cleaner-offset-checkpoint", [("t", 0, 2)])
+
+
+def delete_horizons(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    plain = build_batch(numbered(3))
+    horizon = reheaded(plain, attributes=DELETE_HORIZON, base_timestamp=T0 + DAY_MS, max_timestamp=T0 + DAY_MS)
+    log.batch(horizon)
+    log.data(5, offset=20)
+    checkpoint(root, "cleaner-offset-checkpoint", [("t", 0, 20)])
+
+
+def old_formats(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for offset in range(3):
+        body = struct.pack(">Ibbqii", 0, 1, 0, T0, -1, 2) + b"ok"
+        log.raw(struct.pack(">qi", offset, len(body)) + body)
+    log.next_offset = 3
+    log.data(5, pid=1, seq=0)
+
+
+def exhausted_epochs(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, epoch=EPOCH_MAX - 1, seq=0, transactional=True)
+    log.marker(1, epoch=EPOCH_MAX)
+    log.data(5, pid=2, epoch=0, seq=0, transactional=True)
+    log.marker(2, epoch=1)
+
+
+def fenced_by_a_new_instance(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, epoch=0, seq=0, transactional=True)
+    log.marker(1, epoch=1, committed=False)
+    log.data(5, pid=1, epoch=2, seq=0, transactional=True)
+    log.marker(1, epoch=2)
+    log.data(5, pid=1, epoch=2, seq=5, transactional=True)
+    log.marker(1, epoch=2, committed=False)
+
+
+def segments_of_a_retained_tail(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0, start=1000)
+    log.data(5, pid=1, epoch=0, seq=35, leader_epoch=4)
+    log.roll()
+    log.data(5, pid=1, epoch=0, seq=40, leader_epoch=4)
+    checkpoint(root, "log-start-offset-checkpoint", [("t", 0, 1002)])
+
+
+def empty_partitions(root: Path) -> None:
+    PartitionWriter(root, "t", 0)
+    PartitionWriter(root, "t", 1, start=77)
+    PartitionWriter(root, "u", 0).data(1)
+
+
+LEGAL: dict[str, Case] = {
+    "any_sequence_after_a_long_silence": Case(any_sequence_after_a_long_silence, []),
+    "markers_of_unknown_producers": Case(markers_of_unknown_producers, []),
+    "emptied_markers": Case(emptied_markers, []),
+    "delete_horizons": Case(delete_horizons, [("offsets", "info", "offset gap", "t-0@20")]),
+    "old_formats": Case(old_formats, []),
+    "exhausted_epochs": Case(exhausted_epochs, []),
+    "fenced_by_a_new_instance": Case(fenced_by_a_new_instance, []),
+    "segments_of_a_retained_tail": Case(segments_of_a_retained_tail, []),
+    "empty_partitions": Case(empty_partitions, []),
+}
