@@ -28,19 +28,13 @@ from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import ConsumerConfig
 from broker.groups.consumer_groups import ConsumerGroups, Group
 from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.group_records import (
-    NO_EXPIRY,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from broker.groups.migration import end_of
 from broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from broker.groups.states import ClassicState, Now
 from broker.groups.topics_view import NoTopics, TopicsView
 from protocol.error_codes import ErrorCode
+from protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1

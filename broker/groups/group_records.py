@@ -9,7 +9,7 @@ Rules that hold here:
   and those of consumer groups, which are in `consumer_records`.
 * A key type that is not known is not an error: newer brokers write more of them. It is None to whoever reads it, and stays in the log.
 
-Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue),
+Source: KAFKA group-coordinator message schemas (those of offsets are in `protocol.offset_log`; GroupMetadataKey, GroupMetadataValue),
 GroupCoordinatorRecordHelpers.
 """
 
@@ -17,22 +17,10 @@ from dataclasses import dataclass
 
 from broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from protocol.errors import ProtocolError
-from protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, uuid
+from protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
+from protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string
 
-OFFSET_COMMIT_V0 = 0
-OFFSET_COMMIT = 1
 GROUP_METADATA = 2
-
-NO_EXPIRY = -1
-
-
-@dataclass(slots=True)
-class OffsetCommitKey(Message, versions="0-1"):
-    """Which offset: a group's, of one partition of one topic."""
-
-    group: str = string()
-    topic: str = string()
-    partition: int = int32()
 
 
 @dataclass(slots=True)
@@ -40,18 +28,6 @@ class GroupMetadataKey(Message, versions="2"):
     """Which classic group."""
 
     group: str = string()
-
-
-@dataclass(slots=True)
-class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset: the next one to read. Timestamps are wall-clock milliseconds."""
-
-    offset: int = int64()
-    leader_epoch: int = int32("3+", default=-1)
-    metadata: str = string()
-    commit_timestamp: int = int64()
-    expire_timestamp: int = int64("1", default=NO_EXPIRY)
-    topic_id: bytes = uuid("4+", tag=0)
 
 
 @dataclass(slots=True)

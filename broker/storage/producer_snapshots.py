@@ -6,20 +6,17 @@ snapshot that does not check out is worthless and is removed, never repaired.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from broker.storage.files import Files
 from broker.storage.producer_state import BatchMetadata, ProducerStateEntry
+from protocol.errors import ProtocolError
+from protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION, entries_of
 from protocol.records.crc32c import crc32c
 
 SUFFIX: Final = ".snapshot"
-_VERSION: Final = 1
-_HEAD: Final = struct.Struct(">hI")
-_COUNT: Final = struct.Struct(">i")
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(Exception):
@@ -29,7 +26,7 @@ class CorruptSnapshot(Exception):
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The bytes of the file."""
     rows = [
-        _ENTRY.pack(
+        ENTRY.pack(
             e.producer_id,
             e.producer_epoch,
             e.last_sequence,
@@ -41,29 +38,20 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
         )
         for e in entries
     ]
-    body = _COUNT.pack(len(rows)) + b"".join(rows)
-    return _HEAD.pack(_VERSION, crc32c(body)) + body
+    body = COUNT.pack(len(rows)) + b"".join(rows)
+    return HEAD.pack(VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Raises `CorruptSnapshot`."""
-    if len(data) < _HEAD.size + _COUNT.size:
-        raise CorruptSnapshot(f"{len(data)} bytes is less than a header")
-    version, crc = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise CorruptSnapshot(f"version {version}")
-    body = memoryview(data)[_HEAD.size :]
-    if crc32c(body) != crc:
-        raise CorruptSnapshot("the checksum does not match")
-    (count,) = _COUNT.unpack_from(body)
-    rows = body[_COUNT.size :]
-    if count * _ENTRY.size != len(rows):
-        raise CorruptSnapshot(f"{count} entries in {len(rows)} bytes")
-    return list(_entries(rows))
+    try:
+        return list(_entries(entries_of(data)))
+    except ProtocolError as e:
+        raise CorruptSnapshot(str(e)) from e
 
 
 def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
-    for pid, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset in _ENTRY.iter_unpack(rows):
+    for pid, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset in ENTRY.iter_unpack(rows):
         entry = ProducerStateEntry(pid, epoch, coordinator_epoch, timestamp, txn_first_offset)
         if offset >= 0:
             entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
