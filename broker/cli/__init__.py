@@ -22,6 +22,7 @@ COMMANDS = {
     "dump-log": "broker.cli.dump_log:dump_log",
     "audit": "broker.cli.audit:audit",
     "explain": "broker.cli.audit:explain",
+    "dedup": "broker.cli.audit:dedup",
 }
 
 

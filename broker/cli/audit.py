@@ -1,6 +1,7 @@
-"""`ottla audit` and `ottla explain`: they live with the audit, so that `python -m spark_jobs.audit` is the same command."""
+"""`ottla audit`, `ottla explain` and `ottla dedup`: they live with the audit, so that `python -m spark_jobs.audit` is the same command."""
 
 from spark_jobs.audit import audit_command as audit
+from spark_jobs.dedup import dedup_command as dedup
 from spark_jobs.explain import explain_command as explain
 
-__all__ = ["audit", "explain"]
+__all__ = ["audit", "dedup", "explain"]

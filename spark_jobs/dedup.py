@@ -1,0 +1,186 @@
+"""`ottla dedup DIR... --to OUT`: what a log means, written once, to Parquet.
+
+Rules that hold here: a record is written when a reader of committed data can be given it, and once: the first of each (producer id, epoch,
+sequence), the sequence unrolled past its wrap; or, with a business key, the first of each key in its topic. Nothing is dropped without
+being counted: records read = written + aborted + open + duplicates. The log is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from spark_jobs import views
+from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, start
+from spark_jobs.engines import AUTO, SPARK, Engine, choose
+from spark_jobs.judging import BusinessKey
+from spark_jobs.log_files import find_logs
+from spark_jobs.report import progress
+from spark_jobs.session import CannotJudge
+
+RECORDS_NEED: Final = (
+    "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, "
+    "key binary, value binary, headers array<struct<key:string,value:binary>>, control boolean, producer_id bigint, producer_epoch int, "
+    "sequence int"
+)
+OUTCOMES: Final = """
+    SELECT log_dir, file, position, outcome FROM (
+        SELECT log_dir, file, position, control,
+            first_value(marker, true) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+                                            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
+        FROM batches WHERE transactional
+    ) WHERE NOT control
+"""
+"""How the transaction of each transactional batch ended; null while it is open."""
+
+JUDGED: Final = """
+    SELECT *,
+        CASE WHEN in_transaction AND outcome = 'abort' THEN 'aborted'
+             WHEN in_transaction AND outcome IS NULL THEN 'open'
+             WHEN NOT is_first THEN 'duplicate'
+             ELSE 'written' END AS fate
+    FROM (
+        SELECT *,
+            once IS NULL OR row_number() OVER (
+                PARTITION BY {scope}, once, in_transaction AND coalesce(outcome, 'open') <> 'commit'
+                ORDER BY timestamp_first, log_dir, partition, offset) = 1 AS is_first
+        FROM (
+            SELECT r.log_dir, r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers, r.producer_id, r.producer_epoch,
+                r.sequence, o.file IS NOT NULL AS in_transaction, o.outcome, {once} AS once, {first} AS timestamp_first
+            FROM records r
+            LEFT JOIN outcomes o ON o.log_dir = r.log_dir AND o.file = r.file AND o.position = r.position
+            LEFT JOIN sequences s ON s.log_dir = r.log_dir AND s.file = r.file AND s.position = r.position
+            WHERE NOT r.control AND NOT startswith(r.topic, '__')
+        )
+    )
+"""
+BY_SEQUENCE: Final = {
+    "scope": "log_dir, topic, partition",
+    "once": """CASE WHEN s.sequence IS NOT NULL THEN concat(CAST(r.producer_id AS STRING), ':', CAST(r.producer_epoch AS STRING), ':',
+        CAST(s.session AS STRING), ':', CAST(s.sequence + r.offset - r.base_offset AS STRING)) END""",
+    "first": "0",
+}
+"""Offsets of one partition are in the order of their writing, so the lowest is the first."""
+BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
+"""A key's records may lie in several partitions: the earliest by its timestamp is the first."""
+
+COUNTS: Final = "SELECT topic, fate, count(*) AS records FROM judged GROUP BY topic, fate"
+WRITTEN: Final = """
+    SELECT topic, partition, offset, timestamp, key, value, headers, producer_id, producer_epoch, sequence
+    FROM judged WHERE fate = 'written' ORDER BY topic, partition, offset
+"""
+
+
+@dataclass(slots=True)
+class TopicCount:
+    """Records of one topic: read, and what became of them."""
+
+    topic: str
+    read: int = 0
+    written: int = 0
+    aborted: int = 0
+    open: int = 0
+    duplicate: int = 0
+
+
+def dedup(
+    paths: Sequence[str | Path],
+    to: Path,
+    *,
+    topics: Sequence[str] = (),
+    key_field: str | None = None,
+    engine: str = AUTO,
+    master: str | None = None,
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+) -> list[TopicCount]:
+    """Write the records of the log directories once, as Parquet files in the new directory `to`; the counts by topic.
+
+    `key_field`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log, CannotJudge.
+    """
+    if to.exists():
+        raise FileExistsError(f"{to} is there already: give the name of a new directory")
+    found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
+    for logs in found:
+        if not logs.segments:
+            raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
+    size = sum(logs.size_bytes for logs in found)
+    chosen = choose(engine if engine != AUTO or master is None else SPARK, size)
+    with start(chosen, size, master) as running:
+        _judge(running, [logs.path for logs in found], topics, key_field, producer_expiration_ms)
+        counts = _count(running)
+        running.write(WRITTEN, {}, to)
+    return counts
+
+
+def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
+    engine.read("raw_batches", "batches", paths, topics, views.RAW_BATCHES_NEED)
+    args: dict[str, Any] = {"expiration_ms": expiration_ms}
+    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
+        engine.define(name, query, args)
+    engine.define("outcomes", OUTCOMES, args)
+    engine.read("records", "records", paths, topics, RECORDS_NEED)
+    if key_field is None:
+        engine.define("judged", JUDGED.format(**BY_SEQUENCE), args)
+        return
+    key = BusinessKey.parse(key_field)
+    args |= {"json_path": engine.json_path(key.name), "header": key.name}
+    engine.define("judged", JUDGED.format(once=views.KEYS[key.place], **BY_KEY), args)
+
+
+def _count(engine: Engine) -> list[TopicCount]:
+    counts: dict[str, TopicCount] = {}
+    for row in engine.rows(COUNTS, {}):
+        count = counts.setdefault(row["topic"], TopicCount(row["topic"]))
+        setattr(count, row["fate"], row["records"])
+        count.read += row["records"]
+    return [counts[topic] for topic in sorted(counts)]
+
+
+def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")],
+    to: Annotated[Path, typer.Option(help="The new directory for the Parquet files.")],
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
+    key_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the first of each business key: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="duckdb works in this process, spark with Spark; auto takes duckdb for small logs.")
+    ] = EngineName.AUTO,
+    master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Write what a log means once: committed records only, the first of each producer's sequence or of each business key, to Parquet.
+
+    Exit code: 0 written, 2 could not.
+    """
+    try:
+        with progress() as show:
+            show("reading and writing", 0, 1)
+            counts = dedup(paths, to, topics=topic or (), key_field=key_field, engine=engine, master=master)
+    except (CannotJudge, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    if as_json:
+        print(json.dumps([asdict(count) for count in counts], indent=2))
+        return
+    table = Table(title=f"Written to {to}", title_justify="left", header_style="bold")
+    for heading in ("Topic", "Read", "Written", "Aborted", "Open", "Duplicates"):
+        table.add_column(heading, justify="left" if heading == "Topic" else "right")
+    for count in counts:
+        table.add_row(count.topic, *(f"{number:,}" for number in (count.read, count.written, count.aborted, count.open, count.duplicate)))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(dedup_command)
