@@ -50,7 +50,7 @@ def main(
         cases = [case for case in cases if case.name in results.values]
         peers = [PEERS[name] for name in results.peers]
     else:
-        results = _measure(console, cases, 1 if quick else runs, peers, directory)
+        results = _measure(console, cases, 1 if quick else runs, peers, directory, quick=quick)
         results.about = about
         (directory / "results.json").write_text(report.as_json(results))
     console.print(report.screen(results, cases, peers))
@@ -82,7 +82,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
     return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
 
 
-def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], directory: Path) -> Results:
+def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], directory: Path, *, quick: bool) -> Results:
     able = sum(case.possible(peer) for case in cases for peer in peers)
     with progress(console) as display:
         bar = display.add_task("measurements", total=able * runs + len(peers), note="")
@@ -92,7 +92,7 @@ def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], 
             display.advance(bar)
 
         try:
-            return bench(cases, runs, peers, directory, java=java.why_not() is None, note=note)
+            return bench(cases, runs, peers, directory, java=java.why_not() is None, note=note, quick=quick)
         except BrokerFailed as failure:
             console.print(f"[red]{failure}[/]")
             raise typer.Exit(1) from None

@@ -28,6 +28,9 @@ _THROUGHPUT_FIGURES = (
 )
 
 
+WARM_UP_RECORDS = 200_000
+
+
 def _throughput(client: str, label: str, record_bytes: int, partitions: int, records: int) -> Case:
     load = throughput.through_librdkafka if client == "librdkafka" else throughput.through_java
     return Case(
@@ -139,12 +142,12 @@ CASES: list[Case] = [
 ]
 
 
-def warm_up(site: Site) -> None:
+def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
     """Sent to each broker before anything is measured: the first pages, threads and compilations are nobody's throughput.
 
     Raises `LoadFailed`, as a case that is measured does.
     """
-    throughput.through_librdkafka(site, record_bytes=100, partitions=1, records=200_000)
-    pipeline.one_record_batches(site, record_bytes=100, records=10_000, through_client=2_000)
+    throughput.through_librdkafka(site, record_bytes=100, partitions=1, records=records)
+    pipeline.one_record_batches(site, record_bytes=100, records=records // 20, through_client=records // 100)
     if site.java is not None and site.can(Ability.JAVA):
-        throughput.through_java(site, record_bytes=100, partitions=1, records=200_000)
+        throughput.through_java(site, record_bytes=100, partitions=1, records=records)

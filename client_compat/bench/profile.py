@@ -49,7 +49,7 @@ class Profile:
         """One line of py-spy's raw format: frames from the outermost, separated by semicolons, then how often."""
         stack, _, count = line.rpartition(" ")
         frames = [_function(frame) for frame in stack.split(";")]
-        if IMPORTING in stack or frames[-1] == WAITING:
+        if not stack or IMPORTING in stack or frames[-1] == WAITING:
             return
         self.samples += int(count)
         self.own[frames[-1]] += int(count)

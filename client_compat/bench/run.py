@@ -15,13 +15,14 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from client_compat.bench.cases import warm_up
+from client_compat.bench.cases import WARM_UP_RECORDS, warm_up
 from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.model import Case, LoadFailed, Peer, Results, Site
 from client_compat.support.brokers import BrokerFailed, BrokerProcess
 from protocol.errors import ProtocolError
 
 START_TIMEOUT_S = 60.0
+QUICK_RECORDS = 5_000
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
 """What a load or a broker may come to; anything else is a bug of the bench."""
@@ -41,7 +42,16 @@ def lent(peer: Peer, directory: Path) -> Iterator[BrokerProcess]:
         shutil.rmtree(directory / "data", ignore_errors=True)
 
 
-def bench(cases: Sequence[Case], runs: int, peers: Sequence[Peer], directory: Path, *, java: bool, note: Callable[[str], None]) -> Results:
+def bench(
+    cases: Sequence[Case],
+    runs: int,
+    peers: Sequence[Peer],
+    directory: Path,
+    *,
+    java: bool,
+    note: Callable[[str], None],
+    quick: bool = False,
+) -> Results:
     """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a broker does not start at all."""
     results = Results(runs, [peer.name for peer in peers])
     with ExitStack() as stack:
@@ -49,7 +59,7 @@ def bench(cases: Sequence[Case], runs: int, peers: Sequence[Peer], directory: Pa
         sites = [_site(peer, directory, client, stack) for peer in peers]
         for site in sites:
             note(f"warming up {site.peer.name}")
-            warm_up(replace(site, run=-1))
+            warm_up(replace(site, run=-1), QUICK_RECORDS if quick else WARM_UP_RECORDS)
         for run in range(runs):
             for number, case in enumerate(cases):
                 first = (run + number) % len(sites)

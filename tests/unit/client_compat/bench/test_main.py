@@ -1,0 +1,36 @@
+"""The command: a quick run of one case against this broker leaves tables, charts and every measurement, and renders them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from client_compat.bench.__main__ import main
+
+app = typer.Typer()
+app.command()(main)
+CASE = "one-record batches"
+
+
+def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path) -> None:
+    arguments = ["--quick", "--peer", "ottla", "--only", CASE, "--dir", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert CASE in done.output
+    page = tmp_path / "report" / "performance-figures.md"
+    written = page.read_text()
+    assert "1 interleaved run " in written
+    page.unlink()
+    again = CliRunner().invoke(app, ["--render", "--dir", str(tmp_path)])
+    assert again.exit_code == 0, again.output
+    assert page.read_text() == written
+
+
+@pytest.mark.parametrize("arguments", [["--only", "no such case"], ["--peer", "no such broker"]])
+def test_a_wrong_name_is_refused_and_the_right_ones_are_told(arguments: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [*arguments, "--dir", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "There are: " in done.output
