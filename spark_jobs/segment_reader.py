@@ -23,8 +23,9 @@ WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES_MAX: Final = 256 << 20
 """A longer batch is not opened: far above any message.max.bytes, and the most that a damaged length can make this reader hold."""
 ROWS_MAX: Final = 1 << 16
-JUMP_BYTES: Final = 64 << 10
-"""Where batches are longer than this and only headers are wanted, the bytes between are not read."""
+JUMP_BYTES: Final = 1 << 20
+"""Where batches are longer than this and only headers are wanted, the bytes between are not read. Shorter ones are read over faster than
+they are jumped over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def test_a_batch_keeps_its_bytes_and_position(tmp_path: Path) -> None:
 def test_headers_alone_give_the_same_outline(tmp_path: Path, window_bytes: int) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(2)
-    log.data(rows=["x" * 100_000])
+    log.data(rows=["x" * 1_100_000])
     log.data(1)
     torn = log.file.stat().st_size
     log.data(40)
