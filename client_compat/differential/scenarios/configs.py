@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Any
+
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import create
+from client_compat.differential.scenarios.common import create, until
 from protocol.api_keys import ApiKey
 from protocol.messages import k33_alter_configs as k33
 from protocol.messages import k44_incremental_alter_configs as k44
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
+from protocol.schema import Message
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+TURNS = count(1)
+"""A value of its own for each last change."""
+
+
+def then(probe: Probe, label: str, request: Message, version: int | None = None) -> Any:
+    """Ask once the broker has heard of all that was changed before: Apache Kafka's brokers follow their controller, in its order."""
+    value = str(45_000 + next(TURNS))
+    last = k44.AlterConfigsResource(GROUP, "last-change", [k44.AlterableConfig("consumer.session.timeout.ms", SET, value)])
+    probe.quietly(k44.IncrementalAlterConfigsRequest([last]), 1)
+    look = DescribeConfigsRequest([DescribeConfigsResource(GROUP, "last-change", ["consumer.session.timeout.ms"])])
+    for _ in until("the last change is heard of"):
+        (found,) = probe.quietly(look, 4).results
+        if found.configs[0].value == value:
+            break
+    return probe.ask(label, request, version)
 
 
 def describing(probe: Probe) -> None:
@@ -61,7 +80,7 @@ def altering(probe: Probe) -> None:
             probe.ask(label, request, version)
         if kind == TOPIC and name == "alter":
             keys = sorted({change[0] for change in changes})
-            probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, keys)], True))
+            then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, keys)], True))
 
     alter("set", ("retention.ms", SET, "1234"))
     alter("set again", ("retention.ms", SET, "1234"))
@@ -107,7 +126,7 @@ def altering_elsewhere(probe: Probe) -> None:
     alter("read-only of the broker", ("node.id", SET, "5"), kind=BROKER, name="1")
     alter("unknown of the broker", ("no.such", SET, "5"), kind=BROKER, name="1")
     alter("a default of all brokers", ("log.retention.ms", SET, "123456789"), kind=BROKER, name="")
-    probe.ask("then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "alter2", ["retention.ms", "segment.bytes"])], True))
+    then(probe, "then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "alter2", ["retention.ms", "segment.bytes"])], True))
     alter("bad default of all brokers", ("log.retention.ms", SET, "soon"), kind=BROKER, name="")
     alter("default removed", ("log.retention.ms", DELETE, None), kind=BROKER, name="")
     alter("per-broker only", ("listeners", SET, "PLAINTEXT://127.0.0.1:1"), kind=BROKER, name="")
@@ -127,7 +146,7 @@ def of_groups(probe: Probe) -> None:
         configs = [k44.AlterableConfig(*change) for change in changes]
         probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(GROUP, "own", configs)], dry))
         keys = sorted({change[0] for change in changes} | {session})
-        probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", keys)], True))
+        then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", keys)], True))
 
     alter("set", (session, SET, "50000"))
     alter("only validated", (session, SET, "55000"), dry=True)
@@ -146,7 +165,7 @@ def of_groups(probe: Probe) -> None:
     alter("twice", (session, SET, "50000"), (session, SET, "51000"))
     legacy = k33.AlterConfigsResource(GROUP, "own", [k33.AlterableConfig(session, "48000")])
     probe.ask("replaced", k33.AlterConfigsRequest([legacy]))
-    probe.ask("replaced: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", [session, heartbeat])], True))
+    then(probe, "replaced: then", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "own", [session, heartbeat])], True))
 
 
 def listing(probe: Probe) -> None:
@@ -158,7 +177,7 @@ def listing(probe: Probe) -> None:
         for kinds in ([], [TOPIC], [GROUP], [BROKER, LOGGER], [CLIENT_METRICS], [TOPIC, 77], [0]):
             if version == 0 and kinds:
                 continue
-            answer = probe.ask(f"types {kinds}", ListConfigResourcesRequest(kinds), version)
+            answer = then(probe, f"types {kinds}", ListConfigResourcesRequest(kinds), version)
             if answer is not None:
                 shown = probe.seen[-1].response
                 own = ("listed-configs", "1")
@@ -183,7 +202,7 @@ def replacing(probe: Probe) -> None:
                 resource = k33.AlterConfigsResource(TOPIC, name, wanted)
                 probe.ask(f"{label} of {name}", k33.AlterConfigsRequest([resource]), version)
             keys = ["retention.ms", "segment.bytes"]
-            probe.ask(f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "replace", keys)], True))
+            then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "replace", keys)], True))
         probe.ask("unknown type", k33.AlterConfigsRequest([k33.AlterConfigsResource(77, "x", [])]), version)
 
 
