@@ -63,6 +63,15 @@ KNOWN: tuple[Known, ...] = (
     Known("franz-go", "groups/assignor-sticky", "its eager sticky assignor at times moves a partition that could have stayed"),
     Known("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader gives null for what is empty"),
     Known("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
+    Known("franz-go", "transactions/transaction-fence", "its fenced producer ends with OPERATION_NOT_ATTEMPTED"),
+    Known("franz-go", "admin/admin-fence-producers", "it does not ask again while the fenced transaction is being aborted"),
+    Known(
+        "sarama",
+        "lost_acks/idempotence-with-lost-acks|restarts/(restarts|kills)-idempotent",
+        "its idempotent producer at times gives up where a connection ends",
+    ),
+    Known("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
+    Known("kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"),
     Known("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
 )
 
