@@ -90,6 +90,8 @@ def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], 
         def note(text: str) -> None:
             display.update(bar, note=text)
             display.advance(bar)
+            if not console.is_terminal:
+                console.print(text)
 
         try:
             return bench(cases, runs, peers, directory, java=java.why_not() is None, note=note, quick=quick)

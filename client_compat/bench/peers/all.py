@@ -118,7 +118,7 @@ PEERS: dict[str, Peer] = {
                 Ability.PARTITIONS: "has no CreateTopics: every topic has four partitions",
                 Ability.RETENTION: "keeps the last 5 MB of a partition",
                 Ability.RESTART: _IN_MEMORY,
-                Ability.JAVA: "ends in a protocol error with the Java client",
+                Ability.JAVA: "answers ApiVersions 4 in a form that the Java client takes for a throttle of twenty minutes",
             },
         ),
     )
