@@ -106,7 +106,7 @@ def _make_further_views(job: Job, transactional: bool) -> set[str]:
         "indexes": bool(kinds - {"snapshot"}),
         "snapshots": "snapshot" in kinds,
     }
-    if transactional or wanted["group_commits"] or wanted["indexes"]:
+    if transactional or wanted["group_commits"] or wanted["indexes"] or wanted["snapshots"]:
         _make_transaction_views(job)
     if wanted["group_commits"]:
         job.engine.read("raw_offsets", "offsets", job.paths, [], views.RAW_OFFSETS_NEED)

@@ -122,6 +122,7 @@ TRANSACTIONS: Final = """
         coalesce(sum(record_count) FILTER (WHERE data), 0) AS data_records,
         min(base_offset) FILTER (WHERE data) AS first_offset,
         min(max_timestamp) FILTER (WHERE data) AS first_timestamp,
+        max(CASE WHEN log_append_time THEN max_timestamp END) FILTER (WHERE data) AS last_append_timestamp,
         min_by(file, base_offset) FILTER (WHERE data) AS file,
         min_by(position, base_offset) FILTER (WHERE data) AS position,
         min(producer_epoch) FILTER (WHERE data) AS data_epoch,
@@ -266,7 +267,7 @@ RAW_INDEXES_NEED: Final = (
 )
 RAW_SNAPSHOTS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, clean_shutdown boolean, snapshot_offset bigint, producer_id bigint, "
-    "producer_epoch int, last_sequence int, last_offset bigint, error string"
+    "producer_epoch int, last_sequence int, last_offset bigint, current_txn_first_offset bigint, error string"
 )
 
 LOG_SEGMENTS: Final = """

@@ -7,7 +7,17 @@ RULE = Rule(
     title="Producer snapshots against the log",
     proves="A broker that starts from a snapshot knows each producer's last sequence, so a retry is still recognised.",
     severity=Severity.VIOLATION,
-    evidence=("producer_id", "snapshot_epoch", "log_epoch", "snapshot_sequence", "log_sequence", "snapshot_last_offset", "log_last_offset"),
+    evidence=(
+        "producer_id",
+        "snapshot_epoch",
+        "log_epoch",
+        "snapshot_sequence",
+        "log_sequence",
+        "snapshot_last_offset",
+        "log_last_offset",
+        "snapshot_open_from",
+        "log_open_from",
+    ),
     limits=(
         "Producers that a snapshot leaves out have expired, or their batches are newer. Not judged: internal topics, partitions "
         "where compaction has been, behind unreadable bytes, snapshots past the log's end, and producers of whom no batch is left "
@@ -21,13 +31,14 @@ RULE = Rule(
                 CASE WHEN NOT control THEN producer_epoch END AS data_epoch,
                 compacted OR blind_before > 0 AS vague,
                 CAST(NULL AS BIGINT) AS snapshot_offset, CAST(NULL AS INT) AS snapshot_epoch, CAST(NULL AS INT) AS snapshot_sequence,
-                CAST(NULL AS BIGINT) AS snapshot_last_offset, CAST(NULL AS STRING) AS snapshot_file,
+                CAST(NULL AS BIGINT) AS snapshot_last_offset, CAST(NULL AS BIGINT) AS snapshot_open_from,
+                CAST(NULL AS STRING) AS snapshot_file,
                 CAST(NULL AS BOOLEAN) AS clean_shutdown
             FROM producer_batches WHERE NOT startswith(topic, '__')
             UNION ALL
             SELECT log_dir, topic, partition, producer_id, snapshot_offset, 0, CAST(NULL AS INT), CAST(NULL AS BIGINT), CAST(NULL AS INT),
                 CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS BOOLEAN),
-                snapshot_offset, producer_epoch, last_sequence, last_offset, file, clean_shutdown
+                snapshot_offset, producer_epoch, last_sequence, last_offset, current_txn_first_offset, file, clean_shutdown
             FROM raw_snapshots WHERE error IS NULL AND producer_id IS NOT NULL AND NOT startswith(topic, '__')
         ), compared AS (
             SELECT *,
@@ -45,10 +56,18 @@ RULE = Rule(
                 CASE WHEN snapshot_epoch <> log_epoch THEN 'another epoch'
                      WHEN last_data_epoch = log_epoch AND snapshot_sequence <> log_sequence THEN 'another sequence'
                      WHEN last_data_epoch = log_epoch AND snapshot_last_offset <> log_last_offset THEN 'another last offset'
+                     WHEN snapshot_open_from <> log_open_from THEN 'another open transaction'
                 END AS kind,
                 log_dir, topic, partition, snapshot_offset AS offset, snapshot_file AS file, CAST(0 AS BIGINT) AS position,
-                producer_id, snapshot_epoch, log_epoch, snapshot_sequence, log_sequence, snapshot_last_offset, log_last_offset
-            FROM compared
+                producer_id, snapshot_epoch, log_epoch, snapshot_sequence, log_sequence, snapshot_last_offset, log_last_offset,
+                snapshot_open_from, log_open_from
+            FROM (
+                SELECT c.*, coalesce(o.first_offset, -1) AS log_open_from
+                FROM compared c
+                LEFT JOIN transactions o ON o.log_dir = c.log_dir AND o.topic = c.topic AND o.partition = c.partition
+                    AND o.producer_id = c.producer_id AND o.data_batches > 0 AND o.first_offset < c.snapshot_offset
+                    AND coalesce(o.marker_offset, c.snapshot_offset) >= c.snapshot_offset
+            )
             WHERE snapshot_offset IS NOT NULL AND log_epoch IS NOT NULL AND NOT unsure AND log_last_offset IS NOT NULL
         )
         WHERE kind IS NOT NULL
@@ -56,7 +75,7 @@ RULE = Rule(
         SELECT CASE WHEN clean_shutdown THEN 'violation' ELSE 'warning' END, 'unreadable snapshot',
             log_dir, topic, partition, snapshot_offset, file, CAST(0 AS BIGINT),
             CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT),
-            CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+            CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
         FROM raw_snapshots WHERE error IS NOT NULL
     """,
     view="snapshots",

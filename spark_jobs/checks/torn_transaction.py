@@ -12,7 +12,8 @@ RULE = Rule(
         "Which partitions belong to one transaction is known in transactions of version 2 (KIP-890: each has an epoch of its own), and "
         "from the decisions that `__transaction_state` still holds; compaction removes old ones. Transactions of version 1 share an epoch: "
         "they are matched with decisions by the time between prepare and complete, so brokers' clocks must agree. A marker missing from a "
-        "partition without open data is a warning: its topic may have been deleted and made anew."
+        "partition without open data is a warning: its topic may have been deleted and made anew. So is data appended a second and more "
+        "after the transaction's first marker, which only topics with append times show, by the clocks of their brokers."
     ),
     sql="""
         WITH ended AS (
@@ -51,6 +52,16 @@ RULE = Rule(
         FROM open_transactions o
         JOIN committed c ON c.log_dir = o.log_dir AND c.producer_id = o.producer_id AND c.data_epoch = o.data_epoch
         WHERE NOT coalesce(o.behind, false)
+        UNION ALL
+        SELECT 'warning', 'ended elsewhere before its last data', d.log_dir, d.topic, d.partition, d.first_offset, d.file, d.position,
+            d.producer_id, d.data_epoch, coalesce(d.outcome, 'none'), e.elsewhere, e.outcome, CAST(NULL AS STRING)
+        FROM transactions d
+        JOIN (
+            SELECT log_dir, producer_id, data_epoch, min(marker_timestamp) AS ended_at, min_by(outcome, marker_timestamp) AS outcome,
+                min_by(concat(topic, '-', partition, '@', marker_offset), marker_timestamp) AS elsewhere
+            FROM ended GROUP BY log_dir, producer_id, data_epoch
+        ) e ON e.log_dir = d.log_dir AND e.producer_id = d.producer_id AND e.data_epoch = d.data_epoch
+        WHERE d.last_append_timestamp > e.ended_at + 1000
         UNION ALL
         SELECT CASE WHEN wrong THEN 'violation' ELSE 'warning' END,
             CASE WHEN wrong THEN 'against the decision of its coordinator' ELSE 'marker missing' END,

@@ -26,6 +26,7 @@ class Producer:
     epoch: int
     last_sequence: int
     last_offset: int
+    open_from: int = -1
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Beside:
         lines = [f"{epoch} {start}" for epoch, start in self.epochs]
         (segment.parent / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
         body = COUNT.pack(len(self.producers)) + b"".join(
-            ENTRY.pack(pid, one.epoch, one.last_sequence, one.last_offset, 0, T0, 0, -1) for pid, one in self.producers.items()
+            ENTRY.pack(pid, one.epoch, one.last_sequence, one.last_offset, 0, T0, 0, one.open_from) for pid, one in self.producers.items()
         )
         content = HEAD.pack(VERSION, crc32c(body)) + body + self.snapshot_junk
         (segment.parent / f"{end_offset:020d}.snapshot").write_bytes(content)
@@ -81,12 +82,15 @@ def describe(segment: Path) -> tuple[Beside, int]:
             if first is not None and marker.type is not None and marker.type.name == "ABORT":
                 beside.aborted.append((header.producer_id, first, header.base_offset))
             known = beside.producers.get(header.producer_id)
+            if known is not None:
+                known.open_from = -1
             if known is None or known.epoch != header.producer_epoch:
                 beside.producers[header.producer_id] = Producer(header.producer_epoch, -1, -1)
         else:
             if header.is_transactional:
                 open_from.setdefault(header.producer_id, header.base_offset)
-            beside.producers[header.producer_id] = Producer(header.producer_epoch, header.last_sequence, header.last_offset)
+            open_at = open_from.get(header.producer_id, -1)
+            beside.producers[header.producer_id] = Producer(header.producer_epoch, header.last_sequence, header.last_offset, open_at)
     return beside, end
 
 
@@ -174,6 +178,10 @@ def producer_expired(beside: Beside) -> None:
     del beside.producers[1]
 
 
+def other_open_transaction(beside: Beside) -> None:
+    beside.producers[2].open_from = 10
+
+
 def snapshot_damaged(beside: Beside) -> None:
     beside.snapshot_junk = b"\0"
 
@@ -206,5 +214,8 @@ SIDE_FILES: dict[str, Case] = {
     "snapshot_of_another_sequence": Case(case(other_sequence), [("producer-snapshots", "violation", "another sequence", "t-0@23")]),
     "snapshot_of_another_epoch": Case(case(other_epoch), [("producer-snapshots", "violation", "another epoch", "t-0@23")]),
     "snapshot_of_another_offset": Case(case(other_last_offset), [("producer-snapshots", "violation", "another last offset", "t-0@23")]),
+    "snapshot_of_an_open_transaction": Case(
+        case(other_open_transaction), [("producer-snapshots", "violation", "another open transaction", "t-0@23")]
+    ),
     "snapshot_damaged": Case(case(snapshot_damaged), [("producer-snapshots", "violation", "unreadable snapshot", "t-0@23")]),
 }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from protocol.records.batch import LOG_APPEND_TIME, read_header
+from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.payments import PLANTED, Partition, plant
+from spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
+from spark_jobs.corpus.writer import reheaded
 
 
 def logs(root: Path) -> tuple[Partition, Partition, Partition]:
@@ -139,6 +142,17 @@ def without_a_new_epoch(root: Path) -> None:
     states.state("t", 1, 0, "CompleteAbort", 2, version=1)
 
 
+def data_after_its_end(root: Path) -> None:
+    first, second, _ = logs(root)
+    first.data(1, 0, 0, 1)
+    first.marker(1, 1, 1)
+    record = SimpleRecord(b"k", b"late", BEGAN_MS)
+    late = build_batch([record], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    header = read_header(late)
+    second.append(reheaded(late, attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=BEGAN_MS + 2 * MINUTE_MS))
+    second.marker(1, 1, 3)
+
+
 TRANSACTIONS: dict[str, Case] = {
     "planted": Case(plant, [(rule, "violation", kind, where) for rule, kind, where in PLANTED]),
     "interleaved": Case(interleaved, []),
@@ -172,6 +186,9 @@ TRANSACTIONS: dict[str, Case] = {
     ),
     "lost_with_its_marker": Case(lost_with_its_marker, [("torn-transaction", "warning", "marker missing", "payments-1@?")]),
     "without_a_new_epoch": Case(without_a_new_epoch, [("transaction-epochs", "violation", "marker without a new epoch", "payments-0@0")]),
+    "data_after_its_end": Case(
+        data_after_its_end, [("torn-transaction", "warning", "ended elsewhere before its last data", "payments-1@0")]
+    ),
     "torn_by_silence": Case(
         torn_by_silence,
         [
