@@ -1,0 +1,101 @@
+"""The programs' side of the control protocol, with a client that is made of plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+
+from client_compat.clients.control import Failure, Program, Request, Unsupported, compact_json, settings
+
+
+class Thing:
+    """A producer and a consumer in one."""
+
+    def __init__(self, request: Request) -> None:
+        self.request, self.closed = request, False
+
+    async def send(self, request: Request) -> dict[str, Any]:
+        return {"results": [{"partition": 0, "offset": len(request["records"])}]}
+
+    def begin(self, request: Request) -> None:
+        raise KeyError("of the client's own")
+
+    def commit(self, request: Request) -> None:
+        raise Unsupported("toy has no commits")
+
+    async def abort(self, request: Request) -> None:
+        await asyncio.sleep(3_600)
+
+    def close(self) -> None:
+        closed.append(self.request["handle"])
+
+
+closed: list[str] = []
+
+
+@pytest.fixture
+def program() -> Program:
+    closed.clear()
+    return Program("toy", "1", Thing, Thing, lambda bootstrap: Thing(Request(0, "", {"handle": bootstrap})), _failure)
+
+
+def _failure(error: BaseException) -> Failure | None:
+    return Failure("NOT_COORDINATOR", "elsewhere", retriable=True) if isinstance(error, KeyError) else None
+
+
+async def _answers(program: Program, *requests: dict[str, Any]) -> list[Any]:
+    source = io.StringIO("".join(json.dumps({"id": number, **request}) + "\n" for number, request in enumerate(requests)))
+    sink = io.StringIO()
+    await program.run(source, sink)
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+OPEN = {"op": "producer.open", "handle": "p", "bootstrap": "b"}
+
+
+async def test_introduces_itself_and_answers_in_order_and_closes_what_is_open(program: Program) -> None:
+    ready, opened, sent = await _answers(program, OPEN, {"op": "producer.send", "handle": "p", "topic": "t", "records": [1, 2]})
+    assert ready["ready"]["client"] == "toy"
+    assert opened == {"id": 0, "ok": {}}
+    assert sent == {"id": 1, "ok": {"results": [{"partition": 0, "offset": 2}]}}
+    assert closed == ["p"]
+
+
+async def test_an_exception_is_told_in_the_clients_words(program: Program) -> None:
+    answer = (await _answers(program, OPEN, {"op": "producer.begin", "handle": "p"}))[2]
+    assert answer["error"] == {"code": "NOT_COORDINATOR", "message": "elsewhere", "retriable": True, "fatal": None, "abortable": None}
+
+
+@pytest.mark.parametrize("op", ["producer.commit", "admin.list_groups"])
+async def test_what_a_client_lacks_is_unsupported_by_name(program: Program, op: str) -> None:
+    answer = (await _answers(program, OPEN, {"op": op, "handle": "p", "bootstrap": "b"}))[2]
+    assert answer["unsupported"].startswith("toy has no ")
+
+
+async def test_a_call_that_hangs_ends_with_its_time(program: Program) -> None:
+    answer = (await _answers(program, OPEN, {"op": "producer.abort", "handle": "p", "timeout_ms": 20}))[2]
+    assert answer["error"]["code"] == "CLIENT:TIMEOUT"
+
+
+@pytest.mark.parametrize("request_", [{"op": "producer.fly"}, {"op": "consumer.poll", "handle": "none"}, {"op": "producer.open"}])
+async def test_a_request_that_the_protocol_does_not_know_is_an_error(program: Program, request_: dict[str, Any]) -> None:
+    answer = (await _answers(program, request_))[1]
+    assert answer["error"]["code"] == "CLIENT:BadRequest"
+
+
+def test_options_become_the_clients_own_settings_and_others_are_unsupported() -> None:
+    request = Request(1, "producer.open", {"handle": "p", "bootstrap": "b", "acks": "0", "linger_ms": 5, "timeout_ms": 3})
+    assert settings("toy", request, {"acks": ("acks", {"0": 0}), "linger_ms": "linger"}) == {"acks": 0, "linger": 5}
+    with pytest.raises(Unsupported, match="toy has no setting for linger_ms"):
+        settings("toy", request, {"acks": "acks"})
+    with pytest.raises(Unsupported, match="toy has no acks 0"):
+        settings("toy", request, {"acks": ("acks", {"1": 1}), "linger_ms": "linger"})
+
+
+def test_compact_json_is_sorted_and_without_spaces() -> None:
+    assert compact_json('{"b": 1, "a": "ö"}'.encode()) == '{"a":"ö","b":1}'.encode()
+    assert compact_json(None) is None
