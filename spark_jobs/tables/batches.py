@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from protocol.records import walk
-from protocol.records.batch import CODEC_MASK, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
+from protocol.records.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
 from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
 from protocol.records.errors import InvalidRecord, RecordsError
@@ -73,7 +73,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, keep: Numbers, bodies: bool) 
         opened = [_open(run, row) if good else _UNREAD for row, good in zip(keep.tolist(), right, strict=True)]
         columns |= dict(zip(_Opened._fields, zip(*opened, strict=True), strict=True))
     if not MARKED.isdisjoint(schema.names):
-        is_marker = head.flag(0x20) & (head.producer_ids >= 0) & np.array(right, bool)
+        is_marker = head.flag(CONTROL) & (head.producer_ids >= 0) & np.array(right, bool)
         markers = [_marker(run.batch(row)) if each else (None, None) for row, each in zip(keep.tolist(), is_marker.tolist(), strict=True)]
         columns |= dict(zip(("marker", "coordinator_epoch"), zip(*markers, strict=True), strict=True))
     return to_arrow(part.segment, schema, columns, len(keep))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from protocol.records import walk
-from protocol.records.batch import MAGIC_V2, read_header
+from protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
 from protocol.records.crc32c import Buffer
 from protocol.records.errors import InvalidRecord, RecordsError
 from protocol.records.record import Header, iter_section, records_section
@@ -75,7 +75,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, opened: Sequence[Opened], fil
         return repeated
 
     offsets = fill.offsets[:rows]
-    append_time = spread(head.flag(0x08))
+    append_time = spread(head.flag(LOG_APPEND_TIME))
     timestamps = np.where(append_time, spread(head.max_timestamps), fill.timestamps[:rows]) if append_time.any() else fill.timestamps[:rows]
     builders: dict[str, Any] = {name: lambda build=build: spread(build()) for name, build in attribute_columns(head).items()} | {
         "position": lambda: spread(head.positions + run.position),

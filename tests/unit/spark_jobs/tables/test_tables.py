@@ -1,0 +1,91 @@
+"""Batches and records as Arrow columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_jobs.tables import Filters, read
+from tests.support.kafka_logs import T0, PartitionWriter, checkpoint, flip, numbered
+
+RECORDS = ["topic", "offset", "timestamp", "control"]
+BATCHES = ["base_offset", "records_found", "marker", "crc_ok"]
+
+
+def records(root: Path) -> list[dict[str, object]]:
+    return [row for batch in read("records", [root], RECORDS) for row in batch.to_pylist()]
+
+
+def batches(root: Path) -> list[dict[str, object]]:
+    return [row for batch in read("batches", [root], BATCHES) for row in batch.to_pylist()]
+
+
+def test_records_below_the_log_start_offset_are_not_given(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    log.data(3)
+    checkpoint(tmp_path, "log-start-offset-checkpoint", [("t", 0, 4)])
+    assert [row["offset"] for row in records(tmp_path)] == [4, 5]
+    assert [row["base_offset"] for row in batches(tmp_path)] == [3]
+
+
+def test_records_of_a_damaged_batch_are_not_given(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    log.data(3)
+    flip(log.file, 100)
+    assert [row["offset"] for row in records(tmp_path)] == [3, 4, 5]
+    assert [(row["crc_ok"], row["records_found"]) for row in batches(tmp_path)] == [(False, None), (True, 3)]
+
+
+def test_append_time_stands_for_every_records_timestamp(tmp_path: Path) -> None:
+    from protocol.records.record import build_batch
+
+    PartitionWriter(tmp_path, "t", 0).batch(build_batch(numbered(2), log_append_time=T0 + 99))
+    assert [row["timestamp"] for row in records(tmp_path)] == [T0 + 99, T0 + 99]
+
+
+def test_a_marker_says_how_its_transaction_ended(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.marker(1)
+    log.marker(1, committed=False)
+    assert [row["marker"] for row in batches(tmp_path)] == ["commit", "abort"]
+    assert [row["control"] for row in records(tmp_path)] == [True, True]
+
+
+def test_a_damaged_stretch_is_a_row_among_the_batches(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    log.raw(b"\xff" * 30)
+    log.data(3)
+    found = [(r["base_offset"], r["size_bytes"], r["torn"]) for b in read("batches", [tmp_path]) for r in b.to_pylist() if r["error"]]
+    assert found == [(None, 30, False)]
+
+
+def test_filters_leave_out_partitions_batches_and_records(tmp_path: Path) -> None:
+    for partition in range(2):
+        log = PartitionWriter(tmp_path, "t", partition)
+        log.data(5)
+        log.data(5, at=T0 + 1000)
+
+    def offsets(level: str, column: str, filters: Filters) -> list[int]:
+        return [row[column] for b in read(level, [tmp_path], [column], filters) for row in b.to_pylist()]
+
+    one = frozenset({1})
+    assert offsets("records", "offset", Filters(partitions=one, start_offset=3, end_offset=6)) == [3, 4, 5]
+    assert offsets("batches", "base_offset", Filters(partitions=one, start_offset=6)) == [5]
+    assert offsets("batches", "base_offset", Filters(partitions=one, start_timestamp=T0 + 1000)) == [5]
+    assert offsets("batches", "base_offset", Filters(partitions=one, end_timestamp=T0 + 1000)) == [0]
+    assert offsets("records", "offset", Filters(topics=frozenset({"u"}))) == []
+
+
+def test_headers_and_sequences_of_records_are_given_past_the_wrap(tmp_path: Path) -> None:
+    from protocol.records.record import SimpleRecord, build_batch
+
+    records = [SimpleRecord(b"k", b"v", T0, (("h", None), ("\udcff", b"1"))), SimpleRecord(None, None, T0)]
+    PartitionWriter(tmp_path, "t", 0).batch(build_batch(records, producer_id=1, producer_epoch=0, base_sequence=2**31 - 1))
+    columns = ["key", "value", "sequence", "headers"]
+    first, second = (row for b in read("records", [tmp_path], columns) for row in b.to_pylist())
+    assert first == {
+        "key": b"k", "value": b"v", "sequence": 2**31 - 1, "headers": [{"key": "h", "value": None}, {"key": "\ufffd", "value": b"1"}]
+    }  # fmt: skip
+    assert second == {"key": None, "value": None, "sequence": 0, "headers": []}
