@@ -47,9 +47,14 @@ RULE = Rule(
             SELECT 'another leader epoch', i.*, l.base_offset, CAST(NULL AS BIGINT),
                 concat('the batch has ', CAST(l.leader_epoch AS STRING))
             FROM raw_indexes i
-            JOIN epoch_lookups l ON l.log_dir = i.log_dir AND l.topic = i.topic AND l.partition = i.partition
+            JOIN (
+                SELECT log_dir, topic, partition, noted_epoch, min(base_offset) AS base_offset,
+                    min_by(leader_epoch, base_offset) AS leader_epoch
+                FROM epoch_lookups WHERE leader_epoch <> noted_epoch
+                GROUP BY log_dir, topic, partition, noted_epoch
+            ) l ON l.log_dir = i.log_dir AND l.topic = i.topic AND l.partition = i.partition
                 AND l.noted_epoch = i.leader_epoch
-            WHERE i.kind = 'leader-epoch-checkpoint' AND i.error IS NULL AND i.entry IS NOT NULL AND l.leader_epoch <> l.noted_epoch
+            WHERE i.kind = 'leader-epoch-checkpoint' AND i.error IS NULL AND i.entry IS NOT NULL
         ), placed AS (
             SELECT finding, log_dir, topic, partition, segment, clean_shutdown, coalesce(offset, log_offset) AS offset, file, position,
                 offset AS index_offset, timestamp AS index_timestamp, log_position, log_offset, log_timestamp, producer_id,
@@ -68,7 +73,7 @@ RULE = Rule(
         )
         SELECT
             CASE WHEN p.clean_shutdown THEN 'violation' WHEN coalesce(s.is_last, true) THEN 'info' ELSE 'warning' END AS severity,
-            p.finding AS kind, p.log_dir, p.topic, p.partition, p.offset, p.file, p.position,
+            p.finding AS kind, p.log_dir, p.topic, p.partition, p.offset, p.file, coalesce(p.position, 0) AS position,
             p.index_offset, p.index_timestamp, p.log_position, p.log_offset, p.log_timestamp, p.producer_id, p.leader_epoch, p.detail
         FROM placed p
         LEFT JOIN log_segments s ON s.log_dir = p.log_dir AND s.topic = p.topic AND s.partition = p.partition AND s.segment = p.segment

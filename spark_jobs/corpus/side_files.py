@@ -209,7 +209,7 @@ SIDE_FILES: dict[str, Case] = {
     ),
     "leader_epoch_noted_too_early": Case(
         case(epoch_too_early),
-        [("indexes", "violation", "another leader epoch", "t-0@10"), ("indexes", "violation", "another leader epoch", "t-0@10")],
+        [("indexes", "violation", "another leader epoch", "t-0@10")],
     ),
     "snapshot_of_another_sequence": Case(case(other_sequence), [("producer-snapshots", "violation", "another sequence", "t-0@23")]),
     "snapshot_of_another_epoch": Case(case(other_epoch), [("producer-snapshots", "violation", "another epoch", "t-0@23")]),

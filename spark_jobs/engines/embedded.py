@@ -110,6 +110,8 @@ def _function(node: exp.Expr) -> exp.Expr:
     """Functions that sqlglot leaves as they are, or that fail in DuckDB where Spark gives null."""
     if isinstance(node, exp.JSONExtractScalar) and isinstance(node.this, exp.Cast):
         return exp.func("json_text", node.this.this, node.expression)
+    if isinstance(node, exp.CountIf):  # null where Spark gives 0
+        return exp.Count(this=exp.Case().when(node.this, exp.Literal.number(1)))
     if isinstance(node, exp.Anonymous) and node.name == "xxhash64":
         return exp.func("hash", *node.expressions)
     return node

@@ -29,6 +29,11 @@ def test_concat_with_null_is_null_as_in_spark(engine: EmbeddedEngine) -> None:
     assert engine.rows("SELECT concat('a', s) AS c FROM t", {}) == [{"c": None}]
 
 
+def test_counting_nulls_gives_0_as_in_spark(engine: EmbeddedEngine) -> None:
+    engine.table("t", "s string", [[None], [None]])
+    assert engine.rows("SELECT count_if(s = 'a') AS n FROM t", {}) == [{"n": 0}]
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(b'{"a": {"b": 7}}', "7"), (b"not json", None), (b"\xff\xfe", None), (None, None), (b'{"a": {"b": null}}', None)]
 )
