@@ -118,7 +118,7 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read
         try:
             partition = _find(ctx, target.topic, asked.partition)
             read.watched.append(partition)
-            _check(ctx, partition, asked, replica_id)
+            _check(partition, asked, replica_id)
             data = _diverging(partition, asked)
             if data is None:
                 data, on_older_segment = _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
@@ -143,13 +143,11 @@ def _find(ctx: Context, topic: TopicKey, index: int) -> Partition:
     return found.get(index)
 
 
-def _check(ctx: Context, partition: Partition, asked: FetchPartition, replica_id: int) -> None:
+def _check(partition: Partition, asked: FetchPartition, replica_id: int) -> None:
     if replica_id >= 0:
         known_epoch = asked.current_leader_epoch >= 0
         raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} is no replica")
     partition.check_epoch(asked.current_leader_epoch)
-    if ctx.version < 10 and partition.log.config.compression_type == "zstd":
-        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:

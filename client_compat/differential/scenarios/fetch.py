@@ -53,6 +53,14 @@ def reading(probe: Probe) -> None:
         probe.ask(f"cluster id {cluster_id!r}", request("read", topic_id, part(), cluster_id=cluster_id), 16)
 
 
+def zstd(probe: Probe) -> None:
+    """A topic that is compressed with zstd, also for versions from before zstd."""
+    topic_id = create(probe, "zstandard", configs={"compression.type": "zstd"})
+    produce(probe, "a batch", "zstandard", batch(b"a" * 100))
+    for version in probe.range(ApiKey.FETCH):
+        probe.ask("the end", request("zstandard", topic_id, part(offset=1)), version)
+
+
 def sizes(probe: Probe) -> None:
     """What limits of bytes let through."""
     topic_id = filled(probe, "sized", 3)
@@ -125,4 +133,4 @@ def sessions(probe: Probe) -> None:
             probe.ask("and again", request("", bytes(16), session_id=first.session_id, session_epoch=1), version)
 
 
-SCENARIOS = {"reading": reading, "sizes": sizes, "epochs": epochs, "below_start": below_start, "sessions": sessions}
+SCENARIOS = {"reading": reading, "zstd": zstd, "sizes": sizes, "epochs": epochs, "below_start": below_start, "sessions": sessions}
