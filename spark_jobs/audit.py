@@ -20,6 +20,7 @@ import typer
 from spark_jobs import report
 from spark_jobs.checks import RULES
 from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
+from spark_jobs.filesystem import absolute
 from spark_jobs.judging import BusinessKey, Job, run
 from spark_jobs.log_files import LogDirectory, find_logs
 from spark_jobs.reports.pictures import Pictures
@@ -72,7 +73,7 @@ def audit(
     Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one; what is wrong with a directory is in the verdict.
     """
     started = time.perf_counter()
-    found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
+    found = [find_logs(path, topics) for path in dict.fromkeys(map(absolute, paths))]
     verdicts = {logs.path: _directory_verdict(logs) for logs in found}
     for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
         verdict.retries_absorbed = absorbed
@@ -134,7 +135,7 @@ def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
 
 def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     paths: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
+        list[str], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
     ],
     topic: Annotated[list[str] | None, typer.Option(help="Judge only this topic; may be repeated.")] = None,
     key_field: Annotated[
@@ -191,6 +192,13 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
         report.show(verdict, samples)
         if json_file is not None:
             json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
+    _write_reports(verdict, pictures, html, junit, parquet)
+    raise typer.Exit(verdict.exit_code)
+
+
+def _write_reports(
+    verdict: Verdict, pictures: dict[str, Pictures] | None, html: Path | None, junit: Path | None, parquet: Path | None
+) -> None:
     if pictures is not None and html is not None:
         from spark_jobs.reports import html as page  # noqa: PLC0415 # only where it is asked for
 
@@ -203,7 +211,6 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
         from spark_jobs.reports import parquet as table  # noqa: PLC0415 # as above
 
         table.write(verdict, parquet)
-    raise typer.Exit(verdict.exit_code)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from rich.table import Table
 from spark_jobs import views
 from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, start
 from spark_jobs.engines import AUTO, SPARK, Engine, choose
+from spark_jobs.filesystem import absolute
 from spark_jobs.judging import BusinessKey
 from spark_jobs.log_files import find_logs
 from spark_jobs.report import progress
@@ -107,7 +108,7 @@ def dedup(
     """
     if to.exists():
         raise FileExistsError(f"{to} is there already: give the name of a new directory")
-    found = [find_logs(path, topics) for path in dict.fromkeys(str(Path(path).absolute()) for path in paths)]
+    found = [find_logs(path, topics) for path in dict.fromkeys(map(absolute, paths))]
     for logs in found:
         if not logs.segments:
             raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
@@ -145,7 +146,7 @@ def _count(engine: Engine) -> list[TopicCount]:
 
 
 def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")],
+    paths: Annotated[list[str], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")],
     to: Annotated[Path, typer.Option(help="The new directory for the Parquet files.")],
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     key_field: Annotated[

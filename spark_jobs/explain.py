@@ -266,7 +266,7 @@ def _text(value: bytes | None) -> str:
 
 def explain_command(
     place: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET")],
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="A log directory of this broker or of Apache Kafka.")],
+    path: Annotated[str, typer.Argument(metavar="DIR", help="A log directory of this broker or of Apache Kafka.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say who wrote what stands at an offset, in which transaction, and who can see it.

@@ -10,12 +10,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 SCHEME_END: Final = "://"
+
+
+def absolute(path: str | Path) -> str:
+    """A local path from the root of the file system; a URL as it is."""
+    return str(path) if SCHEME_END in str(path) else str(Path(path).absolute())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from spark_jobs.filesystem import place
+from spark_jobs.filesystem import absolute, place
 from spark_jobs.log_files import find_logs
 from spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
 from tests.support.kafka_logs import PartitionWriter, checkpoint
@@ -71,3 +71,9 @@ def test_a_log_on_an_s3_server_reads_like_the_local_one(tmp_path: Path, monkeypa
         tasks = plan("records", [url], filters)
         columns = arrow_schema("records", ["offset"])
         assert [r["offset"] for t in tasks for b in read_task("records", t, columns, filters) for r in b.to_pylist()] == [43, 44]
+
+
+def test_a_url_stays_as_it_is_and_a_path_gets_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute("data") == absolute(Path("data")) == str(tmp_path / "data")
+    assert absolute("s3://bucket/kafka?region=eu") == "s3://bucket/kafka?region=eu"

@@ -28,7 +28,7 @@ class Thing:
         raise Unsupported("toy has no commits")
 
     async def abort(self, request: Request) -> None:
-        await asyncio.sleep(3_600)
+        await asyncio.Event().wait()
 
     def close(self) -> None:
         closed.append(self.request["handle"])
