@@ -72,6 +72,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
     Known("kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"),
+    Known("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
     Known("rskafka", "produce/batch-size", "its batches are sent side by side, in no order"),
     Known("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
     Known("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
