@@ -73,6 +73,12 @@ KNOWN: tuple[Known, ...] = (
     Known("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
     Known("kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"),
     Known("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
+    Known(
+        "kafkajs|platformatic-kafka",
+        "transactions/send-outside-a-transaction",
+        "a transactional producer's send outside a transaction is a plain one",
+    ),
+    Known("platformatic-kafka", "groups/static-member-fenced", "its fenced member goes on without an error"),
     Known("rskafka", "produce/batch-size", "its batches are sent side by side, in no order"),
     Known("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
     Known("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
