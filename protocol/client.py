@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -29,13 +30,27 @@ _SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
 
 
 class Client:
-    """A connection to `host`:`port`, made at once. Use as a context manager, or close it. `timeout_s` bounds each wait for the socket."""
+    """A connection to `host`:`port`, made at once. Use as a context manager, or close it. `timeout_s` bounds each wait for the socket;
+    `wrap` makes another socket of the one that is connected (TLS)."""
 
-    def __init__(self, host: str, port: int, *, client_id: str | None = "ottla", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = "ottla",
+        timeout_s: float = TIMEOUT_S,
+        wrap: Callable[[socket.socket], socket.socket] = lambda connected: connected,
+    ) -> None:
         self._address = f"{host}:{port}"
         self._client_id = client_id
-        self._socket = socket.create_connection((host, port), timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected = socket.create_connection((host, port), timeout_s)
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = wrap(connected)
+        except BaseException:
+            connected.close()
+            raise
         self._reader = FrameReader(FRAME_BYTES_MAX)
         self._frames: deque[memoryview] = deque()
         self._correlation_id = 0

@@ -17,11 +17,18 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 SCHEME_END: Final = "://"
+CLUSTER: Final = "kafka://"
+"""What is read over the network, from brokers, and is no file system (see `wire`)."""
 
 
 def absolute(path: str | Path) -> str:
     """A local path from the root of the file system; a URL as it is."""
     return str(path) if SCHEME_END in str(path) else str(Path(path).absolute())
+
+
+def is_cluster(path: object) -> bool:
+    """Whether a path names brokers."""
+    return str(path).startswith(CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)

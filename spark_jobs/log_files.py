@@ -11,9 +11,12 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from spark_jobs.filesystem import Entry, Place, place
+from spark_jobs.filesystem import Entry, Place, is_cluster, place
+
+if TYPE_CHECKING:
+    from spark_jobs.wire.address import Address
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
@@ -89,12 +92,18 @@ class LogDirectory:
         return sum(segment.size_bytes for segment in self.segments)
 
 
-def find_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
+def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDirectory:
     """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`:
     only these (empty: all).
 
+    A cluster's partitions, where `path` is `kafka://…` (see `wire`).
+
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
+    if is_cluster(path):
+        from spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
+
+        return find_wire_logs(path if not isinstance(path, Path) else str(path), topics)
     found = LogDirectory(str(path))
     try:
         where = place(str(path))

@@ -9,13 +9,13 @@ file would have given there. Splitting into batches follows Kafka's `ByteBufferL
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
 
 from protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, crc_ok, read_header
 from protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
 from protocol.records.crc32c import crc32c
-from spark_jobs.filesystem import RandomAccess, place
+from spark_jobs.filesystem import is_cluster, place
 from spark_jobs.log_files import Segment
 
 WINDOW_BYTES: Final = 4 << 20
@@ -90,14 +90,48 @@ def crc_matches(run: Run, rows: Iterable[int]) -> list[bool | None]:
 
 def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
     """The part in file order. `bodies`: batches whole, not only their headers. Raises OSError when the file cannot be read."""
+    if is_cluster(part.segment.log_dir):
+        from spark_jobs.wire.runs import wire_runs  # noqa: PLC0415 # only where brokers are read
+
+        yield from wire_runs(part.segment)
+        return
     with place(part.segment.log_dir).open(part.segment.path) as file:
         yield from _Reader(file, part, bodies, window_bytes).items()
+
+
+def runs_of(data: memoryview, segment: Segment) -> Iterator[Run | Stop]:
+    """The same over bytes in memory, which do not end the log; batches whole."""
+    part = Part(replace(segment, is_last=False), 0, len(data))
+    return _Reader(_InMemory(data), part, True, len(data)).items()
+
+
+class _Source(Protocol):
+    """What is read from: a file, or bytes."""
+
+    def read_at(self, position: int, size: int) -> bytes: ...
+
+    def read_into(self, position: int, room: memoryview) -> int: ...
+
+
+class _InMemory:
+    """Bytes as a file."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self._data[position : position + size])
+
+    def read_into(self, position: int, room: memoryview) -> int:
+        found = self._data[position : position + len(room)]
+        room[: len(found)] = found
+        return len(found)
 
 
 class _Reader:
     """One pass over one part."""
 
-    def __init__(self, file: RandomAccess, part: Part, bodies: bool, window_bytes: int) -> None:
+    def __init__(self, file: _Source, part: Part, bodies: bool, window_bytes: int) -> None:
         self._file = file
         self._part = part
         self._end = part.end

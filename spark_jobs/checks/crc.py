@@ -13,12 +13,14 @@ RULE = Rule(
         "file the second. "
         "Magic 0 and 1 messages are not checked. A batch cut short, or zero bytes, at the very end of a partition's last segment "
         "is what a killed or running broker "
-        "leaves, and what its recovery removes: told as info, or as a warning if the broker says that it stopped cleanly."
+        "leaves, and what its recovery removes: told as info, or as a warning if the broker says that it stopped cleanly. Over the wire, "
+        "offsets that a broker does not give are no batch; those that retention removed meanwhile are told as info."
     ),
     sql="""
         SELECT
             CASE WHEN NOT coalesce(torn, false) THEN 'violation' WHEN clean_shutdown THEN 'warning' ELSE 'info' END AS severity,
-            CASE WHEN error IS NULL THEN 'wrong CRC' WHEN torn THEN 'torn tail' ELSE 'no batch' END AS kind,
+            CASE WHEN error IS NULL THEN 'wrong CRC' WHEN torn AND size_bytes = 0 THEN 'removed while reading'
+                 WHEN torn THEN 'torn tail' ELSE 'no batch' END AS kind,
             log_dir, topic, partition, base_offset AS offset, file, position,
             size_bytes,
             coalesce(error, 'the stored CRC-32C is not that of the bytes') AS detail

@@ -1,0 +1,72 @@
+"""One connection to a broker, encrypted and authenticated as asked, on top of the protocol's blocking client.
+
+Rules that hold here: nothing is asked of a broker before the connection is authenticated but which versions it speaks (KIP-43,
+KIP-152); the server's proof in SCRAM is checked, too.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from scramp import ScramClient, ScramException
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from spark_jobs.wire.address import Address
+from spark_jobs.wire.security import Security
+
+PLAIN: Final = "PLAIN"
+
+
+class NotAuthenticated(OSError):
+    """The broker does not let this client in, or could not prove that it knows the password."""
+
+
+def connect(address: Address, host: str, port: int) -> Client:
+    """A connection that can be used. Raises OSError, `NotAuthenticated` and ssl.SSLError among them."""
+    security = address.security
+
+    def wrap(connected: socket.socket) -> socket.socket:
+        return security.tls().wrap_socket(connected, server_hostname=host)
+
+    client = Client(
+        host,
+        port,
+        client_id=address.client_id,
+        timeout_s=address.timeout_s,
+        **{"wrap": wrap} if security.encrypted else {},
+    )
+    try:
+        if security.mechanism:
+            _authenticate(client, security)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _authenticate(client: Client, security: Security) -> None:
+    answer = client.call(SaslHandshakeRequest(mechanism=security.mechanism))
+    if answer.error_code:
+        offered = ", ".join(answer.mechanisms)
+        raise NotAuthenticated(f"the broker does not take {security.mechanism}; it offers {offered or 'nothing'}")
+    if security.mechanism == PLAIN:
+        _step(client, f"\0{security.username}\0{security.password}")
+        return
+    scram = ScramClient([security.mechanism], security.username, security.password)
+    try:
+        scram.set_server_first(_step(client, scram.get_client_first()))
+        scram.set_server_final(_step(client, scram.get_client_final()))
+    except ScramException as e:
+        raise NotAuthenticated(f"{security.mechanism}: {e}") from e
+
+
+def _step(client: Client, text: str) -> str:
+    answer = client.call(SaslAuthenticateRequest(auth_bytes=text.encode()))
+    if answer.error_code:
+        reason = answer.error_message or ErrorCode(answer.error_code).name
+        raise NotAuthenticated(f"the broker does not let the user in: {reason}")
+    return bytes(answer.auth_bytes).decode()

@@ -1,0 +1,169 @@
+"""Finds a cluster's partitions and cuts them into ranges of offsets, which stand where segments of files stand.
+
+Rules that hold here: a batch belongs to the range in which its base offset lies, so ranges can be read in any order, each by another task.
+A range's file name is the cluster's, the partition's and the range's first offset; positions in it count the bytes that Fetch gave. What
+only files show (indexes, producer snapshots, how far the cleaner came, whether a broker stopped cleanly) is not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, Segment
+from spark_jobs.wire.address import Address, address_of, url_with
+from spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
+
+RANGE_BYTES_MAX: Final = 64 << 20
+RANGE_BYTES_MIN: Final = 4 << 20
+RANGES_WANTED: Final = 16
+RANGES_MAX: Final = 1 << 16
+"""Ranges of one partition."""
+ASSUMED_BYTES: Final = 100
+"""A record's size where the brokers do not tell how large a log is."""
+NOBODY_KNOWS: Final = 2**63 - 1
+NOT_JUDGED: Final = "over the wire there are no index files and no producer snapshots: rules that need them are not judged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireSegment(Segment):
+    """A range of offsets of one partition, read by Fetch. `size_bytes` is a guess. Fetching begins at `fetch_from`; the range holds the
+    batches with a base offset from `lowest` on and below `fetch_end`."""
+
+    address: Address = field(repr=False)
+    fetch_from: int
+    fetch_end: int
+    lowest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What there is to read of one partition: offsets from `start` to before `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    compacted: bool
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Spans:
+    """What there is to read in a cluster, and what cannot be read."""
+
+    spans: list[Span] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    cluster_id: str = ""
+
+
+def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDirectory:
+    """All ranges of a cluster. Raises nothing for what it finds, as `find_logs`."""
+    try:
+        address = address_of(path)
+    except (OSError, ValueError) as e:
+        return LogDirectory(str(path).partition("?")[0], problems=[str(e)])
+    found = LogDirectory(address.name)
+    try:
+        there = pinned(Path(address.pinned), topics) if address.pinned else ask(address, topics)
+    except WireError as e:
+        found.problems.append(str(e))
+        return found
+    found.notes, found.problems = there.notes, there.problems
+    target = min(RANGE_BYTES_MAX, max(RANGE_BYTES_MIN, sum(span.size_bytes for span in there.spans) // RANGES_WANTED))
+    for span in there.spans:
+        found.segments += _ranges(address, span, target)
+    if not found.segments and not found.problems:
+        found.problems.append(f"{address.name}: no partitions here that this user may read")
+    return found
+
+
+def ask(address: Address, topics: Collection[str] = ()) -> Spans:
+    """What the cluster has now. Raises WireError when no broker answers."""
+    there = Spans(notes=[NOT_JUDGED])
+    with Cluster(address) as cluster:
+        found = cluster.find(topics)
+        there.cluster_id = found.cluster_id
+        there.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items())]
+        starts, refused = cluster.offsets(found.partitions, EARLIEST)
+        ends, refused_too = cluster.offsets(starts, LATEST)
+        there.problems += [f"{topic}-{index}: {why}" for (topic, index), why in sorted((refused | refused_too).items())]
+        policies = cluster.cleanup_policies({topic for topic, _ in ends})
+        sizes = cluster.sizes()
+    if any(partition not in sizes for partition in ends):
+        there.notes.append(f"the brokers do not tell all logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
+    there.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
+    return there
+
+
+def pin(url: str, topics: Collection[str], file: Path) -> str:
+    """The URL under which what the cluster has now is read again and again, whatever is appended meanwhile; `file` is written for it.
+
+    Where the cluster cannot be asked, the URL as it is."""
+    try:
+        there = ask(address_of(url), topics)
+    except (OSError, ValueError):
+        return url
+    file.write_text(json.dumps(asdict(there)), encoding="utf-8")
+    return url_with(url, pinned=str(file))
+
+
+def pinned(file: Path, topics: Collection[str] = ()) -> Spans:
+    """What `pin` wrote, of some topics. Raises WireError."""
+    try:
+        there = Spans(**json.loads(file.read_text(encoding="utf-8")))
+        there.spans = [span for each in there.spans if not topics or (span := Span(**each)).topic in topics]  # type: ignore[arg-type]  # dicts, as JSON has them
+    except (OSError, ValueError, TypeError) as e:
+        raise WireError(f"{file}: {e}") from e
+    return there
+
+
+def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegment:
+    """A range of which only some offsets are wanted. What begins at the range's own first offset, or later, is found with the batch around
+    it, whose base offset may be lower."""
+    assert isinstance(segment, WireSegment)
+    start = max(segment.fetch_from, start_offset)
+    lowest = 0 if start_offset >= segment.fetch_from else segment.lowest
+    path = segment.path if start == segment.fetch_from else f"{segment.path}@{start}"
+    return replace(segment, fetch_from=start, fetch_end=min(segment.fetch_end, end_offset), lowest=lowest, path=path)
+
+
+def _span(
+    partition: Partition, starts: dict[Partition, int], ends: dict[Partition, int], policies: dict[str, str], sizes: dict[Partition, int]
+) -> Span:
+    topic = partition[0]
+    start, end = starts[partition], ends[partition]
+    compacted = topic in COMPACTED_BY_DESIGN or "compact" in policies.get(topic, "")
+    return Span(*partition, start, max(start, end), compacted, sizes.get(partition, (end - start) * ASSUMED_BYTES))
+
+
+def _ranges(address: Address, span: Span, target: int) -> Iterator[WireSegment]:
+    """A partition in ranges of about `target` bytes, as far as its size tells; at least one. The first is named 0: its first batch may
+    begin below the log's first offset."""
+    offsets = span.end - span.start
+    wanted = min(RANGES_MAX, max(1, span.size_bytes // target, 1), max(1, offsets))
+    cuts = [span.start + offsets * i // wanted for i in range(wanted)]
+    for i, (start, end) in enumerate(zip(cuts, [*cuts[1:], span.end], strict=True)):
+        base, last = start if i else 0, i == wanted - 1
+        yield WireSegment(
+            log_dir=address.name,
+            topic=span.topic,
+            partition=span.partition,
+            base_offset=base,
+            path=f"{address.name}/{span.topic}-{span.partition}/{base:020d}",
+            size_bytes=max(span.size_bytes // wanted, int(offsets > 0)),
+            log_start_offset=span.start,
+            cleaned_to=NOBODY_KNOWS if span.compacted else 0,
+            clean_shutdown=False,
+            is_last=last,
+            next_base_offset=None if last else end,
+            index_bytes=-1,
+            address=address,
+            fetch_from=start,
+            fetch_end=end,
+            lowest=base,
+        )

@@ -1,0 +1,166 @@
+"""Reads a range of offsets by Fetch, as runs of batches with damage in between: what `segment_reader` does for a file.
+
+Rules that hold here: one answer of a broker is in memory at a time, and the offset asked for only rises, so reading ends whatever the
+brokers answer. A batch is given once, by the range in which its base offset lies. Offsets that retention removes while they are read, and
+such that a broker cannot give, are one `Stop` each, of no bytes; reading goes on behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import PartitionData
+from protocol.records.batch import LOG_OVERHEAD
+from protocol.records.batch_walk import MORE, Headers, walk_headers
+from spark_jobs.wire.cluster import EARLIEST, Cluster, error_name
+from spark_jobs.wire.find import WireSegment
+from spark_jobs.wire.throttle import Throttle
+
+FETCH_BYTES: Final = 4 << 20
+"""Asked for at a time: enough for a fast network's round trips."""
+BATCH_BYTES_MAX: Final = 64 << 20
+"""A longer batch is not fetched: what a response may hold is less than the client's 100 MiB."""
+ROWS_MAX: Final = 1 << 30
+LIMIT: Final = 1 << 40
+EMPTY_MAX: Final = 20
+"""Empty answers in a row, each after half a second, before a log's end counts as not coming."""
+
+
+class Chunk(NamedTuple):
+    """Bytes as they lie in the log: whole batches, or what a broker gave where there should be some."""
+
+    data: memoryview
+
+
+class Gap(NamedTuple):
+    """Offsets that were not given, and why. `legal`: retention removed them."""
+
+    start: int
+    end: int
+    reason: str
+    legal: bool
+
+
+class _Last(NamedTuple):
+    """The last batch given, by what another batch cannot share with it."""
+
+    base_offset: int
+    length: int
+    crc: int
+
+
+@dataclass(slots=True)
+class _Cut:
+    """What of an answer belongs to the range: bytes from `start` to before `end`."""
+
+    start: int
+    end: int
+    done: bool
+
+
+class RangeReader:
+    """One pass over one range."""
+
+    def __init__(self, segment: WireSegment, cluster: Cluster, throttle: Throttle | None = None, *, fetch_bytes: int = FETCH_BYTES) -> None:
+        self._segment = segment
+        self._partition = (segment.topic, segment.partition)
+        self._cluster = cluster
+        self._throttle = throttle or Throttle(segment.address.bytes_per_second)
+        self._fetch_bytes = fetch_bytes
+        self._bytes_wanted = fetch_bytes
+        self._last: _Last | None = None
+        self.next_offset = segment.fetch_from
+        """Where the next Fetch begins."""
+
+    def chunks(self) -> Iterator[Chunk | Gap]:
+        """The range in log order. Raises WireError when the partition's leader does not answer."""
+        empty = 0
+        done = False
+        while not done and self.next_offset < self._segment.fetch_end and empty < EMPTY_MAX:
+            self._throttle.wait()
+            answer = self._cluster.fetch(self._partition, self.next_offset, self._bytes_wanted)
+            data = memoryview(answer.records or b"")
+            self._throttle.took(len(data))
+            if answer.error_code:
+                yield self._refused(answer)
+            elif not data:
+                empty += 1
+                done = answer.high_watermark >= self._segment.fetch_end  # nothing is left up to there: compaction removed it
+            else:
+                empty = 0
+                chunk, done = self._batches(data)
+                if chunk is not None:
+                    yield chunk
+        if empty >= EMPTY_MAX and not done:
+            yield Gap(self.next_offset, self._segment.fetch_end, "the log ends sooner than when it was listed", False)
+
+    def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
+        """What an answer holds of the range, and whether the range ends with it."""
+        head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
+        if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:
+            self._bytes_wanted = min(BATCH_BYTES_MAX, max(2 * self._bytes_wanted, head.next_length + LOG_OVERHEAD))
+            return None, False
+        self._bytes_wanted = self._fetch_bytes
+        cut = self._cut(head)
+        if not cut.done and head.stop != MORE:
+            cut.end = len(data)
+        before = self.next_offset
+        self._advance(head)
+        if not cut.done and self.next_offset == before:
+            return self._skip("no batch can be made out", data[cut.start :]), False
+        return (Chunk(data[cut.start : cut.end]) if cut.end > cut.start else None), cut.done
+
+    def _cut(self, head: Headers) -> _Cut:
+        base, lengths = np.asarray(head.base_offsets, np.int64), np.asarray(head.batch_lengths, np.int64)
+        if not len(base):
+            return _Cut(0, 0, False)
+        ends = np.asarray(head.positions, np.int64) + lengths + LOG_OVERHEAD
+        wanted = base >= self._segment.lowest
+        if self._last is not None:
+            given = (base == self._last.base_offset) & (lengths == self._last.length) & (np.asarray(head.crcs, np.int64) == self._last.crc)
+            wanted[: 1 + int(np.flatnonzero(given)[-1]) if given.any() else 0] = False
+        else:
+            wanted |= np.arange(len(base)) > 0  # only the first batch of the first answer may be the range's before
+        inside = wanted & (base < self._segment.fetch_end)
+        if not inside.any():
+            return _Cut(head.next_position, head.next_position, bool((base >= self._segment.fetch_end).any()))
+        first, last = int(np.flatnonzero(inside)[0]), int(np.flatnonzero(inside)[-1])
+        self._last = _Last(int(base[last]), int(lengths[last]), int(head.crcs[last]))
+        return _Cut(int(head.positions[first]), int(ends[last]), last < len(base) - 1)
+
+    def _advance(self, head: Headers) -> None:
+        """Behind the highest offset that the range can hold; a damaged one above it is not believed."""
+        base = np.asarray(head.base_offsets, np.int64)
+        after = (base + np.asarray(head.last_offset_deltas, np.int64) + 1)[base < self._segment.fetch_end]
+        self.next_offset = max([self.next_offset, *after[-1:].tolist(), *([int(after.max())] if len(after) else [])])
+
+    def _refused(self, answer: PartitionData) -> Gap:
+        """Go on behind what is not there any more, or cannot be given."""
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._skip(f"the broker answers {error_name(answer.error_code)}")
+        starts, _ = self._cluster.offsets([self._partition], EARLIEST)
+        start, before, end = starts.get(self._partition, 0), self.next_offset, self._segment.fetch_end
+        if start <= before:
+            self.next_offset = end
+            return Gap(before, end, "the log ends sooner than when it was listed", False)
+        self.next_offset = min(start, end)
+        return Gap(before, self.next_offset, "retention removed them while they were read", True)
+
+    def _skip(self, reason: str, data: memoryview | None = None) -> Gap:
+        """The next offset at which the broker has something to give, sought in doubling steps."""
+        before, step = self.next_offset, 1
+        while before + step < self._segment.fetch_end:
+            answer = self._cluster.fetch(self._partition, before + step, self._fetch_bytes)
+            found = memoryview(answer.records or b"")
+            if not answer.error_code and found and found[: len(data or b"")] != data:
+                head = walk_headers(found, 0, LIMIT, 1, BATCH_BYTES_MAX, True)
+                if head.positions:
+                    break
+            step *= 2
+        self.next_offset = min(before + step, self._segment.fetch_end)
+        return Gap(before, self.next_offset, reason, False)

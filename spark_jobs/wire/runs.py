@@ -1,0 +1,27 @@
+"""A range of offsets in the form of a part of a segment file: the runs of batches that the levels are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.log_files import Segment
+from spark_jobs.segment_reader import Run, Stop, runs_of
+from spark_jobs.wire.cluster import Cluster
+from spark_jobs.wire.find import WireSegment
+from spark_jobs.wire.reader import Gap, RangeReader
+
+
+def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
+    """The batches of a range, whole. Positions count the bytes that were given before. Raises WireError."""
+    assert isinstance(segment, WireSegment)
+    if segment.fetch_from >= segment.fetch_end:
+        return
+    position = 0
+    with Cluster(segment.address) as cluster:
+        for item in RangeReader(segment, cluster).chunks():
+            if isinstance(item, Gap):
+                yield Stop(position, 0, f"offsets {item.start} to {item.end - 1}: {item.reason}", item.legal)
+                continue
+            for found in runs_of(item.data, segment):
+                yield found._replace(position=position + found.position)
+            position += len(item.data)
