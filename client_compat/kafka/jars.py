@@ -45,21 +45,26 @@ def jars(version: str | None = None) -> Path:
     directory = CACHE / version
     if directory.is_dir():
         return directory
+    copy_dependencies(POM, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}")
+    return directory
+
+
+def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str) -> None:
+    """Have Maven put the jars of `pom` in `directory`, which is there only when all of them are. Raises `KafkaMissing`."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaMissing("Apache Kafka's jars are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
-    unfinished = CACHE / f"{version}.{os.getpid()}.part"
-    goal = [f"-Dkafka.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", "dependency:copy-dependencies"]
+        raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
+    unfinished = directory.with_name(f"{directory.name}.{os.getpid()}.part")
+    goal = [*settings, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", "dependency:copy-dependencies"]
     try:
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(POM), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+            [maven, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
         )
         if done.returncode != 0:
-            raise KafkaMissing(f"Maven could not fetch Apache Kafka {version}: {(done.stdout + done.stderr).strip()[:_OUTPUT_CHARS]}")
+            raise KafkaMissing(f"Maven could not fetch {what}: {(done.stdout + done.stderr).strip()[:_OUTPUT_CHARS]}")
         if not directory.is_dir():
             unfinished.rename(directory)
     except subprocess.TimeoutExpired as error:
-        raise KafkaMissing(f"Maven did not fetch Apache Kafka {version} within {FETCH_TIMEOUT_S:.0f} s") from error
+        raise KafkaMissing(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S:.0f} s") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return directory
