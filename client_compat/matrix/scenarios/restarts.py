@@ -35,6 +35,7 @@ def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[
 
     sent, _ = together(load, go_and_come)
     producer.close()
+    scene.truth.wait_until_led(topic, PARTITIONS)
     logs = [[int(value or b"") for value in scene.truth.values(topic, index)] for index in range(PARTITIONS)]
     return sent, logs
 
