@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,13 @@ import typer
 from spark_jobs import report
 from spark_jobs.checks import RULES
 from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
-from spark_jobs.filesystem import absolute
+from spark_jobs.filesystem import is_cluster
 from spark_jobs.judging import BusinessKey, Job, run
 from spark_jobs.log_files import LogDirectory, find_logs
 from spark_jobs.reports.pictures import Pictures
 from spark_jobs.session import CannotJudge, require_spark
 from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
+from spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
@@ -62,25 +63,31 @@ def audit(
     master: str | None = None,
     progress: Progress = lambda _step, _done, _total: None,
     pictures: dict[str, Pictures] | None = None,
+    wire: Wire | None = None,
 ) -> Verdict:
-    """Judge the log directories in `paths`. `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms).
-    `deep`: also compare what is in the records (None: where the embedded engine judges). `replicas`: the directories are those of one
-    cluster's brokers, and are compared with each other. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master`
-    means Spark).
+    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), read as `wire` says.
+
+    `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms). `deep`: also compare what is in the records
+    (None: where the embedded engine judges). `replicas`: the directories are those of one cluster's brokers, and are compared with each
+    other. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master` means Spark).
 
     `retries_absorbed`: one number a path, shown beside it. `pictures` is filled in by directory, for `reports.html`.
 
     Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one; what is wrong with a directory is in the verdict.
     """
     started = time.perf_counter()
-    found = [find_logs(path, topics) for path in dict.fromkeys(map(absolute, paths))]
-    verdicts = {logs.path: _directory_verdict(logs) for logs in found}
-    for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
-        verdict.retries_absorbed = absorbed
-    total_bytes = sum(logs.size_bytes for logs in found)
-    chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=_spark_runs())
     steps = len(RULES) + 2
-    if any(logs.segments for logs in found):
+    with ExitStack() as stack:
+        given = stack.enter_context(_sources(paths, topics, wire, replicas, progress))
+        found = [find_logs(path, topics) for path in given.paths]
+        verdicts = {logs.path: _directory_verdict(logs, given) for logs in found}
+        for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
+            verdict.retries_absorbed = absorbed
+        total_bytes = sum(logs.size_bytes for logs in found)
+        chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=_spark_runs())
+        _check_rate(chosen, wire)
+        if not any(logs.segments for logs in found):
+            return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
         progress(f"starting {chosen}", 0, steps)
         key = None if key_field is None else BusinessKey.parse(key_field)
         args: dict[str, Any] = {
@@ -89,12 +96,33 @@ def audit(
             "replay_ms": REPLAY_MS,
             "header": "" if key is None else key.name,
         }
-        with start(chosen, total_bytes, master) as running:
-            args["json_path"] = running.json_path("" if key is None else key.name)
-            judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
-            step = partial(_told, progress, steps)
-            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures))
+        running = stack.enter_context(start(chosen, total_bytes, master))
+        args["json_path"] = running.json_path("" if key is None else key.name)
+        judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
+        step = partial(_told, progress, steps)
+        read = {logs.path: path for logs, path in zip(found, given.paths, strict=True)}
+        run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures, read))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
+
+
+@contextmanager
+def _sources(
+    paths: Sequence[str | Path], topics: Sequence[str], wire: Wire | None, replicas: bool, progress: Progress
+) -> Iterator[Sources]:
+    """What to read. Raises CannotJudge where a cluster cannot be fetched."""
+    if replicas and any(map(is_cluster, paths)) and (wire is None or wire.spool is None):
+        raise CannotJudge("Over the wire only leaders are read: --replicas compares directories")
+    with ExitStack() as stack:
+        try:
+            given = stack.enter_context(sources(paths, topics, wire, progress))
+        except (OSError, ValueError) as e:
+            raise CannotJudge(str(e)) from e
+        yield given
+
+
+def _check_rate(engine: str, wire: Wire | None) -> None:
+    if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
+        raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
 
 
 def _told(progress: Progress, steps: int, step: str, done: int) -> None:
@@ -123,10 +151,10 @@ def start(name: str, total_bytes: int, master: str | None) -> AbstractContextMan
     return embedded_engine(total_bytes)
 
 
-def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
-    verdict = DirectoryVerdict(
-        logs.path, segments=len(logs.segments), size_bytes=logs.size_bytes, notes=list(logs.notes), problems=list(logs.problems)
-    )
+def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
+    verdict = DirectoryVerdict(logs.path, segments=len(logs.segments), size_bytes=logs.size_bytes)
+    verdict.notes = logs.notes + given.notes.get(logs.path, [])
+    verdict.problems = logs.problems + given.problems.get(logs.path, [])
     verdict.rules = {rule.name: RuleResult() for rule in RULES}
     verdict.topics = len({segment.topic for segment in logs.segments})
     verdict.partitions = len({(segment.topic, segment.partition) for segment in logs.segments})
@@ -135,8 +163,8 @@ def _directory_verdict(logs: LogDirectory) -> DirectoryVerdict:
 
 def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     paths: Annotated[
-        list[str], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka, judged side by side.")
-    ],
+        list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of Ottla or of Apache Kafka, judged side by side.")
+    ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Judge only this topic; may be repeated.")] = None,
     key_field: Annotated[
         str | None,
@@ -161,16 +189,21 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     parquet: Annotated[
         Path | None, typer.Option(help=f"Write the findings to this Parquet file, {PARQUET_SAMPLES:,} of each rule.")
     ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    max_bytes_per_second: RateLimit = 0,
+    spool: SpoolDir = None,
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
 
     Exit code: 0 clean, 1 violations, 2 could not judge.
     """
     pictures: dict[str, Pictures] | None = None if html is None else {}
+    read = with_server(paths, bootstrap_server)
     try:
         with report.progress() as show:
             verdict = audit(
-                paths,
+                read,
                 topics=topic or (),
                 key_field=key_field,
                 retries_absorbed=retries_absorbed or (),
@@ -182,18 +215,23 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 master=master,
                 progress=show,
                 pictures=pictures,
+                wire=Wire(command_config, max_bytes_per_second, spool),
             )
     except CannotJudge as e:
         print(f"Could not judge: {e}", file=sys.stderr)
         raise typer.Exit(2) from e
-    if json_file == Path("-"):
-        print(verdict.to_json())
-    else:
-        report.show(verdict, samples)
-        if json_file is not None:
-            json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
+    _show(verdict, samples, json_file)
     _write_reports(verdict, pictures, html, junit, parquet)
     raise typer.Exit(verdict.exit_code)
+
+
+def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:
+    if json_file == Path("-"):
+        print(verdict.to_json())
+        return
+    report.show(verdict, samples)
+    if json_file is not None:
+        json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
 
 
 def _write_reports(

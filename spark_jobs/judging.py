@@ -6,10 +6,10 @@ Rules that hold here: all directories are judged in the same queries, each by it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from spark_jobs import views
 from spark_jobs.checks import RULES
@@ -19,6 +19,10 @@ from spark_jobs.engines import Engine, Row
 from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, find_logs
 from spark_jobs.reports.pictures import Pictures, collect
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
+from spark_jobs.wire.sources import came_over_the_wire
+
+ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots"})
+"""Views of what brokers do not give over the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,13 @@ class Job:
     progress: Callable[[str, int], None]
     pictures: dict[str, Pictures] | None = None
     """Filled in where it is there: what a page about the verdict draws."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """What is read in place of a path: a cluster's name says neither how to speak to it nor up to where it is read."""
 
     @property
     def paths(self) -> list[str]:
-        """The directories that hold a log."""
-        return [verdict.path for verdict in self.verdicts.values() if verdict.segments]
+        """What holds a log, as engines read it."""
+        return [self.sources.get(verdict.path, verdict.path) for verdict in self.verdicts.values() if verdict.segments]
 
     @property
     def rules(self) -> list[Rule]:
@@ -72,7 +78,8 @@ def _make_views(job: Job) -> None:
     for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
         engine.define(name, query, job.args)
     if job.replicas:
-        noted = [(path, *place, offset) for path in job.paths for place, offset in find_logs(path).high_watermarks.items()]
+        found = [find_logs(path) for path in job.paths]
+        noted = [(logs.path, *place, offset) for logs in found for place, offset in logs.high_watermarks.items()]
         engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
     if job.key is not None or job.deep:
         place = "none" if job.key is None else job.key.place
@@ -83,9 +90,10 @@ def _make_views(job: Job) -> None:
 
 
 def _make_transaction_views(job: Job) -> None:
-    states = {path: {s.partition for s in find_logs(path, [TRANSACTION_STATE]).segments} for path in job.paths}
-    there = [path for path, partitions in states.items() if partitions]
-    whole = [(path,) for path in there if states[path] == set(range(len(states[path])))]
+    found = [(path, find_logs(path, [TRANSACTION_STATE])) for path in job.paths]
+    there = [path for path, logs in found if logs.segments]
+    partitions = {logs.path: {segment.partition for segment in logs.segments} for _, logs in found if logs.segments}
+    whole = [(name,) for name, numbers in partitions.items() if numbers == set(range(len(numbers)))]
     job.engine.table("complete_states", "log_dir string", whole)
     job.engine.read("raw_states", "transactions", there, [TRANSACTION_STATE], views.RAW_STATES_NEED)
     for name, query in (
@@ -143,8 +151,9 @@ def run(job: Job) -> None:
     rules = job.rules
     by_name = {rule.name: rule for rule in rules}
     for verdict in job.verdicts.values():
+        fetched = came_over_the_wire(verdict.path)
         for rule in rules:
-            verdict.rules[rule.name].judged = bool(verdict.segments)
+            verdict.rules[rule.name].judged = bool(verdict.segments) and not (fetched and rule.view in ONLY_IN_FILES)
     job.progress("reading", 2)
     of_records = [rule for rule in rules if rule.view == "visible_records"]
     with ThreadPoolExecutor(1, "rules") as pool:

@@ -3,7 +3,9 @@
     spark.dataSource.register(KafkaLogSource)
     spark.read.format("kafka_log").option("level", "records").load("/var/lib/ottla")
 
-Options: `path` (a broker's data directory or one partition's, as a path or a URL; several by `load([...])`), `level` (see `columns`),
+Options: `path` (a broker's data directory or one partition's, as a path or a URL; several by `load([...])`) or `bootstrap.servers` (a
+cluster, read by Fetch; with it `command.config`, or Kafka's client properties for TLS and SASL, and `max.bytes.per.second`, which holds for
+each task), `level` (see `columns`),
 `topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp` (half-open), `walk`
 (`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer columns makes the reader build only
 those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true (Spark 4.1 and later). Segments are split
@@ -23,9 +25,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_jobs.columns import LEVELS, ddl
+from spark_jobs.filesystem import is_cluster
 from spark_jobs.spark_tasks import TaskPartition, rows_of
 from spark_jobs.tables import SIDE_FILES, Filters, plan
 from spark_jobs.tables.batches import MARKED, OPENED
+from spark_jobs.wire.address import Address, address
+
+SERVERS: Final = "bootstrap.servers"
 
 
 class KafkaLogSource(DataSource):
@@ -50,17 +56,22 @@ class KafkaLogSource(DataSource):
 
         if self._level() in SIDE_FILES:
             raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")
+        paths = [path for path in self._paths() if isinstance(path, str) and not is_cluster(path)]
+        if len(paths) < len(self._paths()):
+            raise ValueError("a cluster is no stream here: only files are followed")
         most = int(self.options.get("max_bytes_per_trigger", BYTES_MAX))
         return KafkaLogStreamReader(
-            self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=most
+            paths, self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=most
         )
 
-    def _paths(self) -> list[str]:
+    def _paths(self) -> list[str | Address]:
+        servers = self.options.get(SERVERS)
         many = self.options.get("paths")
-        paths: list[str] = json.loads(many) if many else [self.options.get("path", "")]
+        one = self.options.get("path", "")
+        paths: list[str | Address] = json.loads(many) if many else [one] if one or not servers else []
         if not all(paths):
             raise ValueError("kafka_log needs a path: spark.read.format('kafka_log').load(DIR)")
-        return paths
+        return [*paths, *([address(servers, self.options)] if servers else [])]
 
     def _level(self) -> str:
         level: str = self.options.get("level", "batches")
@@ -102,7 +113,7 @@ class _PushFilters:
 class KafkaLogReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, paths: list[str], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
+    def __init__(self, paths: list[str | Address], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
         self._paths = paths
         self.level = level
         self.filters = filters

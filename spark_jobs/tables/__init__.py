@@ -27,6 +27,7 @@ from spark_jobs.tables.filters import Filters
 from spark_jobs.tables.records import record_rows
 from spark_jobs.tables.schemas import arrow_schema
 from spark_jobs.tables.side_files import index_rows, snapshot_rows
+from spark_jobs.wire.address import Address
 
 __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
 
@@ -52,7 +53,7 @@ assert _PARTS.keys() | SIDE_FILES.keys() == LEVELS.keys()
 
 
 def read(
-    level: str, paths: Sequence[str | Path], columns: Sequence[str] | None = None, filters: Filters | None = None
+    level: str, paths: Sequence[str | Path | Address], columns: Sequence[str] | None = None, filters: Filters | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one level (see `columns.LEVELS`) of the logs at `paths`, with `columns` (None: all) in that order.
 
@@ -71,7 +72,7 @@ def read(
             yield from read_task(level, splits.parts(segment, chosen, WHOLE_BYTES), schema, chosen)
 
 
-def plan(level: str, paths: Sequence[str | Path], filters: Filters | None = None) -> list[Task]:
+def plan(level: str, paths: Sequence[str | Path | Address], filters: Filters | None = None) -> list[Task]:
     """Tasks of even size that together read what `read` reads. Raises ValueError on an unknown level, OSError."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")

@@ -68,10 +68,10 @@ def address(servers: str, properties: Mapping[str, str]) -> Address:
     return replace(found, bytes_per_second=rate, timeout_s=timeout_ms / 1000 or found.timeout_s, pinned=given.get(PINNED, ""))
 
 
-def url_with(url: str, **properties: str | int | None) -> str:
-    """The URL with further properties; underscores in their names stand for dots, None and 0 for nothing."""
+def url_with(url: str, properties: Mapping[str, object]) -> str:
+    """The URL with further properties; None and 0 say nothing."""
     servers, _, query = url.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True)) | {dotted(name): str(value) for name, value in properties.items() if value}
+    given = dict(parse_qsl(query, keep_blank_values=True)) | {name: str(value) for name, value in properties.items() if value}
     return servers + ("?" + urlencode(given, safe="/") if given else "")
 
 

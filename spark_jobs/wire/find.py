@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from protocol.error_codes import ErrorCode
 from spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, Segment
-from spark_jobs.wire.address import Address, address_of, url_with
+from spark_jobs.wire.address import PINNED, Address, address_of, url_with
 from spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 
 RANGE_BYTES_MAX: Final = 64 << 20
@@ -88,14 +89,15 @@ def ask(address: Address, topics: Collection[str] = ()) -> Spans:
     with Cluster(address) as cluster:
         found = cluster.find(topics)
         there.cluster_id = found.cluster_id
-        there.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items())]
+        missing = {topic for topic in COMPACTED_BY_DESIGN if found.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}
+        there.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items()) if topic not in missing]
         starts, refused = cluster.offsets(found.partitions, EARLIEST)
         ends, refused_too = cluster.offsets(starts, LATEST)
         there.problems += [f"{topic}-{index}: {why}" for (topic, index), why in sorted((refused | refused_too).items())]
         policies = cluster.cleanup_policies({topic for topic, _ in ends})
         sizes = cluster.sizes()
-    if any(partition not in sizes for partition in ends):
-        there.notes.append(f"the brokers do not tell all logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
+    if not sizes and ends:
+        there.notes.append(f"the brokers do not tell the logs' sizes (DescribeLogDirs): {ASSUMED_BYTES} bytes a record are assumed")
     there.spans = [_span(partition, starts, ends, policies, sizes) for partition in sorted(ends)]
     return there
 
@@ -109,14 +111,15 @@ def pin(url: str, topics: Collection[str], file: Path) -> str:
     except (OSError, ValueError):
         return url
     file.write_text(json.dumps(asdict(there)), encoding="utf-8")
-    return url_with(url, pinned=str(file))
+    return url_with(url, {PINNED: str(file)})
 
 
 def pinned(file: Path, topics: Collection[str] = ()) -> Spans:
     """What `pin` wrote, of some topics. Raises WireError."""
     try:
-        there = Spans(**json.loads(file.read_text(encoding="utf-8")))
-        there.spans = [span for each in there.spans if not topics or (span := Span(**each)).topic in topics]  # type: ignore[arg-type]  # dicts, as JSON has them
+        text = file.read_text(encoding="utf-8")
+        there = Spans(**json.loads(text))
+        there.spans = [span for span in (Span(**each) for each in json.loads(text)["spans"]) if not topics or span.topic in topics]
     except (OSError, ValueError, TypeError) as e:
         raise WireError(f"{file}: {e}") from e
     return there
@@ -139,6 +142,12 @@ def _span(
     start, end = starts[partition], ends[partition]
     compacted = topic in COMPACTED_BY_DESIGN or "compact" in policies.get(topic, "")
     return Span(*partition, start, max(start, end), compacted, sizes.get(partition, (end - start) * ASSUMED_BYTES))
+
+
+def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
+    """A partition from `start` on, uncut."""
+    (whole,) = _ranges(address, span, NOBODY_KNOWS)
+    return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 
 
 def _ranges(address: Address, span: Span, target: int) -> Iterator[WireSegment]:

@@ -1,0 +1,100 @@
+"""What the commands read: directories as they are, clusters pinned to what they hold now, or fetched into a directory first.
+
+Rules that hold here: a run reads each cluster up to the same offsets in all its queries, however much is appended meanwhile. The
+coordinators' topics go along with the topics asked for: transactions cannot be judged without them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
+from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE
+from spark_jobs.wire.address import CONFIG_FILE, RATE, url_with
+
+ALONG: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
+
+BootstrapServer = Annotated[
+    str | None, typer.Option(help="Read a cluster over the network, host:port[,host:port]: the same as kafka://host:port as DIR.")
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(help="A file of Kafka's client properties for clusters (security.protocol, ...)."),
+]
+RateLimit = Annotated[int, typer.Option(min=0, help="Fetch no more than so many bytes a second from clusters.")]
+SpoolDir = Annotated[
+    Path | None,
+    typer.Option(help="Keep what is fetched in this directory; an interrupted run goes on where it ended."),
+]
+
+STATE_FILE: Final = "ottla-spool.json"
+"""In a directory of fetched logs: what it says about itself."""
+
+
+def came_over_the_wire(path: str) -> bool:
+    """Whether a path names a cluster, or a directory that was fetched from one."""
+    return is_cluster(path) or (SCHEME_END not in path and Path(path, STATE_FILE).exists())
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How clusters among the paths are read."""
+
+    command_config: Path | None = None
+    bytes_per_second: int = 0
+    spool: Path | None = None
+
+
+@dataclass(slots=True)
+class Sources:
+    """`paths`: what to read in place of what was given. Notes and problems of fetching, by path."""
+
+    paths: list[str]
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    problems: dict[str, list[str]] = field(default_factory=dict)
+
+
+def with_server(paths: Sequence[str] | None, server: str | None) -> list[str]:
+    """The paths of a command line, and its `--bootstrap-server`. Raises typer.BadParameter where there is neither."""
+    found = [*(paths or ()), *([CLUSTER + server] if server else [])]
+    if not found:
+        raise typer.BadParameter("give a DIR, kafka://host:port, or --bootstrap-server host:port")
+    return found
+
+
+@contextmanager
+def sources(
+    paths: Sequence[str | Path],
+    topics: Sequence[str] = (),
+    wire: Wire | None = None,
+    progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
+) -> Iterator[Sources]:
+    """What to read, valid within the block. Raises OSError or ValueError where a cluster cannot be fetched into its directory."""
+    wire = wire or Wire()
+    wanted = list(dict.fromkeys(map(absolute, paths)))
+    found = Sources([])
+    with tempfile.TemporaryDirectory(prefix="ottla-pins-") as pins:
+        for i, path in enumerate(wanted):
+            if not is_cluster(path):
+                found.paths.append(path)
+                continue
+            url = url_with(path, {CONFIG_FILE: wire.command_config, RATE: wire.bytes_per_second})
+            along = [*topics, *ALONG] if topics else []
+            if wire.spool is None:
+                from spark_jobs.wire.find import pin  # noqa: PLC0415 # only where brokers are read
+
+                found.paths.append(pin(url, along, Path(pins) / f"{i}.json"))
+                continue
+            from spark_jobs.wire.spool import spool  # noqa: PLC0415 # as above
+
+            kept = str(wire.spool.absolute())
+            found.notes[kept], found.problems[kept] = spool(url, wire.spool, along, progress=progress)
+            found.paths.append(kept)
+        yield found

@@ -1,0 +1,211 @@
+"""Keeps a cluster's batches in a local directory, in the layout of a broker's data directory, to be judged as files.
+
+Rules that hold here: batches are written as they were fetched, in order, and a file ends with a whole batch once the run has: so an
+interrupted run is continued behind the last whole batch of each partition. A directory holds one cluster's logs. Offsets that nobody can
+give any more are a hole: what lies below a hole that retention made is not judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from protocol.records.batch import LOG_OVERHEAD
+from protocol.records.batch_walk import walk_headers
+from spark_jobs.log_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT, SEGMENT_FILE
+from spark_jobs.segment_reader import BATCH_BYTES_MAX, ROWS_MAX
+from spark_jobs.wire.address import Address, address_of
+from spark_jobs.wire.cluster import Cluster, WireError
+from spark_jobs.wire.find import NOBODY_KNOWS, Span, as_one_range, ask
+from spark_jobs.wire.reader import Gap, RangeReader
+from spark_jobs.wire.sources import STATE_FILE
+from spark_jobs.wire.throttle import Throttle
+
+SEGMENT_BYTES: Final = 1 << 30
+"""A file's size, as Kafka's segment.bytes."""
+READ_BYTES: Final = 4 << 20
+LIMIT: Final = 1 << 62
+
+Progress = Callable[[str, int, int], None]
+
+
+class NotThisCluster(ValueError):
+    """The directory holds something else."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What the directory says about itself: the cluster, by `topic-partition` where the log that is judged begins, and what is missing."""
+
+    cluster_id: str
+    starts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def spool(
+    path: str | Address,
+    directory: Path,
+    topics: Collection[str] = (),
+    *,
+    throttle: Throttle | None = None,
+    segment_bytes: int = SEGMENT_BYTES,
+    progress: Progress = lambda _step, _done, _total: None,
+) -> tuple[list[str], list[str]]:
+    """Fetch what the cluster has and the directory has not. Notes, and problems: partitions that could not be read.
+
+    Raises WireError where no broker answers, NotThisCluster, OSError."""
+    address = address_of(path)
+    throttle = throttle or Throttle(address.bytes_per_second)
+    there = ask(address, topics)
+    state = _opened(directory, there.cluster_id)
+    notes, problems = list(there.notes), list(there.problems)
+    with Cluster(address) as cluster:
+        keeper = _Keeper(address, cluster, throttle, directory, state, segment_bytes)
+        for done, span in enumerate(there.spans):
+            progress(f"fetching {span.topic}-{span.partition}", done, len(there.spans))
+            try:
+                keeper.keep(span)
+            except WireError as e:
+                problems.append(str(e))
+    _write_state(directory, state)
+    _write_checkpoint(directory / LOG_START_CHECKPOINT, state.starts)
+    compacted = {f"{span.topic}-{span.partition}": NOBODY_KNOWS for span in there.spans if span.compacted}
+    _write_checkpoint(directory / CLEANER_CHECKPOINT, compacted)
+    return notes + state.notes, problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Keeper:
+    """Fetches partitions into one directory."""
+
+    address: Address
+    cluster: Cluster
+    throttle: Throttle
+    directory: Path
+    state: _State
+    segment_bytes: int
+
+    def keep(self, span: Span) -> None:
+        """One partition, from where its files end."""
+        name = f"{span.topic}-{span.partition}"
+        notes = self.state.notes
+        with _PartitionFiles(self.directory / name, self.segment_bytes) as log:
+            first = self.state.starts.get(name, span.start)
+            start = first if log.next_offset is None else log.next_offset
+            if start < span.start:  # retention was faster: what is kept here does not lead up to what is there
+                notes.append(f"{name}: offsets {start} to {span.start - 1} were removed before they were fetched; judged from there on")
+                first = start = span.start
+            if start > span.end:
+                notes.append(f"{name}: offsets from {span.end} on are kept here and gone from the cluster")
+            self._start_at(name, first)
+            reader = RangeReader(as_one_range(self.address, span, start), self.cluster, self.throttle)
+            for item in reader.chunks():
+                if not isinstance(item, Gap):
+                    log.append(item.data, reader.next_offset)
+                    continue
+                notes.append(f"{name}: offsets {item.start} to {item.end - 1} could not be fetched: {item.reason}")
+                self._start_at(name, item.end if item.legal else self.state.starts[name])
+            log.begin(start)
+
+    def _start_at(self, name: str, offset: int) -> None:
+        if self.state.starts.get(name) != offset:
+            self.state.starts[name] = offset
+            _write_state(self.directory, self.state)
+
+
+class _PartitionFiles:
+    """The segment files of one partition. Use as a context manager."""
+
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        directory.mkdir(parents=True, exist_ok=True)
+        files = sorted(file for file in directory.iterdir() if SEGMENT_FILE.fullmatch(file.name))
+        self._last = files[-1] if files else None
+        self.next_offset = self._recovered()
+        """Behind the last whole batch; None where there is none yet."""
+        self._file: BinaryIO | None = None if self._last is None else self._last.open("ab")
+
+    def __enter__(self) -> _PartitionFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, data: memoryview, offset: int) -> None:
+        """Whole batches, or the bytes that stand where some should be; `offset`: about where."""
+        head = walk_headers(data, 0, LIMIT, 1, BATCH_BYTES_MAX, False)
+        full = self._file is not None and 0 < self._file.tell() > self._segment_bytes - len(data)
+        if self._file is None or (full and head.positions):
+            self._begin(head.base_offsets[0] if head.positions else offset)
+        assert self._file is not None
+        self._file.write(data)
+
+    def begin(self, offset: int) -> None:
+        """The file of a partition without batches, so that it is seen to be there."""
+        if self._file is None:
+            self._begin(offset)
+
+    def _begin(self, offset: int) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = (self._directory / f"{offset:020d}.log").open("ab")
+
+    def _recovered(self) -> int | None:
+        """Cut what an interrupted run left of a batch, and find the end."""
+        if self._last is None:
+            return None
+        size = self._last.stat().st_size
+        end, next_offset = 0, None
+        with self._last.open("rb") as file:
+            while end < size:
+                file.seek(end)
+                data = file.read(READ_BYTES)
+                head = walk_headers(data, 0, size - end, ROWS_MAX, BATCH_BYTES_MAX, False)
+                sizes = zip(head.positions, head.batch_lengths, head.base_offsets, head.last_offset_deltas, strict=True)
+                room = size - end - LOG_OVERHEAD
+                whole = [(at + length + LOG_OVERHEAD, base + delta + 1) for at, length, base, delta in sizes if at + length <= room]
+                if not whole:
+                    break
+                next_offset = max(next_offset or 0, *(offset for _, offset in whole))
+                end += whole[-1][0]
+        with self._last.open("rb+") as file:
+            file.truncate(min(end, size))
+        return next_offset if next_offset is not None else int(self._last.stem) or None
+
+
+def _opened(directory: Path, cluster_id: str) -> _State:
+    """A new directory for this cluster, or its own from before. Raises NotThisCluster."""
+    file = directory / STATE_FILE
+    if file.exists():
+        state = _State(**json.loads(file.read_text(encoding="utf-8")))
+        if state.cluster_id != cluster_id:
+            raise NotThisCluster(f"{directory} holds logs of cluster {state.cluster_id}, not of {cluster_id}")
+        return state
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise NotThisCluster(f"{directory} is not empty, and no spool: give a new directory, or that of an interrupted run")
+    state = _State(cluster_id)
+    _write_state(directory, state)
+    return state
+
+
+def _write_state(directory: Path, state: _State) -> None:
+    _write(directory / STATE_FILE, json.dumps(asdict(state)))
+
+
+def _write_checkpoint(file: Path, offsets: dict[str, int]) -> None:
+    """Kafka's offset checkpoint."""
+    rows = [f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} {offset}" for name, offset in sorted(offsets.items())]
+    _write(file, "\n".join(["0", str(len(rows)), *rows]) + "\n")
+
+
+def _write(file: Path, text: str) -> None:
+    """All of it, or what was there before."""
+    partial = file.with_name(f"{file.name}.tmp")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)

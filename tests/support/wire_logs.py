@@ -1,0 +1,72 @@
+"""A partition as a leader serves it, without a network: what `Cluster` answers to a reader of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.k01_fetch import PartitionData
+from protocol.records.batch import read_header
+from protocol.records.record import SimpleRecord, build_batch
+from spark_jobs.wire.address import Address
+from spark_jobs.wire.find import Span, WireSegment, _ranges
+
+ADDRESS = Address((("127.0.0.1", 9092),))
+
+
+def batch(base_offset: int, records: int, size: int = 10) -> bytes:
+    """A batch of so many records with values of `size` bytes."""
+    return build_batch([SimpleRecord(None, b"v" * size, 1)] * records, base_offset=base_offset)
+
+
+def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
+    """Batches one behind the other: (offsets that compaction emptied before, records, size of each value)."""
+    made, offset = [], 0
+    for hole, records, size in shapes:
+        made.append(batch(offset + hole, records, size))
+        offset += hole + records
+    return made
+
+
+def segment(start: int, end: int, **changes: int) -> WireSegment:
+    """All offsets from `start` to before `end` as one range."""
+    (whole,) = _ranges(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
+    for name, value in changes.items():
+        object.__setattr__(whole, name, value)
+    return whole
+
+
+def ranges(end: int, count: int) -> list[WireSegment]:
+    """The offsets below `end` in at most `count` ranges."""
+    return list(_ranges(ADDRESS, Span("t", 0, 0, end, False, count), 1))
+
+
+class FakeLeader:
+    """Gives batches from the first that reaches an offset on, cut at the bytes asked for, but for the first batch: as Kafka does."""
+
+    def __init__(self, batches: Sequence[bytes], *, start: int = 0, answers: Sequence[ErrorCode] = ()) -> None:
+        self.batches = list(batches)
+        self.start = start
+        self.end = max((read_header(each).last_offset + 1 for each in batches), default=start)
+        self.answers = list(answers)
+        """Errors that the first fetches are answered with."""
+        self.asked: list[int] = []
+        self.refused: dict[int, ErrorCode] = {}
+        """Errors by the offset asked for."""
+
+    def fetch(self, _partition: tuple[str, int], offset: int, max_bytes: int) -> PartitionData:
+        self.asked.append(offset)
+        if self.answers:
+            return PartitionData(error_code=self.answers.pop(0), high_watermark=-1)
+        if offset in self.refused:
+            return PartitionData(error_code=self.refused[offset], high_watermark=-1)
+        if not self.start <= offset <= self.end:
+            return PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=-1)
+        left = [each for each in self.batches if read_header(each).last_offset >= offset]
+        data = b"".join(left)[: max(max_bytes, len(left[0]) if left else 0)]
+        return PartitionData(high_watermark=self.end, records=data)
+
+    def offsets(
+        self, partitions: Iterable[tuple[str, int]], _timestamp: int
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], str]]:
+        return dict.fromkeys(partitions, self.start), {}

@@ -1,0 +1,105 @@
+"""Reading ranges of offsets by Fetch: each batch once, whatever the answers' sizes, and on behind what cannot be given."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.error_codes import ErrorCode
+from spark_jobs.wire.find import WireSegment
+from spark_jobs.wire.reader import Chunk, Gap, RangeReader
+from spark_jobs.wire.throttle import Throttle
+from tests.support.wire_logs import FakeLeader, batch, ranges, run_of_batches, segment
+
+SHAPES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 200)), min_size=1, max_size=20)
+
+
+def read(one: WireSegment, leader: FakeLeader, fetch_bytes: int = 1 << 20) -> tuple[bytes, list[Gap]]:
+    items = list(RangeReader(one, leader, fetch_bytes=fetch_bytes).chunks())
+    return b"".join(bytes(each.data) for each in items if isinstance(each, Chunk)), [each for each in items if isinstance(each, Gap)]
+
+
+@given(SHAPES, st.integers(1, 10), st.integers(1, 2000))
+def test_ranges_together_give_each_batch_once_and_in_order_wherever_they_and_the_answers_are_cut(
+    shapes: list[tuple[int, int, int]], count: int, fetch_bytes: int
+) -> None:
+    leader = FakeLeader(run_of_batches(shapes))
+    given_bytes = [read(one, leader, fetch_bytes) for one in ranges(leader.end, count)]
+    assert b"".join(data for data, _ in given_bytes) == b"".join(leader.batches)
+    assert not any(gaps for _, gaps in given_bytes)
+
+
+def test_a_batch_that_begins_below_the_logs_first_offset_is_given() -> None:
+    leader = FakeLeader([batch(0, 10)], start=7)
+    assert read(segment(7, 10), leader)[0] == leader.batches[0]
+
+
+def test_what_was_appended_since_is_left_out() -> None:
+    leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
+    assert read(segment(0, 10), leader)[0] == b"".join(leader.batches[:2])
+
+
+def test_a_batch_larger_than_an_answer_is_asked_for_again_with_more_room() -> None:
+    big = batch(0, 1, 5000)
+
+    class Stingy(FakeLeader):
+        def fetch(self, partition: tuple[str, int], offset: int, max_bytes: int):  # type: ignore[no-untyped-def]  # as its parent
+            answer = super().fetch(partition, offset, max_bytes)
+            answer.records = bytes(answer.records or b"")[:max_bytes]
+            return answer
+
+    assert read(segment(0, 1), Stingy([big]), 100)[0] == big
+
+
+def test_what_retention_removes_meanwhile_is_told_and_the_rest_is_read() -> None:
+    leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4), start=10)
+    data, gaps = read(segment(0, 20), leader)
+    assert data == b"".join(leader.batches[2:])
+    assert gaps == [Gap(0, 10, "retention removed them while they were read", legal=True)]
+
+
+def test_a_log_that_became_shorter_is_told_as_no_right_of_retention() -> None:
+    data, gaps = read(segment(0, 20), FakeLeader(run_of_batches([(0, 5, 10)])))
+    assert len(data) > 0
+    assert [(gap.start, gap.end, gap.legal) for gap in gaps] == [(5, 20, False)]
+
+
+def test_offsets_that_a_broker_refuses_are_one_gap_and_reading_goes_on_behind() -> None:
+    leader = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
+    leader.refused = dict.fromkeys(range(5, 10), ErrorCode.CORRUPT_MESSAGE)
+    data, gaps = read(segment(0, 20), leader, fetch_bytes=1)
+    assert data == leader.batches[0] + leader.batches[2] + leader.batches[3]
+    assert [(gap.start, gap.legal) for gap in gaps] == [(5, False)]
+    assert "CORRUPT_MESSAGE" in gaps[0].reason
+
+
+def test_an_offset_far_too_high_in_a_batch_does_not_end_the_reading() -> None:
+    batches = run_of_batches([(0, 5, 10)] * 4)
+    batches[1] = (1 << 40).to_bytes(8, "big") + batches[1][8:]
+    leader = FakeLeader(batches)
+    leader.end = 20
+    assert read(segment(0, 20), leader)[0] == b"".join(batches)
+
+
+def test_bytes_that_are_no_batch_are_given_as_they_are() -> None:
+    batches = run_of_batches([(0, 5, 10)] * 2)
+    junk = batches[0] + b"\xff" * 100
+
+    class Damaged(FakeLeader):
+        def fetch(self, partition: tuple[str, int], offset: int, max_bytes: int):  # type: ignore[no-untyped-def]  # as its parent
+            answer = super().fetch(partition, offset, max_bytes)
+            answer.records = junk + batches[1] if offset < 5 else answer.records
+            return answer
+
+    data, _ = read(segment(0, 10), Damaged(batches))
+    assert data == junk + batches[1] + batches[1]
+
+
+def test_fetches_wait_until_the_bytes_before_them_are_paid_for() -> None:
+    time = [100.0]
+    leader = FakeLeader(run_of_batches([(0, 1, 1000)] * 10))
+    size = sum(map(len, leader.batches))
+    throttle = Throttle(1000, now=lambda: time[0], sleep=lambda seconds: time.__setitem__(0, time[0] + seconds))
+    items = list(RangeReader(segment(0, 10), leader, throttle, fetch_bytes=1).chunks())
+    assert len(items) == 10
+    assert time[0] - 100 >= (size - len(leader.batches[-1])) / 1000 * 0.999

@@ -1,0 +1,60 @@
+"""Client properties of three clients mean the same; what is not understood is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.wire.security import Security, security_of
+
+JAVA = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a\\"b;c";',
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": "ca.pem",
+    "ssl.endpoint.identification.algorithm": "",
+}
+LIBRDKAFKA = {
+    "security.protocol": "sasl_ssl",
+    "sasl.mechanisms": "SCRAM-SHA-256",
+    "sasl.username": "ann",
+    "sasl.password": 'a"b;c',
+    "ssl.ca.location": "ca.pem",
+    "ssl.endpoint.identification.algorithm": "",
+}
+KAFKA_PYTHON = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_plain_username": "ann",
+    "sasl_plain_password": 'a"b;c',
+    "ssl_cafile": "ca.pem",
+    "ssl_check_hostname": "false",
+}
+
+
+@pytest.mark.parametrize("properties", [JAVA, LIBRDKAFKA, KAFKA_PYTHON], ids=["java", "librdkafka", "kafka-python"])
+def test_each_clients_names_mean_the_same(properties: dict[str, str]) -> None:
+    assert security_of(properties) == Security("SASL_SSL", "SCRAM-SHA-256", "ann", 'a"b;c', ca="ca.pem", check_hostname=False)
+
+
+def test_what_is_not_about_security_is_passed_over() -> None:
+    assert security_of({"retries": "5", "bootstrap.servers": "a:1", "key.serializer": "x"}) == Security()
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"ssl.cafiel": "ca.pem"}, "ssl.cafiel"),
+        ({"security.protocol": "TLS"}, "security.protocol=TLS"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}, "password"),
+        ({"ssl.truststore.location": "trust.jks"}, "PEM"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        security_of(properties)
+
+
+def test_a_password_is_in_no_text() -> None:
+    assert 'a"b' not in repr(security_of(JAVA))
