@@ -87,7 +87,6 @@ def _bars(axes: Axes, results: Results, rows: Rows, peer: Peer, band: tuple[floa
         if not better:
             axes.text(1, row + shift, " –", va="center", ha="left", color=colour, fontsize=7)
             continue
-        middle = min(max(statistics.median(better), RATIO_MIN), RATIO_MAX)
+        low, middle, high = (min(max(value, RATIO_MIN), RATIO_MAX) for value in (min(better), statistics.median(better), max(better)))
         axes.barh(row + shift, middle - 1, left=1, height=height * 0.9, color=colour)
-        low, high = max(min(better), RATIO_MIN), min(max(better), RATIO_MAX)
         axes.plot([low, high], [row + shift] * 2, color="black", linewidth=0.8, alpha=0.7)
