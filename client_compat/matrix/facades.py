@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack
 
-from client_compat.matrix.control import CALL_TIMEOUT_MS, ClientError, Program
+from client_compat.matrix.control import CALL_TIMEOUT_MS, ClientError, Program, Unsupported
 
 Partition = tuple[str, int]
 Header = tuple[str, bytes | None]
@@ -37,6 +37,13 @@ class Sent:
     offset: int = -1
     timestamp: int | None = None
     error: ClientError | None = None
+
+
+def places(sent: Sequence[Sent]) -> Sequence[Sent]:
+    """The same. Raises `Unsupported` where the client acknowledged records, but tells of none where it went."""
+    if any(one.error is None for one in sent) and all(one.error is not None or one.partition < 0 for one in sent):
+        raise Unsupported("its API does not tell where the records that it wrote are")
+    return sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,13 @@ KNOWN: tuple[Known, ...] = (
     Known("rskafka", "produce/batch-size", "its batches are sent side by side, in no order"),
     Known("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
     Known("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
+    Known("aiokafka", "groups/static-member-fenced", "its fenced member joins again under the same instance id, and fences the newer one"),
+    Known("spark", "consume/position-out-of-range|topics/topic-made-again-under-a-consumer", "it refuses to begin behind the end of a log"),
+    Known(
+        "spark",
+        "consume/woken-at-once|partitioning/(default-partitioner-as-javas|murmur2-partitioner|same-key-same-partition)",
+        "each of its batch reads and of its writes one by one is a job of its own, seconds long on a busy machine",
+    ),
     Known("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
 )
 

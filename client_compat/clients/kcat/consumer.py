@@ -37,7 +37,7 @@ ASSIGNORS = {"range", "roundrobin", "cooperative-sticky"}
 WAIT_S = 0.1
 END_S = 10.0
 READ_BYTES = 1 << 20
-_REBALANCED = re.compile(r"rebalanced \(memberid [^)]*\): (assigned|revoked): (.*)")
+_REBALANCED = re.compile(r"rebalanced(?:: incremental (\w+) of \d+ partition\(s\))? \(memberid [^)]*\): (?:(assigned|revoked): )?(.*)")
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
 _ANSWER = re.compile(r"(\S+) \[(\d+)\] offset (-?\d+)")
 
@@ -147,9 +147,9 @@ class Consumer:
         if self._member is None:
             return {"partitions": [list(one) for one in sorted(self._places)]}
         held: set[Partition] = set()
-        for verb, rest in _REBALANCED.findall(self._member.said()):
+        for incremental, whole, rest in _REBALANCED.findall(self._member.said()):
             named = {(topic, int(index)) for topic, index in _PLACE.findall(rest)}
-            held = held | named if verb == "assigned" else held - named
+            held = held | named if (incremental or whole).startswith("assign") else held - named
         return {"partitions": [list(one) for one in sorted(held)]}
 
     def seek(self, request: Request) -> None:

@@ -39,7 +39,7 @@ class Producer:
         partitioner = request.get("partitioner", "default")
         if partitioner == "last":
             raise Unsupported("kcat has no custom partitioners")
-        self._arguments = ["-P", "-vvv", "-b", request["bootstrap"], *settings(request, SETTINGS)]
+        self._arguments = ["-P", "-E", "-vvv", "-b", request["bootstrap"], *settings(request, SETTINGS)]
         if partitioner == "murmur2":
             self._arguments += ["-X", "topic.partitioner=murmur2_random"]
 

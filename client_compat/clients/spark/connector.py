@@ -6,6 +6,7 @@ in a group) are not a group's.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import re
@@ -13,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -68,7 +70,7 @@ _KAFKA_NAMES = {"RecordTooLarge": "MESSAGE_TOO_LARGE", "InvalidTopic": "INVALID_
 
 def failure(error: BaseException) -> Failure | None:
     """Spark wraps what the Java client threw; its class is in the text."""
-    if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "py4j":
+    if not isinstance(error, (PySparkException, Py4JError)):
         return None
     text = str(error)
     kinds = _JAVA_ERROR.findall(text)
@@ -91,7 +93,11 @@ class Producer:
         self._options.pop("partitioner", None)
         self._options["kafka.bootstrap.servers"] = request["bootstrap"]
 
-    def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Answer:
+        """In a thread, for a write itself waits for metadata, for as long as max.block.ms and not as its request says."""
+        return await asyncio.to_thread(self._send, request)
+
+    def _send(self, request: Request) -> Answer:
         records = request["records"]
         if any(record.get("timestamp") is not None for record in records):
             raise Unsupported("spark's sink takes topic, partition, key, value and headers, but no timestamp")
@@ -101,7 +107,7 @@ class Producer:
             try:
                 self._write(request["topic"], batch)
                 results += [{"partition": None, "offset": None}] * len(batch)
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 told = failure(error)
                 results += [{"error": (told or Failure("CLIENT:spark", str(error))).as_json()}] * len(batch)
         return {"results": results}

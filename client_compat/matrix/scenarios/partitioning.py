@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from client_compat.matrix.control import Unsupported
-from client_compat.matrix.facades import Record, Sent
+from client_compat.matrix.facades import Record, Sent, places
 from client_compat.matrix.murmur2 import partition_of
 from client_compat.matrix.scenario import Scene, expect, same, scenario
 
@@ -28,7 +28,7 @@ KEYLESS_DEFAULT = frozenset({"kafka-go"})
 def _placed(scene: Scene, sent: list[Sent], topic: str) -> dict[bytes, int]:
     """The partition of each key as acknowledged, after a look that the log agrees."""
     stored = {record.key: index for index in range(PARTITIONS) for record in scene.truth.records(topic, index)}
-    told = {key: one.partition for key, one in zip(KEYS, sent, strict=True)}
+    told = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
     same(told, stored, "partitions that were acknowledged, against the log")
     return told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from client_compat.matrix.control import ClientError
-from client_compat.matrix.facades import Mode, Record, numbered
+from client_compat.matrix.facades import Mode, Record, numbered, places
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
 from client_compat.matrix.truth import until
 
@@ -23,7 +23,7 @@ def _all_acknowledged(scene: Scene, mode: Mode, count: int) -> None:
     producer = scene.producer(acks="all")
     sent = producer.send_ok(topic, numbered(count, partition=0), mode=mode)
     producer.close()
-    same([one.offset for one in sent], list(range(count)), "offsets that were acknowledged")
+    same([one.offset for one in places(sent)], list(range(count)), "offsets that were acknowledged")
     same(scene.truth.values(topic), _values(count), "the log's values")
 
 
@@ -43,7 +43,7 @@ def acks_leader(scene: Scene) -> None:
     producer = scene.producer(acks="1")
     sent = producer.send_ok(topic, numbered(COUNT, partition=0))
     producer.close()
-    same([one.offset for one in sent], list(range(COUNT)), "offsets that were acknowledged")
+    same([one.offset for one in places(sent)], list(range(COUNT)), "offsets that were acknowledged")
     same(scene.truth.values(topic), _values(COUNT), "the log's values")
 
 
@@ -152,7 +152,7 @@ def five_in_flight(scene: Scene) -> None:
     producer = scene.producer(acks="all", idempotent=True, max_in_flight=5, batch_bytes=1_000)
     sent = producer.send_ok(topic, numbered(count, partition=0, size=size))
     producer.close()
-    same([one.offset for one in sent], list(range(count)), "offsets that were acknowledged")
+    same([one.offset for one in places(sent)], list(range(count)), "offsets that were acknowledged")
     batches = scene.truth.batches(topic)
     same([record.value for batch in batches for record in batch.records], _values(count, size=size), "the log's values")
     expect(all(batch.header.producer_id >= 0 for batch in batches), "a batch came without a producer id")
@@ -166,7 +166,7 @@ def explicit_partitions(scene: Scene) -> None:
     sent = producer.send_ok(topic, [Record(b"%d" % n, partition=n % partitions) for n in range(count * partitions)])
     producer.close()
     same(
-        [(one.partition, one.offset) for one in sent],
+        [(one.partition, one.offset) for one in places(sent)],
         [(n % partitions, n // partitions) for n in range(count * partitions)],
         "acknowledged",
     )

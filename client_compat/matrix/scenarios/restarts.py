@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client_compat.matrix.facades import ProducerOptions, Record, Sent
+from client_compat.matrix.facades import ProducerOptions, Record, Sent, places
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario, together
 
 ROUNDS = 12
@@ -43,6 +43,7 @@ def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[
 def _each_once(scene: Scene, *, kill: bool) -> None:
     """Every record was acknowledged, stands where that said, once, and in order."""
     sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
+    places([one for one, _ in sent])
     for one, number in sent:
         if one.error is not None:
             raise one.error
