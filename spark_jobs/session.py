@@ -132,7 +132,10 @@ def settings(log_bytes: int) -> dict[str, str]:
     java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true {HEAP_OPTIONS}"
     if log_bytes < SMALL_LOG_BYTES:
         java_options += " -XX:TieredStopAtLevel=1"
+    # One query holds all rules: compiling a class for each of its stages takes many times as long as a small log does without.
+    codegen = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     return {
+        **(codegen if log_bytes < SMALL_LOG_BYTES else {}),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",

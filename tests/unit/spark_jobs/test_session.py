@@ -40,4 +40,6 @@ def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> Non
     small, large = settings(1 << 20), settings(8 << 30)
     assert "TieredStopAtLevel" in small["spark.driver.extraJavaOptions"]
     assert "TieredStopAtLevel" not in large["spark.driver.extraJavaOptions"]
+    assert small["spark.sql.codegen.wholeStage"] == "false"
+    assert "spark.sql.codegen.wholeStage" not in large
     assert int(large["spark.sql.shuffle.partitions"]) > int(small["spark.sql.shuffle.partitions"])
