@@ -1,0 +1,166 @@
+"""Wire mode gives the findings of file mode on the same data: what Ottla serves of the corpus, and what Apache Kafka wrote under real
+clients, through plain connections, TLS, client certificates and each SASL mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing, jars
+from spark_jobs.audit import audit
+from spark_jobs.corpus.batches import BATCHES
+from spark_jobs.corpus.groups import GROUPS
+from spark_jobs.corpus.legal import LEGAL
+from spark_jobs.corpus.random_logs import RANDOM_LOGS
+from spark_jobs.corpus.replays import REPLAYS
+from spark_jobs.corpus.score import EVERY, findings
+from spark_jobs.corpus.transactions import TRANSACTIONS
+from spark_jobs.corpus.writer import flip
+from spark_jobs.log_files import find_logs
+from spark_jobs.verdict import DirectoryVerdict
+from spark_jobs.wire.sources import Wire
+from tests.support import audited_workload
+from tests.support.running_broker import RunningBroker
+from tests.support.secure_kafka import MECHANISMS, PASSWORD, USER, SecureKafka, secure_kafka
+from tests.support.spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+SERVED = {
+    name: case
+    for family, count in ((BATCHES, 5), (TRANSACTIONS, 4), (GROUPS, 2), (LEGAL, 3), (RANDOM_LOGS, 2), (REPLAYS, 1))
+    for name, case in list(family.items())[:count]
+}
+"""A part of the corpus: serving and judging all of it takes a minute and a half."""
+
+
+def judge(path: str | Path, topics: list[str], wire: Wire | None = None, engine: str = "duckdb") -> DirectoryVerdict:
+    (verdict,) = audit([path], topics=topics, key_field="row", samples=EVERY, engine=engine, deep=True, wire=wire).directories
+    assert verdict.problems == []
+    return verdict
+
+
+def judged_by_both(files: DirectoryVerdict, wire: DirectoryVerdict) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Findings of the rules that both modes can judge."""
+    both = {name for name, result in wire.rules.items() if result.judged and files.rules[name].judged}
+    assert {name for name, result in files.rules.items() if result.judged} - both <= {"indexes", "producer-snapshots"}
+    return tuple(sorted(each for each in findings([verdict]) if each[0] in both) for verdict in (files, wire))  # type: ignore[return-value]  # two of them
+
+
+def topics_of(path: Path) -> list[str]:
+    """What brokers serve: their metadata log is no topic."""
+    return sorted({segment.topic for segment in find_logs(path).segments} - {"__cluster_metadata"})
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_what_ottla_serves_of_the_corpus_is_judged_like_its_files(name: str, tmp_path: Path) -> None:
+    SERVED[name].write(tmp_path / "data")
+    with RunningBroker(tmp_path / "data") as broker:
+        topics = topics_of(tmp_path / "data")
+        in_files, over_the_wire = judged_by_both(judge(tmp_path / "data", topics), judge(f"kafka://{broker.bootstrap}", topics))
+    assert over_the_wire == in_files
+
+
+def test_a_byte_that_changes_on_the_brokers_disk_is_found_over_the_wire(tmp_path: Path) -> None:
+    BATCHES["gap"].write(tmp_path / "data")
+    with RunningBroker(tmp_path / "data") as broker:
+        segment = next(each for each in find_logs(tmp_path / "data").segments if each.topic == "t")
+        flip(Path(segment.path), 100)
+        in_files, over_the_wire = judged_by_both(judge(tmp_path / "data", ["t"]), judge(f"kafka://{broker.bootstrap}", ["t"]))
+    assert ("crc", "violation", "wrong CRC", "t-0@0") in over_the_wire
+    assert over_the_wire == in_files
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    try:
+        jars()
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
+        audited_workload.run(running.reference.bootstrap)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def in_files(kafka: SecureKafka) -> DirectoryVerdict:
+    """What file mode says of the running broker's directory; its metadata log lies there, too, and is no topic."""
+    return judge(kafka.reference.data_dir, topics_of(kafka.reference.data_dir))
+
+
+def test_what_apache_kafka_wrote_is_judged_over_the_wire_like_its_files(kafka: SecureKafka, in_files: DirectoryVerdict) -> None:
+    wire = judge(f"kafka://{kafka.reference.bootstrap}", [])
+    expected, found = judged_by_both(in_files, wire)
+    assert found == expected
+    assert found
+    assert (wire.topics, wire.partitions, wire.records, wire.producers) == (
+        in_files.topics,
+        in_files.partitions,
+        in_files.records,
+        in_files.producers,
+    )
+
+
+@pytest.mark.parametrize("way", ["certificate", *MECHANISMS])
+def test_tls_certificates_and_each_mechanism_let_the_audit_in(
+    way: str, kafka: SecureKafka, in_files: DirectoryVerdict, tmp_path: Path
+) -> None:
+    config = tmp_path / "client.properties"
+    ca, _, client = kafka.certificates
+    common = f"ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+    if way == "certificate":
+        server = kafka.mutual
+        config.write_text(f"{common}security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location={client}\n")
+    else:
+        server = kafka.sasl
+        config.write_text(
+            f"{common}security.protocol=SASL_SSL\nsasl.mechanism={way}\n"
+            f'sasl.jaas.config=org.example.LoginModule required username="{USER}" password="{PASSWORD}";\n'
+        )
+    expected, found = judged_by_both(in_files, judge(f"kafka://{server}", [], Wire(command_config=config)))
+    assert found == expected
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_told_and_nothing_is_judged(mechanism: str, kafka: SecureKafka, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_SSL\nssl.ca.location={kafka.certificates.ca}\n"
+        f"sasl.mechanism={mechanism}\nsasl.username={USER}\nsasl.password=wrong\n"
+    )
+    verdict = audit([f"kafka://{kafka.sasl}"], wire=Wire(command_config=config), engine="duckdb")
+    assert verdict.exit_code == 2
+    assert "does not let the user in" in verdict.directories[0].problems[0]
+    assert "wrong" not in verdict.to_json()
+
+
+def test_a_certificate_of_an_authority_unknown_here_is_refused(kafka: SecureKafka, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n")
+    verdict = audit([f"kafka://{kafka.mutual}"], wire=Wire(command_config=config), engine="duckdb")
+    assert verdict.exit_code == 2
+    assert "certificate verify failed" in verdict.directories[0].problems[0].lower()
+
+
+def test_spark_reads_a_cluster_in_tasks_of_its_own(spark: SparkSession, kafka: SecureKafka, in_files: DirectoryVerdict) -> None:
+    expected, found = judged_by_both(in_files, judge(f"kafka://{kafka.reference.bootstrap}", [], engine="spark"))
+    assert found == expected
+
+
+def test_the_data_source_takes_bootstrap_servers_and_client_properties(spark: SparkSession, kafka: SecureKafka) -> None:
+    from spark_jobs.source import KafkaLogSource
+
+    spark.dataSource.register(KafkaLogSource)
+    reader = spark.read.format("kafka_log").option("bootstrap.servers", kafka.sasl).option("security.protocol", "SASL_SSL")
+    reader = reader.option("ssl.ca.location", str(kafka.certificates.ca)).option("sasl.mechanism", "PLAIN")
+    frame = reader.option("sasl.username", USER).option("sasl.password", PASSWORD).option("topic", "payments").load()
+    in_file = spark.read.format("kafka_log").option("topic", "payments").load(str(kafka.reference.data_dir))
+    columns = ["topic", "partition", "position", "base_offset", "producer_id", "producer_epoch", "base_sequence", "crc"]
+    rows = sorted(frame.select(*columns).collect())
+    assert rows == sorted(in_file.select(*columns).collect())
+    assert rows
