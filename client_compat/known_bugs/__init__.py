@@ -1,0 +1,1 @@
+"""Known bugs of exactly-once, each reproduced in a second or two: `python -m client_compat.known_bugs [NAME]`."""

@@ -1,0 +1,54 @@
+"""`make known-bugs`: each known bug of exactly-once, reproduced on a broker of its transaction version."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from client_compat.known_bugs.catalog import CATALOG, Bug
+from client_compat.known_bugs.stage import Stage, stages
+
+
+def main(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them; all, without a name.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print their names and end.")] = False,
+) -> None:
+    """Reproduce known bugs of exactly-once with real clients, and print what happened with offsets, sequences, epochs and error names.
+    Exit code 1 where something else happened than is known."""
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    if listed:
+        for bug in CATALOG:
+            console.print(f"{bug.name:28} {bug.title}")
+        return
+    chosen = [bug for bug in CATALOG if name in (None, bug.name)]
+    if not chosen:
+        raise typer.BadParameter(f"there is no {name}; there are {', '.join(bug.name for bug in CATALOG)}")
+    versions = sorted({bug.transaction_version for bug in chosen})
+    with tempfile.TemporaryDirectory(prefix="known-bugs-") as directory, stages(Path(directory), console.print, versions) as ready:
+        surprises = [bug.name for bug in chosen if not _show(console, bug, ready[bug.transaction_version])]
+    if surprises:
+        console.print(f"NOT as expected: {', '.join(surprises)}")
+        raise typer.Exit(1)
+
+
+def _show(console: Console, bug: Bug, stage: Stage) -> bool:
+    console.print(f"\n{bug.name}: {bug.title}", style="bold")
+    console.print(f"  {bug.source}", style="dim")
+    began = time.perf_counter()
+    as_expected = bug.play(stage)
+    stage.admin.reset()
+    took = time.perf_counter() - began
+    console.print(
+        f"as expected: {bug.expected} ({took:.2f} s)" if as_expected else f"NOT as expected; expected: {bug.expected} ({took:.2f} s)",
+        style="green" if as_expected else "red",
+    )
+    return as_expected
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,59 @@
+"""An idempotent producer stores a record twice, because it raises its epoch while an acknowledgement is out (librdkafka issue 4953).
+
+librdkafka answers OUT_OF_ORDER_SEQUENCE_NUMBER of a later batch, whose only fault is that the batch before it failed, with a new epoch
+for all partitions. A batch of another partition that was written, but whose answer was an error, is then sent again under the new epoch
+with sequence 0: to the broker, another batch. The Java client repeats such a batch in the old epoch.
+"""
+
+from __future__ import annotations
+
+from client_compat.known_bugs.stage import READ_S, InFlight, Stage
+
+TOPIC = "payments"
+PAYMENT = "pay 100"
+
+
+def duplicates(stage: Stage) -> bool:
+    """confluent-kafka with `enable.idempotence`, two partitions, three requests in flight."""
+    stage.truth.create_topic(TOPIC, 2)
+    told: list[str] = []
+    in_flight = InFlight()
+
+    producer = stage.producer(enable_idempotence=True, stats_cb=in_flight, **InFlight.SETTINGS)
+
+    def on_delivery(error: object, message: object) -> None:
+        told.append(_report(error, message))
+
+    def send(value: str, partition: int) -> None:
+        producer.produce(TOPIC, value.encode(), partition=partition, on_delivery=on_delivery)
+
+    send("first", 0)
+    send("first", 1)
+    producer.flush(READ_S)
+    stage.admin.add(f"hold-request:api=Produce,topic={TOPIC},partition=1,times=1,name=gate")
+    stage.admin.add(f"error-after:api=Produce,topic={TOPIC},partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1,name=kept")
+    stage.admin.add(f"error:api=Produce,topic={TOPIC},partition=0,code=NOT_ENOUGH_REPLICAS,times=1,name=refused")
+    send(PAYMENT, 1)
+    send("b", 0)
+    send("c", 0)
+    in_flight.wait(producer, 3)
+    stage.admin.release("gate")
+    stage.tell(f"In flight together: “{PAYMENT}” to partition 1, “b” and “c” to partition 0.")
+    stage.tell("  partition 1: appended, but answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: the client is to send it again")
+    stage.tell("  partition 0: “b” is answered NOT_ENOUGH_REPLICAS, so “c” is answered OUT_OF_ORDER_SEQUENCE_NUMBER")
+    left = producer.flush(READ_S)
+    stage.tell(f"The client was told, in the end: {'; '.join(told)}; {left} unanswered.")
+    stage.tell_log(TOPIC, 2)
+    places = [
+        (batch.header.base_offset, batch.header.producer_epoch, batch.header.base_sequence)
+        for batch in stage.truth.batches(TOPIC, 1)
+        if PAYMENT.encode() in (record.value for record in batch.records)
+    ]
+    copies = [f"offset {offset} (epoch {epoch}, sequence {sequence})" for offset, epoch, sequence in places]
+    stage.tell(f"“{PAYMENT}” stands at {' and '.join(copies)}.")
+    return left == 0 and [epoch for _, epoch, _ in places] == [0, 1]
+
+
+def _report(error: object, message: object) -> str:
+    value, partition, offset = (getattr(message, name)() for name in ("value", "partition", "offset"))
+    return f"“{value.decode()}” {error or f'at partition {partition} offset {offset}'}"

@@ -1,0 +1,58 @@
+"""With idempotence off, several requests in flight and retries, a batch that failed once lands behind its successors.
+
+With idempotence on the broker refuses the successors, whose sequence is not the next, and the client sends all again in order. That is so
+once the broker knows the producer: from one that it does not know in that partition it takes any first sequence, so that a producer whose
+state expired can go on. If the very first batch is refused, its successors are stored. librdkafka then takes their acknowledgement for the
+first one's, too ("implicitly acked by subsequent batch success"): the record is reported as delivered, without an offset, and is not there.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, Message
+
+from client_compat.known_bugs.stage import READ_S, InFlight, Stage
+
+FIRST = "0"
+VALUES = ["1", "2", "3", "4"]
+
+
+def reorders(stage: Stage) -> bool:
+    """confluent-kafka, four requests in flight, the first of them is answered NOT_ENOUGH_REPLICAS."""
+    off, _ = _send(stage, "steps-off", idempotent=False)
+    on, _ = _send(stage, "steps-on", idempotent=True)
+    return off == [FIRST, *VALUES[1:], VALUES[0]] and on == [FIRST, *VALUES]
+
+
+def loses_the_first(stage: Stage) -> bool:
+    """The same for a producer that the partition does not know yet."""
+    stored, told = _send(stage, "steps-unknown", idempotent=True, known=False)
+    return stored == VALUES[1:] and told == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
+
+
+def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> tuple[list[str], dict[str, str]]:
+    """What the log has in the end, and what the client was told of each value."""
+    stage.truth.create_topic(topic)
+    told: dict[str, str] = {}
+    in_flight = InFlight()
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        delivered = "delivered, without an offset" if offset is None else f"offset {offset}"
+        told[(message.value() or b"").decode()] = delivered if error is None else error.name()
+
+    producer = stage.producer(enable_idempotence=idempotent, stats_cb=in_flight, **InFlight.SETTINGS)
+    if known:
+        producer.produce(topic, FIRST.encode(), partition=0)
+        producer.flush(READ_S)
+    stage.admin.add(f"hold-request:api=Produce,topic={topic},times=1,name=gate-{topic}")
+    stage.admin.add(f"error:api=Produce,topic={topic},code=NOT_ENOUGH_REPLICAS,times=1,name=refused-{topic}")
+    for value in VALUES:
+        producer.produce(topic, value.encode(), partition=0, on_delivery=on_delivery)
+    in_flight.wait(producer, len(VALUES))
+    stage.admin.release(f"gate-{topic}")
+    producer.flush(READ_S)
+    state = "on" if idempotent else "off"
+    stage.tell(f"Idempotence {state}: {len(VALUES)} batches in flight, the first is answered NOT_ENOUGH_REPLICAS and retried:")
+    stage.tell_log(topic)
+    stage.tell(f"The client was told: {'; '.join(f'“{value}” {what}' for value, what in told.items())}.")
+    return stage.stored(topic), told

@@ -1,0 +1,64 @@
+"""Idempotence without transactions ends with the producer: who restarts is a stranger, and what it sends again is stored again.
+
+No client's bug, but a promise that is often read into `enable.idempotence`. With a transactional id the restart fences the old instance and
+aborts what it left open, so that what is sent again is the only copy that read_committed consumers see.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+
+from client_compat.known_bugs.stage import READ_S, Stage
+from client_compat.known_bugs.torn_transaction import wait_for_end
+
+VALUE = "order 7"
+
+
+def duplicates(stage: Stage) -> bool:
+    """confluent-kafka, idempotent: the acknowledgement never comes, the program dies and starts again."""
+    topic = "orders"
+    stage.truth.create_topic(topic)
+    stage.admin.add(f"swallow:api=Produce,topic={topic},times=1,name=silence")
+    first = stage.producer(enable_idempotence=True)
+    first.produce(topic, VALUE.encode(), partition=0)
+    _until_sent(stage, first, "silence")
+    first.purge(in_queue=True, in_flight=True, blocking=True)
+    stage.tell(f"Idempotent: “{VALUE}” is appended, the acknowledgement never comes, the producer's program dies.")
+    second = stage.producer(enable_idempotence=True)
+    second.produce(topic, VALUE.encode(), partition=0)
+    second.flush(READ_S)
+    stage.tell("It starts again, knows of no acknowledgement, and sends it again:")
+    stage.tell_log(topic)
+    ids = {batch.header.producer_id for batch in stage.truth.batches(topic)}
+    return stage.stored(topic) == [VALUE, VALUE] and len(ids) == 2
+
+
+def solved_by_transactions(stage: Stage) -> bool:
+    """The same with a transactional id."""
+    topic = "orders-transactional"
+    stage.truth.create_topic(topic)
+    first = stage.producer(transactional_id=topic)
+    first.init_transactions(READ_S)
+    stage.admin.add(f"swallow:api=Produce,topic={topic},times=1,name=silence-too")
+    first.begin_transaction()
+    first.produce(topic, VALUE.encode(), partition=0)
+    _until_sent(stage, first, "silence-too")
+    stage.tell(f"With a transactional id: “{VALUE}” is appended, the program dies before it is told, its transaction open.")
+    second = stage.producer(transactional_id=topic)
+    second.init_transactions(READ_S)
+    second.begin_transaction()
+    second.produce(topic, VALUE.encode(), partition=0)
+    second.commit_transaction(READ_S)
+    wait_for_end(stage, topic, markers=2)
+    stage.tell("It starts again under the same transactional id, sends it again and commits:")
+    stage.tell_log(topic)
+    seen = stage.committed(topic)
+    stage.tell(f"A read_committed consumer reads: {seen}")
+    first.purge(in_queue=True, in_flight=True, blocking=True)
+    return stage.stored(topic) == [VALUE, VALUE] and seen == [VALUE]
+
+
+def _until_sent(stage: Stage, producer: Producer, rule: str) -> None:
+    """Until the broker has appended it and swallowed the answer."""
+    producer.poll(0)
+    stage.admin.wait_hit(rule)

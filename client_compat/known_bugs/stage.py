@@ -1,0 +1,133 @@
+"""Where a scenario plays: a broker as a process with its admin port, and what it tells while it runs.
+
+Rules: a scenario never sleeps, it waits for what the broker or the client tells; what it prints is what it read back from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from client_compat.matrix.truth import Truth
+from client_compat.support.admin_port import AdminPort
+from client_compat.support.brokers import BrokerProcess, ottla
+from client_compat.support.log_text import describe_log, text
+from client_compat.support.ports import free_port
+
+READ_S = 10.0
+EOF: dict[str, object] = {"enable.partition.eof": True}
+QUICK: dict[str, object] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 10}
+SMALL = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
+"""A broker that lives seconds need not make fifty partitions of each."""
+QUIET = logging.getLogger("client_compat.librdkafka")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+@dataclass(slots=True)
+class Stage:
+    """One running broker, and the lines that the scenario told."""
+
+    broker: BrokerProcess
+    admin: AdminPort
+    say: Callable[[str], None]
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.broker.port)
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+        self.say(line)
+
+    def producer(self, **settings: object) -> Producer:
+        """A confluent-kafka producer that waits milliseconds between two tries. Write a dot of a setting's name as `_`."""
+        named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
+        return Producer({"bootstrap.servers": self.broker.bootstrap, **QUICK, **named}, logger=QUIET)
+
+    def tell_log(self, topic: str, partitions: int = 1) -> None:
+        """Every batch of the log, markers too."""
+        for line in describe_log(self.truth, topic, partitions):
+            self.tell(f"    {line}")
+
+    def committed(self, topic: str, partitions: int = 1) -> list[str]:
+        """What a read_committed consumer (confluent-kafka) is given of the whole topic, by partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                **EOF,
+            },
+            logger=QUIET,
+        )
+        found: list[tuple[int, int, str]] = []
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+        ended: set[int] = set()
+        while len(ended) < partitions:
+            message = consumer.poll(READ_S)
+            if message is None:
+                raise TimeoutError(f"no end of {topic} within {READ_S:.0f} s")
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if message.error() is not None:
+                ended.add(partition)
+            else:
+                found.append((partition, offset, (message.value() or b"").decode()))
+        consumer.close()
+        return [value for _, _, value in sorted(found)]
+
+    def stored(self, topic: str, partition: int = 0) -> list[str]:
+        """Every value of the log, committed or not."""
+        return [text(record) for record in self.truth.records(topic, partition)]
+
+
+class InFlight:
+    """How many requests a producer waits for, from librdkafka's statistics: give it as `stats_cb`, and `SETTINGS` too."""
+
+    SETTINGS: ClassVar[dict[str, object]] = {"statistics_interval_ms": 10, "batch_num_messages": 1, "linger_ms": 0}
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, statistics: str) -> None:
+        self.count = max((int(broker["waitresp_cnt"]) for broker in json.loads(statistics)["brokers"].values()), default=0)
+
+    def wait(self, producer: Producer, count: int) -> None:
+        """Serve the producer until so many requests are out."""
+        deadline = time.monotonic() + READ_S
+        while self.count < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.count} of {count} requests are out after {READ_S:.0f} s")
+            producer.poll(0.005)
+
+
+def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, AdminPort]:
+    """A broker of that transaction version, spawned but not waited for."""
+    admin = AdminPort(free_port())
+    settings = [f"transaction.version={transaction_version}", *SMALL]
+    options = [*admin.options, *(part for setting in settings for part in ("--set", setting))]
+    broker = ottla(directory / f"transaction-version-{transaction_version}", options=options)
+    broker.spawn()
+    return broker, admin
+
+
+@contextmanager
+def stages(directory: Path, say: Callable[[str], None], versions: Sequence[int]) -> Iterator[dict[int, Stage]]:
+    """A stage for each transaction version; their brokers start side by side."""
+    served = {version: serve(directory, transaction_version=version) for version in versions}
+    try:
+        for _, admin in served.values():
+            admin.wait_ready()
+        yield {version: Stage(broker, admin, say) for version, (broker, admin) in served.items()}
+    finally:
+        for broker, _ in served.values():
+            broker.stop()

@@ -1,0 +1,138 @@
+"""A commit that was delayed on its way ends the next transaction of its producer half-way (KAFKA-17754, found by Jepsen).
+
+EndTxn names a producer id and an epoch, and in transaction version 1 both stay the same from transaction to transaction.
+Version 2 (KIP-890) raises the epoch with every end, so the late request is refused; but it is the client that chooses: one
+that speaks only version 1 is torn on a cluster of version 2 as well.
+"""
+
+from __future__ import annotations
+
+from client_compat.known_bugs.stage import READ_S, Stage
+from client_compat.matrix.truth import until
+from client_compat.support.brokers import HOST
+from client_compat.support.log_text import marker_of
+from protocol.client import Client
+from protocol.codec import decode_response
+from protocol.error_codes import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.records.control import ControlType
+from protocol.records.record import SimpleRecord, build_batch
+
+TIMEOUT_MS = 10_000
+SOCKET_TIMEOUT_MS = 100
+"""librdkafka looks once a second which requests are over their time."""
+DEBIT, CREDIT = "debit Ann 5", "credit Bob 5"
+PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
+
+
+def torn(stage: Stage) -> bool:
+    """confluent-kafka on transaction version 1."""
+    return _with_librdkafka(stage, "transfers-v1")
+
+
+def torn_by_an_old_client(stage: Stage) -> bool:
+    """confluent-kafka on transaction version 2, which librdkafka does not speak."""
+    stage.tell("The cluster's transaction.version is 2; librdkafka speaks version 1.")
+    return _with_librdkafka(stage, "transfers-v1-client")
+
+
+def _with_librdkafka(stage: Stage, topic: str) -> bool:
+    stage.truth.create_topic(topic, 2)
+    producer = stage.producer(transactional_id=topic, socket_timeout_ms=SOCKET_TIMEOUT_MS, transaction_timeout_ms=TIMEOUT_MS)
+    producer.init_transactions(READ_S)
+    stage.admin.add(f"hold-request:api=EndTxn,transactional_id={topic},times=1,name=late")
+    producer.begin_transaction()
+    producer.produce(topic, b"opening balance", partition=0)
+    producer.commit_transaction(READ_S)
+    stage.admin.wait_held()
+    stage.tell("Transaction 1: the first EndTxn is held; the client times out, repeats it, and is told: committed.")
+    producer.begin_transaction()
+    producer.produce(topic, DEBIT.encode(), partition=0)
+    producer.flush(READ_S)
+    stage.admin.release("late")
+    wait_for_end(stage, topic, markers=2)
+    stage.tell(f"Transaction 2: “{DEBIT}” is written; now the held EndTxn of transaction 1 arrives.")
+    producer.produce(topic, CREDIT.encode(), partition=1)
+    producer.flush(READ_S)
+    producer.abort_transaction(READ_S)
+    wait_for_end(stage, topic, markers=1, partition=1)
+    stage.tell(f"Then “{CREDIT}” is written, and the client aborts: it is told that all of transaction 2 is gone.")
+    stage.tell_log(topic, 2)
+    seen = stage.committed(topic, 2)
+    stage.tell(f"A read_committed consumer reads: {seen}")
+    return DEBIT in seen and CREDIT not in seen
+
+
+def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) -> None:
+    """Markers are written after the end of a transaction is answered."""
+    for _ in until(f"{markers} markers in {topic}-{partition}"):
+        if sum(marker_of(batch) is not None for batch in stage.truth.batches(topic, partition)) >= markers:
+            return
+
+
+def refused(stage: Stage) -> bool:
+    """Transaction version 2, by single requests: so the answer to the late one, whose connection a client would have left, can be read."""
+    topic = "transfers-v2"
+    stage.truth.create_topic(topic, 2)
+    with Client(HOST, stage.broker.port) as first, Client(HOST, stage.broker.port) as second:
+        producer_id, epoch = _init(first, topic)
+        stage.tell(f"producer {producer_id} epoch {epoch}")
+        _write(first, topic, 0, "opening balance", (producer_id, epoch))
+        stage.admin.add(f"hold-request:api=EndTxn,transactional_id={topic},times=1,name=late")
+        commit = EndTxnRequest(topic, producer_id, epoch, True)
+        first.send(commit, END_TXN_VERSION)
+        stage.admin.wait_held()
+        answer = second.call(commit, END_TXN_VERSION)
+        stage.tell(
+            f"Transaction 1: its EndTxn is held; repeated on another connection it is answered {_name(answer.error_code)}, "
+            f"next epoch {answer.producer_epoch}."
+        )
+        epoch = answer.producer_epoch
+        wait_for_end(stage, topic, markers=1)
+        _write(second, topic, 0, DEBIT, (producer_id, epoch))
+        stage.admin.release("late")
+        late = decode_response(EndTxnRequest.API_KEY, END_TXN_VERSION, first.read_frame())[1]
+        stage.tell(
+            f"Transaction 2: “{DEBIT}” is written in epoch {epoch}; the held EndTxn of epoch {commit.producer_epoch} arrives "
+            f"and is answered {_name(late.error_code)}."
+        )
+        _write(second, topic, 1, CREDIT, (producer_id, epoch))
+        aborted = second.call(EndTxnRequest(topic, producer_id, epoch, False), END_TXN_VERSION)
+        stage.tell(f"Then “{CREDIT}” is written, and the abort is answered {_name(aborted.error_code)}.")
+    wait_for_end(stage, topic, markers=2)
+    wait_for_end(stage, topic, markers=1, partition=1)
+    stage.tell_log(topic, 2)
+    seen = stage.committed(topic, 2)
+    stage.tell(f"A read_committed consumer reads: {seen}")
+    last = [marker_of(stage.truth.batches(topic, index)[-1]) for index in range(2)]
+    return late.error_code == ErrorCode.PRODUCER_FENCED and seen == ["opening balance"] and last == [ControlType.ABORT] * 2
+
+
+def _init(client: Client, transactional_id: str) -> tuple[int, int]:
+    for _ in until("a producer id"):
+        found = client.call(FindCoordinatorRequest(transactional_id, 1, [transactional_id]), FIND_VERSION).coordinators[0]
+        if found.error_code == ErrorCode.NONE:
+            answer = client.call(InitProducerIdRequest(transactional_id, TIMEOUT_MS), INIT_VERSION)
+            if answer.error_code == ErrorCode.NONE:
+                return int(answer.producer_id), int(answer.producer_epoch)
+    raise AssertionError("until raises")
+
+
+def _write(client: Client, topic: str, partition: int, value: str, producer: tuple[int, int]) -> None:
+    producer_id, epoch = producer
+    records = [SimpleRecord(None, value.encode())]
+    batch = build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])]
+    request = ProduceRequest(transactional_id=topic, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
+    for _ in until(f"a write to {topic}-{partition}"):
+        code = client.call(request, PRODUCE_VERSION).responses[0].partition_responses[0].error_code
+        if code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            assert code == ErrorCode.NONE, _name(code)
+            return
+
+
+def _name(code: int) -> str:
+    return ErrorCode(code).name

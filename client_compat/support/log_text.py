@@ -1,0 +1,33 @@
+"""A partition's log in words: offsets, producers, epochs, sequences, markers."""
+
+from __future__ import annotations
+
+from client_compat.matrix.truth import StoredBatch, Truth
+from protocol.records.control import ControlType
+from protocol.records.record import Record
+
+
+def marker_of(batch: StoredBatch) -> ControlType | None:
+    """What a control batch says; None for a batch of data. The type is the second field of the record's key."""
+    return ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) if batch.header.is_control else None
+
+
+def text(record: Record) -> str:
+    """Its value."""
+    return bytes(record.value or b"").decode()
+
+
+def describe(batch: StoredBatch) -> str:
+    """One batch: where it stands, what is in it, who wrote it."""
+    header = batch.header
+    who = f"producer {header.producer_id} epoch {header.producer_epoch}" if header.producer_id >= 0 else "no producer id"
+    if (marker := marker_of(batch)) is not None:
+        return f"offset {header.base_offset}: {marker.name} marker, {who}"
+    sequence = f" sequence {header.base_sequence}" if header.base_sequence >= 0 else ""
+    kind = ", transactional" if header.is_transactional else ""
+    return f"offset {header.base_offset}: “{' '.join(text(record) for record in batch.records)}”, {who}{sequence}{kind}"
+
+
+def describe_log(truth: Truth, topic: str, partitions: int = 1) -> list[str]:
+    """Every batch, markers too, a line each."""
+    return [f"partition {index} {describe(batch)}" for index in range(partitions) for batch in truth.batches(topic, index)]
