@@ -27,18 +27,22 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     with RunningBroker(ours) as broker:
         audited_workload.run(broker.bootstrap)
         broker.kill()
-    judged = audit([ours, KAFKA_LOG], key_field="row").directories
+    judged = audit([ours, KAFKA_LOG], key_field="row", deep=True).directories
     return dict(zip(("ottla", "kafka"), judged, strict=True))
 
 
 @pytest.mark.parametrize("name", ["ottla", "kafka"])
 def test_nothing_is_found_but_the_transaction_that_the_kill_left_open(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
-    found = [(f.rule, str(f.severity), f.kind, f.topic, f.partition) for r in verdicts[name].rules.values() for f in r.samples]
+    samples = [f for r in verdicts[name].rules.values() for f in r.samples]
+    # Ottla keeps the active segment's .txnindex in memory and makes it anew after a kill, as Kafka's recovery does: an info.
+    missing = [f for f in samples if f.kind == "aborted transaction not in its index"]
+    assert all(f.severity == "info" for f in missing)
+    found = [(f.rule, str(f.severity), f.kind, f.topic, f.partition) for f in samples if f not in missing]
     assert found == [
         ("hanging-transaction", "info", "open", "payments", 0),
         ("hanging-transaction", "info", "open", "payments", 1),
     ]
-    assert all(result.judged for result in verdicts[name].rules.values())
+    assert {rule for rule, result in verdicts[name].rules.items() if not result.judged} == {"replicas"}
     assert verdicts[name].problems == []
 
 
