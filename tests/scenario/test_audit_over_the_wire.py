@@ -39,8 +39,8 @@ SERVED = {
 """A part of the corpus: serving and judging all of it takes a minute and a half."""
 
 
-def judge(path: str | Path, topics: list[str], wire: Wire | None = None, engine: str = "duckdb") -> DirectoryVerdict:
-    (verdict,) = audit([path], topics=topics, key_field="row", samples=EVERY, engine=engine, deep=True, wire=wire).directories
+def judge(path: str | Path, topics: list[str], wire: Wire | None = None) -> DirectoryVerdict:
+    (verdict,) = audit([path], topics=topics, key_field="row", samples=EVERY, engine="duckdb", deep=True, wire=wire).directories
     assert verdict.problems == []
     return verdict
 
@@ -145,11 +145,6 @@ def test_a_certificate_of_an_authority_unknown_here_is_refused(kafka: SecureKafk
     verdict = audit([f"kafka://{kafka.mutual}"], wire=Wire(command_config=config), engine="duckdb")
     assert verdict.exit_code == 2
     assert "certificate verify failed" in verdict.directories[0].problems[0].lower()
-
-
-def test_spark_reads_a_cluster_in_tasks_of_its_own(spark: SparkSession, kafka: SecureKafka, in_files: DirectoryVerdict) -> None:
-    expected, found = judged_by_both(in_files, judge(f"kafka://{kafka.reference.bootstrap}", [], engine="spark"))
-    assert found == expected
 
 
 def test_the_data_source_takes_bootstrap_servers_and_client_properties(spark: SparkSession, kafka: SecureKafka) -> None:

@@ -1,0 +1,61 @@
+"""What the commands read in place of what they were given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from spark_jobs.audit import audit
+from spark_jobs.session import CannotJudge
+from spark_jobs.wire.address import address_of
+from spark_jobs.wire.sources import Wire, came_over_the_wire, sources, with_server
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+
+
+def test_directories_are_read_as_they_are_and_clusters_as_they_are_now(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, sources([tmp_path, f"kafka://{broker.bootstrap}"]) as given:
+        assert given.paths[0] == str(tmp_path)
+        pin = Path(address_of(given.paths[1]).pinned)
+        assert pin.exists()
+    assert not pin.exists()
+
+
+def test_a_cluster_with_a_spool_is_read_as_that_directory(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, sources([f"kafka://{broker.bootstrap}"], (), Wire(spool=tmp_path / "spool")) as given:
+        assert given.paths == [str(tmp_path / "spool")]
+    assert came_over_the_wire(str(tmp_path / "spool"))
+    assert not came_over_the_wire(str(tmp_path / "data"))
+
+
+def test_what_only_files_show_is_not_judged_over_the_wire_and_the_verdict_says_why(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"one", producer_id=5, base_sequence=0)
+        for wire in (Wire(), Wire(spool=tmp_path / "spool")):
+            (verdict,) = audit([f"kafka://{broker.bootstrap}"], wire=wire, engine="duckdb").directories
+            assert (verdict.batches, verdict.problems) == (1, [])
+            assert {name for name, result in verdict.rules.items() if not result.judged} >= {"indexes", "producer-snapshots"}
+            assert verdict.rules["crc"].judged
+            assert any("no index files" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"replicas": True}, "only leaders"),
+        ({"engine": "spark", "wire": Wire(bytes_per_second=5)}, "--spool"),
+        ({"wire": Wire(spool=Path(__file__).parent)}, "no spool"),
+    ],
+)
+def test_what_cannot_be_done_over_the_wire_is_refused(options: dict[str, object], reason: str, tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, pytest.raises(CannotJudge, match=reason):
+        audit([f"kafka://{broker.bootstrap}"], **options)  # type: ignore[arg-type]  # one of several types each
+
+
+def test_a_bootstrap_server_is_one_more_path_and_nothing_is_no_path() -> None:
+    assert with_server(["a"], "h:1") == ["a", "kafka://h:1"]
+    with pytest.raises(typer.BadParameter):
+        with_server(None, None)

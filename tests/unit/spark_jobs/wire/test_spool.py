@@ -1,0 +1,124 @@
+"""Fetched logs as files: byte for byte the broker's, continued where an interrupted run ended, and honest about what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.testing.in_process import InProcessBroker
+from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from spark_jobs.log_files import find_logs
+from spark_jobs.wire.spool import NotThisCluster, spool
+from spark_jobs.wire.throttle import Throttle
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+
+LOG = Path("t-0") / f"{0:020d}.log"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        create(client, "t")
+        for number in range(5):
+            produce(client, "t", b"%d" % number, b"x" * 100)
+        yield running
+
+
+def url(broker: InProcessBroker) -> str:
+    return f"kafka://{broker.bootstrap}"
+
+
+def kept(directory: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((directory / "t-0").glob("*.log")))
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Impatient(Throttle):
+    """Is interrupted after so many answers."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__(0)
+        self._left = answers
+        self.took_bytes = 0
+
+    def took(self, count: int) -> None:
+        self.took_bytes += count
+        self._left -= 1
+        if self._left < 0:
+            raise Interrupted
+
+
+def test_files_are_the_brokers_byte_for_byte(broker: RunningBroker, tmp_path: Path) -> None:
+    notes, problems = spool(url(broker), tmp_path / "spool")
+    assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
+    assert problems == []
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize("left_over", [0, 1, 30, 70])
+def test_an_interrupted_run_goes_on_behind_its_last_whole_batch(left_over: int, broker: RunningBroker, tmp_path: Path) -> None:
+    whole = (broker.data_dir / LOG).read_bytes()
+    spool(url(broker), tmp_path / "spool")
+    size = len(whole) // 5
+    (tmp_path / "spool" / LOG).write_bytes(whole[: 2 * size + left_over])
+    counting = Impatient(10)
+    spool(url(broker), tmp_path / "spool", throttle=counting)
+    assert kept(tmp_path / "spool") == whole
+    assert counting.took_bytes == 3 * size
+
+
+def test_a_run_that_is_interrupted_leaves_a_directory_that_the_next_one_completes(broker: RunningBroker, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        spool(url(broker), tmp_path / "spool", throttle=Impatient(0))
+    spool(url(broker), tmp_path / "spool")
+    assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
+
+
+def test_what_was_appended_since_is_fetched_by_the_next_run_into_further_files(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool", segment_bytes=200)
+    with broker.client() as client:
+        produce(client, "t", b"later")
+    spool(url(broker), tmp_path / "spool", segment_bytes=200)
+    assert kept(tmp_path / "spool") == (broker.data_dir / LOG).read_bytes()
+    assert [segment.base_offset for segment in find_logs(tmp_path / "spool").segments] == [0, 10]
+
+
+def test_what_was_removed_before_it_was_fetched_is_noted_and_not_judged(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool")
+    with broker.client() as client:
+        for number in range(3):
+            produce(client, "t", b"%d" % number)
+        topics = [DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=12)])]
+        client.call(DeleteRecordsRequest(topics=topics, timeout_ms=10_000))
+    notes, _ = spool(url(broker), tmp_path / "spool")
+    assert notes[1:] == ["t-0: offsets 10 to 11 were removed before they were fetched; judged from there on"]
+    assert {segment.log_start_offset for segment in find_logs(tmp_path / "spool").segments} == {12}
+
+
+def test_a_head_that_is_removed_after_it_was_fetched_stays_and_is_judged(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool")
+    with broker.client() as client:
+        topics = [DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=6)])]
+        client.call(DeleteRecordsRequest(topics=topics, timeout_ms=10_000))
+    spool(url(broker), tmp_path / "spool")
+    assert {segment.log_start_offset for segment in find_logs(tmp_path / "spool").segments} == {0}
+
+
+def test_a_compacted_topic_is_known_as_one_in_the_directory(broker: RunningBroker, tmp_path: Path) -> None:
+    broker.topics.create("c", configs={"cleanup.policy": "compact"})
+    spool(url(broker), tmp_path / "spool")
+    assert {segment.topic: segment.cleaned_to for segment in find_logs(tmp_path / "spool").segments} == {"c": 2**63 - 1, "t": 0}
+
+
+def test_another_clusters_directory_and_one_with_other_files_are_refused(broker: RunningBroker, tmp_path: Path) -> None:
+    spool(url(broker), tmp_path / "spool")
+    with RunningBroker(tmp_path / "other") as other, pytest.raises(NotThisCluster, match="holds logs of cluster"):
+        spool(url(other), tmp_path / "spool")
+    with pytest.raises(NotThisCluster, match="not empty"):
+        spool(url(broker), tmp_path / "data")
