@@ -85,7 +85,7 @@ def audit(
             verdict.retries_absorbed = absorbed
         total_bytes = sum(logs.size_bytes for logs in found)
         chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=_spark_runs())
-        _check_rate(chosen, wire)
+        check_rate(chosen, wire)
         if not any(logs.segments for logs in found):
             return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
         progress(f"starting {chosen}", 0, steps)
@@ -120,7 +120,8 @@ def _sources(
         yield given
 
 
-def _check_rate(engine: str, wire: Wire | None) -> None:
+def check_rate(engine: str, wire: Wire | None) -> None:
+    """Raises CannotJudge where a limit of bytes a second could not be kept."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
 

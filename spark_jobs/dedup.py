@@ -19,13 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_jobs import views
-from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, start
+from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, start
 from spark_jobs.engines import AUTO, SPARK, Engine, choose
-from spark_jobs.filesystem import absolute
 from spark_jobs.judging import BusinessKey
 from spark_jobs.log_files import find_logs
 from spark_jobs.report import progress
 from spark_jobs.session import CannotJudge
+from spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, SpoolDir, Wire, sources, with_server
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, "
@@ -101,23 +101,26 @@ def dedup(
     engine: str = AUTO,
     master: str | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    wire: Wire | None = None,
 ) -> list[TopicCount]:
     """Write the records of the log directories once, as Parquet files in the new directory `to`; the counts by topic.
 
-    `key_field`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log, CannotJudge.
+    `key_field`, `wire`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log, CannotJudge.
     """
     if to.exists():
         raise FileExistsError(f"{to} is there already: give the name of a new directory")
-    found = [find_logs(path, topics) for path in dict.fromkeys(map(absolute, paths))]
-    for logs in found:
-        if not logs.segments:
-            raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
-    size = sum(logs.size_bytes for logs in found)
-    chosen = choose(engine if engine != AUTO or master is None else SPARK, size)
-    with start(chosen, size, master) as running:
-        _judge(running, [logs.path for logs in found], topics, key_field, producer_expiration_ms)
-        counts = _count(running)
-        running.write(WRITTEN, {}, to)
+    with sources(paths, topics, wire) as given:
+        found = [find_logs(path, topics) for path in given.paths]
+        for logs in found:
+            if not logs.segments:
+                raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
+        size = sum(logs.size_bytes for logs in found)
+        chosen = choose(engine if engine != AUTO or master is None else SPARK, size)
+        check_rate(chosen, wire)
+        with start(chosen, size, master) as running:
+            _judge(running, given.paths, topics, key_field, producer_expiration_ms)
+            counts = _count(running)
+            running.write(WRITTEN, {}, to)
     return counts
 
 
@@ -146,8 +149,8 @@ def _count(engine: Engine) -> list[TopicCount]:
 
 
 def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
-    paths: Annotated[list[str], typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")],
     to: Annotated[Path, typer.Option(help="The new directory for the Parquet files.")],
+    paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     key_field: Annotated[
         str | None,
@@ -160,6 +163,10 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     ] = EngineName.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    max_bytes_per_second: RateLimit = 0,
+    spool: SpoolDir = None,
 ) -> None:
     """Write what a log means once: committed records only, the first of each producer's sequence or of each business key, to Parquet.
 
@@ -168,8 +175,10 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     try:
         with progress() as show:
             show("reading and writing", 0, 1)
-            counts = dedup(paths, to, topics=topic or (), key_field=key_field, engine=engine, master=master)
-    except (CannotJudge, OSError) as error:
+            read = with_server(paths, bootstrap_server)
+            wire = Wire(command_config, max_bytes_per_second, spool)
+            counts = dedup(read, to, topics=topic or (), key_field=key_field, engine=engine, master=master, wire=wire)
+    except (CannotJudge, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
     if as_json:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from spark_jobs.tables import Filters, read
+from spark_jobs.wire.sources import CommandConfig, Wire, sources
 
 PLACE: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)@(?P<offset>\d+)")
 _BATCH: Final = (
@@ -266,16 +267,18 @@ def _text(value: bytes | None) -> str:
 
 def explain_command(
     place: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET")],
-    path: Annotated[str, typer.Argument(metavar="DIR", help="A log directory of this broker or of Apache Kafka.")],
+    path: Annotated[str, typer.Argument(metavar="DIR", help="A log directory of this broker or of Apache Kafka, or kafka://host:port.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Say who wrote what stands at an offset, in which transaction, and who can see it.
 
     Exit code: 0 explained, 2 there is nothing there.
     """
     try:
-        found = explain(place, path)
-    except (NotThere, OSError) as error:
+        with sources([path], (), Wire(command_config)) as given:
+            found = explain(place, given.paths[0])
+    except (NotThere, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
     if as_json:
