@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark known-bugs crash fuzz clean
+.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims known-bugs crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
 
 audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written logs: found, missed and false alarms of each rule
 	@$(PY) -m client_compat.audit_corpus $(ARGS)
+
+claims: $(STAMP) maven ## Run what articles teach about exactly-once, right and wrong, with real clients (ARGS="6 7 --json")
+	@$(PY) -m client_compat.claims $(ARGS)
 
 known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients that have them (ARGS=torn-transaction)
 	@$(PY) -m client_compat.known_bugs $(ARGS)

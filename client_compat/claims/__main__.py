@@ -1,0 +1,96 @@
+"""`make claims`: every claim of docs/exactly-once.md that one broker can show, run with real clients."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from client_compat.claims.claim import Claim
+from client_compat.claims.run import CLAIMS, Result, run_claims
+from client_compat.support.progress import progress
+
+PIPE_WIDTH = 150
+
+
+def main(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to run; all, without a number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    java: Annotated[bool, typer.Option(help="Use the Java client, too, where Maven can build it.")] = True,
+) -> None:
+    """Run what articles teach about exactly-once, and print claim, what happened, evidence, held or refuted. A wrong claim is expected to
+    be refuted. Exit code 1 where anything came otherwise than expected."""
+    if unknown := set(numbers or ()) - set(CLAIMS):
+        raise typer.BadParameter(f"there is no claim {', '.join(map(str, sorted(unknown)))}; they are 1 to {max(CLAIMS)}")
+    chosen = [CLAIMS[number] for number in sorted(numbers or CLAIMS)]
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="claims-") as directory, progress(Console(stderr=True)) as display:
+        bar = display.add_task("Claims", total=len(chosen), note="starting a broker")
+
+        def on_claim(claim: Claim) -> None:
+            display.update(bar, note=f"{claim.number}: {claim.text}")
+
+        results = []
+        for result in run_claims(chosen, Path(directory), java=java, on_claim=on_claim):
+            results.append(result)
+            display.advance(bar)
+        display.update(bar, note="")
+    if as_json:
+        json.dump([_json(result) for result in results], sys.stdout, indent=2, ensure_ascii=False)
+        print()
+    else:
+        _print(_console(), results, time.perf_counter() - began)
+    raise typer.Exit(1 if any(result.surprise for result in results) else 0)
+
+
+def _console() -> Console:
+    """A pipe has no width: wide enough for the evidence."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+
+
+def _json(result: Result) -> dict[str, Any]:
+    claim = result.claim
+    return {
+        "claim": claim.number,
+        "text": claim.text,
+        "expected": claim.expected,
+        "got": result.got,
+        "happened": result.happened,
+        "evidence": result.evidence,
+        "seconds": round(result.seconds, 2),
+        "surprise": result.surprise,
+    }
+
+
+def _print(console: Console, results: list[Result], seconds: float) -> None:
+    table = Table(title="What is taught about exactly-once, run", show_lines=True)
+    table.add_column("", justify="right")
+    table.add_column("claim as taught", ratio=3)
+    table.add_column("what happened, and the evidence", ratio=6, overflow="fold")
+    table.add_column("expected", no_wrap=True)
+    table.add_column("got", no_wrap=True)
+    for result in results:
+        colour = "red" if result.surprise else "dim" if result.got == "skipped" else "green"
+        evidence = "".join(f"\n[dim]{escape(line)}[/]" for line in result.evidence)
+        got = f"[{colour}]{result.got}[/]"
+        table.add_row(str(result.claim.number), result.claim.text, escape(result.happened) + evidence, result.claim.expected, got)
+    console.print(table)
+    surprises = [str(result.claim.number) for result in results if result.surprise]
+    skipped = [str(result.claim.number) for result in results if result.got == "skipped"]
+    ran = len(results) - len(skipped)
+    verdict = f"[red]otherwise than expected: {', '.join(surprises)}[/]" if surprises else "[green]all as expected[/]"
+    left = f"; skipped: {', '.join(skipped)}" if skipped else ""
+    console.print(f"{ran} claims run in {seconds:.0f} s: {verdict}{left}. docs/exactly-once.md explains each.")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,63 @@
+"""Run claims one after the other on one broker, and set what came beside what was expected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.claims import identity, partitioning, retries, settings, transactions, uses
+from client_compat.claims.claim import REGISTRY, Claim
+from client_compat.claims.world import World, world
+from client_compat.matrix.brokers import Skipped
+from client_compat.matrix.clients import BuildFailed
+from client_compat.matrix.control import ClientError, ProgramFailed
+from client_compat.matrix.truth import TruthFailed
+
+THEMES = (retries, identity, settings, transactions, partitioning, uses)
+CLAIMS = dict(sorted(REGISTRY.items()))
+FAILURES = (ClientError, ProgramFailed, BuildFailed, TruthFailed, TimeoutError, ValueError)
+"""What a claim that does not come to its end raises: a finding, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`got` is held, refuted, skipped or failed."""
+
+    claim: Claim
+    got: str
+    happened: str
+    evidence: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def surprise(self) -> bool:
+        return self.got not in {self.claim.expected, "skipped"}
+
+
+def run_claims(chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None]) -> Iterator[Result]:
+    """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others."""
+    with world(directory, java=java) as where:
+        for claim in chosen:
+            on_claim(claim)
+            began = time.perf_counter()
+            got, happened, evidence = _run(claim, where)
+            yield Result(claim, got, happened, evidence, time.perf_counter() - began)
+
+
+def _run(claim: Claim, where: World) -> tuple[str, str, list[str]]:
+    if claim.check is None:
+        return "skipped", f"one broker cannot show it: it waits for {claim.waits_for}", []
+    if claim.java and where.java_missing:
+        return "skipped", f"it is about the Java client: {where.java_missing}", []
+    where.stage.lines.clear()
+    try:
+        finding = claim.check(where)
+    except Skipped as missing:
+        return "skipped", str(missing), []
+    except FAILURES as error:
+        return "failed", f"{type(error).__name__}: {error}", list(where.stage.lines)
+    finally:
+        where.stage.admin.reset()
+    return ("held" if finding.held else "refuted"), finding.happened, finding.evidence

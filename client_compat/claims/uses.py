@@ -1,0 +1,62 @@
+"""What is left to applications, and to the broker's settings (claims 27, 28)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from client_compat.claims.claim import Finding, claim
+from client_compat.claims.identity import CLIENT, log
+from client_compat.claims.world import World
+from client_compat.dedupe.consumer import step
+from client_compat.dedupe.sqlite_store import SqliteStore
+from client_compat.matrix.facades import Record
+from client_compat.support.brokers import ottla
+
+
+@claim(27, "A consumer should still dedupe by a business id in a database or Redis")
+def business_id(world: World) -> Finding:
+    topic = world.topic()
+    for _ in range(2):
+        producer = world.client(CLIENT).producer(idempotent=True, acks="all")
+        producer.send_ok(topic, [Record(b"charge 5", b"order 7", partition=0)])
+        producer.close()
+    charged: list[int] = []
+
+    async def consume(path: str) -> tuple[int, int]:
+        async def charge(_: object, record: ConsumerRecord) -> None:
+            charged.append(record.offset)
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=world.stage.broker.bootstrap, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        applied = repeated = 0
+        with SqliteStore(path) as store:
+            async with consumer:
+                consumer.assign([TopicPartition(topic, 0)])
+                while applied + repeated < 2:
+                    done = await step(consumer, store, lambda record: (record.key or b"").decode(), charge)
+                    applied, repeated = applied + done.applied, repeated + done.repeated
+        return applied, repeated
+
+    applied, repeated = asyncio.run(asyncio.wait_for(consume(str(world.directory / "processed.db")), 30))
+    held = (applied, repeated, charged) == (1, 1, [0])
+    evidence = [*log(world, topic), f"read 2, effects in SQLite {applied}, recognised by the key “order 7” {repeated}"]
+    return Finding(held, "the application sent its event twice: to the broker two records, to the store one order", evidence)
+
+
+@claim(28, "Writing to a topic that does not exist creates it")
+def creates(world: World) -> Finding:
+    topic = world.name("never-made")
+    producer = world.client(CLIENT).producer(acks="all")
+    (sent,) = producer.send_ok(topic, [Record(b"x")])
+    producer.close()
+    with ottla(world.directory / "strict", options=("--set", "auto.create.topics.enable=false")) as strict:
+        client = world.stage.producer(bootstrap_servers=strict.bootstrap, message_timeout_ms=2_000, topic_metadata_propagation_max_ms=1)
+        told: list[str] = []
+        client.produce(topic, b"x", on_delivery=lambda error, _: told.append("NONE" if error is None else error.name()))
+        client.flush(5)
+    held = sent.offset == 0 and told != ["NONE"] and world.truth.end_offset(topic, sent.partition) == 1
+    evidence = [f"auto.create.topics.enable=true: partition {sent.partition} offset {sent.offset}", f"=false: {told}"]
+    return Finding(held, "while auto.create.topics.enable is true, its default", evidence)
