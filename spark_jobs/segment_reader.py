@@ -102,7 +102,7 @@ def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYT
 def runs_of(data: memoryview, segment: Segment) -> Iterator[Run | Stop]:
     """The same over bytes in memory, which do not end the log; batches whole."""
     part = Part(replace(segment, is_last=False), 0, len(data))
-    return _Reader(_InMemory(data), part, True, len(data)).items()
+    return _InMemoryReader(data, part).items()
 
 
 class _Source(Protocol):
@@ -137,7 +137,7 @@ class _Reader:
         self._end = part.end
         self._bodies = bodies
         self._window_bytes = max(window_bytes, PEEK_BYTES)
-        self._buffer = bytearray(min(self._window_bytes, part.end - part.start))
+        self._buffer = bytearray()
         self._last: tuple[int, int, int] | None = None
         """Position, size and last offset of the batch before."""
 
@@ -250,6 +250,17 @@ class _Reader:
                 magic = chunk.find(MAGIC_V2, magic + 1)
             position += len(chunk) - HEADER_BYTES + 1
         return None
+
+
+class _InMemoryReader(_Reader):
+    """A pass over bytes in memory, which are not copied."""
+
+    def __init__(self, data: memoryview, part: Part) -> None:
+        super().__init__(_InMemory(data), part, True, len(data))
+        self._data = data.toreadonly()
+
+    def _read(self, position: int, size: int) -> memoryview:
+        return self._data[position : position + size]
 
 
 _LONGER: Final = "a batch longer than the file"
