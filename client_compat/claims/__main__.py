@@ -72,7 +72,7 @@ def _json(result: Result) -> dict[str, Any]:
 
 
 def _print(console: Console, results: list[Result], seconds: float) -> None:
-    table = Table(title="What is taught about exactly-once, run", show_lines=True)
+    table = Table(title="What is taught about exactly-once, run", show_lines=True, expand=True)
     table.add_column("", justify="right")
     table.add_column("claim as taught", ratio=3)
     table.add_column("what happened, and the evidence", ratio=6, overflow="fold")

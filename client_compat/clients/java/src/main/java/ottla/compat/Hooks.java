@@ -50,6 +50,23 @@ public final class Hooks {
         public void close() {}
     }
 
+    /** Every record makes it throw. The client is to log that and go on with the next interceptor. */
+    public static final class Failing implements ProducerInterceptor<byte[], byte[]> {
+        @Override
+        public ProducerRecord<byte[], byte[]> onSend(ProducerRecord<byte[], byte[]> record) {
+            throw new IllegalStateException("an interceptor that fails");
+        }
+
+        @Override
+        public void onAcknowledgement(RecordMetadata metadata, Exception error) {}
+
+        @Override
+        public void configure(Map<String, ?> configs) {}
+
+        @Override
+        public void close() {}
+    }
+
     /** JSON text as compact JSON, members sorted by name. */
     static final class CompactJson implements Serializer<byte[]> {
         @Override

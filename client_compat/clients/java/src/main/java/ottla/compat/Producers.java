@@ -5,12 +5,14 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
@@ -48,6 +50,9 @@ final class Producers {
             open(args);
             return Map.of();
         }
+        if (verb.equals("defaults")) {
+            return Map.of("defaults", defaults());
+        }
         KafkaProducer<byte[], byte[]> producer = open.get(args.text("handle"));
         switch (verb) {
             case "send" -> {
@@ -63,6 +68,13 @@ final class Producers {
         return Map.of();
     }
 
+    /** Every setting that has a default, as text. */
+    private static Map<String, String> defaults() {
+        Map<String, String> found = new TreeMap<>();
+        ProducerConfig.configDef().defaultValues().forEach((name, value) -> found.put(name, String.valueOf(value)));
+        return found;
+    }
+
     void close() {
         open.values().forEach(KafkaProducer::close);
     }
@@ -74,7 +86,9 @@ final class Producers {
             config.put("partitioner.class", Hooks.LastPartition.class.getName());
         }
         if (args.has("interceptor")) {
-            config.put("interceptor.classes", Hooks.Intercepted.class.getName());
+            String last = Hooks.Intercepted.class.getName();
+            boolean failing = "failing".equals(args.get("interceptor"));
+            config.put("interceptor.classes", failing ? List.of(Hooks.Failing.class.getName(), last) : last);
         }
         Serializer<byte[]> values = "json".equals(args.text("serializer")) ? new Hooks.CompactJson() : new ByteArraySerializer();
         KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config, new ByteArraySerializer(), values);
