@@ -1,0 +1,62 @@
+"""What a claim's result is called, whatever its check does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from client_compat.claims import run
+from client_compat.claims.claim import Claim, Finding
+from client_compat.claims.world import World
+from client_compat.known_bugs.stage import Stage
+from client_compat.matrix.pool import Pool
+from client_compat.support.admin_port import AdminPort
+from client_compat.support.brokers import ottla
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose broker never runs, for checks that ask it nothing."""
+    monkeypatch.setattr(AdminPort, "reset", lambda self: None)
+    return World(Stage(ottla(tmp_path / "data", port=1), AdminPort(1), print), tmp_path, Pool(tmp_path), "no mvn here")
+
+
+def finding(*, held: bool) -> Callable[[World], Finding]:
+    return lambda world: Finding(held, "so it went", ["offset 0"])
+
+
+def broken(world: World) -> Finding:
+    raise TimeoutError("nothing came")
+
+
+@pytest.mark.parametrize(
+    ("claim", "got", "surprise"),
+    [
+        (Claim(1, "right", True, finding(held=True)), "held", False),
+        (Claim(2, "right, but refuted", True, finding(held=False)), "refuted", True),
+        (Claim(3, "wrong", False, finding(held=False)), "refuted", False),
+        (Claim(4, "wrong, but held", False, finding(held=True)), "held", True),
+        (Claim(5, "breaks down", False, broken), "failed", True),
+        (Claim(6, "about Java", True, finding(held=False), java=True), "skipped", False),
+        (Claim(7, "needs three brokers", True, waits_for="replication"), "skipped", False),
+    ],
+)
+def test_only_what_comes_otherwise_than_expected_is_a_surprise(
+    nowhere: World, monkeypatch: pytest.MonkeyPatch, claim: Claim, got: str, surprise: bool
+) -> None:
+    class Here:
+        def __enter__(self) -> World:
+            return nowhere
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(run, "world", lambda directory, java: Here())
+    (result,) = run.run_claims([claim], nowhere.directory, java=False, on_claim=lambda claim: None)
+    assert (result.got, result.surprise) == (got, surprise)
+
+
+def test_every_claim_from_1_to_28_is_there_once_and_only_12_cannot_be_run() -> None:
+    assert list(run.CLAIMS) == list(range(1, 29))
+    assert [claim.number for claim in run.CLAIMS.values() if claim.check is None] == [12]
