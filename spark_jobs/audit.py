@@ -101,7 +101,8 @@ def audit(
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
         step = partial(_told, progress, steps)
         read = {logs.path: path for logs, path in zip(found, given.paths, strict=True)}
-        run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures, read))
+        with _told_if_a_cluster_fails(chosen, given.paths):
+            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures, read))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
@@ -118,6 +119,26 @@ def _sources(
         except (OSError, ValueError) as e:
             raise CannotJudge(str(e)) from e
         yield given
+
+
+@contextmanager
+def _told_if_a_cluster_fails(engine: str, paths: Sequence[str]) -> Iterator[None]:
+    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers are lost in the middle."""
+    failures: tuple[type[Exception], ...] = (OSError,)
+    if engine == SPARK:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 # only where it is the engine
+
+        failures += (PySparkException,)
+    else:
+        from duckdb import Error  # noqa: PLC0415 # as above
+
+        failures += (Error,)
+    try:
+        yield
+    except failures as e:
+        if not any(map(is_cluster, paths)):
+            raise
+        raise CannotJudge(f"The cluster cannot be read: {str(e).partition('. Detail:')[0]}") from e
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from spark_jobs.audit import audit
 from spark_jobs.session import CannotJudge
+from spark_jobs.wire import cluster
 from spark_jobs.wire.address import address_of
 from spark_jobs.wire.sources import Wire, came_over_the_wire, sources, with_server
 from tests.support.running_broker import RunningBroker
@@ -59,3 +60,12 @@ def test_a_bootstrap_server_is_one_more_path_and_nothing_is_no_path() -> None:
     assert with_server(["a"], "h:1") == ["a", "kafka://h:1"]
     with pytest.raises(typer.BadParameter):
         with_server(None, None)
+
+
+def test_a_leader_that_is_lost_in_the_middle_is_told_and_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ATTEMPTS", 2)
+    with RunningBroker(tmp_path / "data", faults=["error:api=Fetch,code=NOT_LEADER_OR_FOLLOWER"]) as broker, broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"one")
+        with pytest.raises(CannotJudge, match="t-0: cannot be fetched at offset 0: NOT_LEADER_OR_FOLLOWER"):
+            audit([f"kafka://{broker.bootstrap}"], engine="duckdb")
