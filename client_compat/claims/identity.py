@@ -11,6 +11,8 @@ from protocol.records.batch import BatchHeader
 
 UUID_BITS, PRODUCER_ID_BITS = 128, 63
 CLIENT = "confluent-kafka"
+FENCED = "kafka-python"
+"""It tells the broker's own name of the error."""
 
 
 def headers(world: World, topic: str, partition: int = 0) -> list[BatchHeader]:
@@ -75,9 +77,9 @@ def epochs(world: World) -> Finding:
     answers = {what: world.raw(topic, what, producer, *where)[0] for what, where in asked.items()}
     held = list(answers.values()) == ["NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE", "INVALID_PRODUCER_EPOCH"]
     name = world.name("fence")
-    first = transactional(world, CLIENT, name)
+    first = transactional(world, FENCED, name)
     commit(first, topic, "of the first")
-    second = transactional(world, CLIENT, name)
+    second = transactional(world, FENCED, name)
     try:
         commit(first, topic, "of the zombie")
         zombie = "NONE"
@@ -86,7 +88,7 @@ def epochs(world: World) -> Finding:
     second.close()
     held = held and zombie != "NONE" and "of the zombie" not in world.read(topic, "read_committed", 3)
     evidence = [f"{what}: {error}" for what, error in answers.items()]
-    return Finding(held, "and a new epoch must begin at sequence 0", [*evidence, f"{CLIENT}, the older of two instances: {zombie}"])
+    return Finding(held, "and a new epoch must begin at sequence 0", [*evidence, f"{FENCED}, the older of two instances: {zombie}"])
 
 
 def _restarted(world: World, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:

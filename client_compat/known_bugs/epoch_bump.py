@@ -34,6 +34,7 @@ def duplicates(stage: Stage) -> bool:
     stage.admin.add(f"error-after:api=Produce,topic={TOPIC},partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1,name=kept")
     stage.admin.add(f"error:api=Produce,topic={TOPIC},partition=0,code=NOT_ENOUGH_REPLICAS,times=1,name=refused")
     send(PAYMENT, 1)
+    stage.admin.wait_held()  # so that it is ahead of the others on the connection
     send("b", 0)
     send("c", 0)
     in_flight.wait(producer, 3)
