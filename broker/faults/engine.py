@@ -117,7 +117,8 @@ class Faults:
     def assert_consumed(self) -> None:
         """Raises AssertionError with the rules that were not met as often as they say."""
         left = self.unconsumed()
-        assert not left, f"faults that were not consumed: {'; '.join(map(str, left))}"
+        if left:
+            raise AssertionError(f"faults that were not consumed: {'; '.join(map(str, left))}")
 
     def report(self) -> list[str]:
         """One line a rule: what it did."""
