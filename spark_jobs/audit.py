@@ -21,6 +21,7 @@ from spark_jobs import report
 from spark_jobs.checks import RULES
 from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
 from spark_jobs.filesystem import is_cluster
+from spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from spark_jobs.judging import BusinessKey, Job, run
 from spark_jobs.log_files import LogDirectory, find_logs
 from spark_jobs.reports.pictures import Pictures
@@ -215,6 +216,10 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     command_config: CommandConfig = None,
     max_bytes_per_second: RateLimit = 0,
     spool: SpoolDir = None,
+    follow: Follow = False,
+    checkpoint: Checkpoint = None,
+    trigger: Trigger = 5.0,
+    once: Once = False,
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
 
@@ -223,6 +228,8 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     pictures: dict[str, Pictures] | None = None if html is None else {}
     read = with_server(paths, bootstrap_server)
     try:
+        if follow:
+            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))
         with report.progress() as show:
             verdict = audit(
                 read,
@@ -245,6 +252,25 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     _show(verdict, samples, json_file)
     _write_reports(verdict, pictures, html, junit, parquet)
     raise typer.Exit(verdict.exit_code)
+
+
+def _follow(  # noqa: PLR0917 # the options of the command, handed on
+    paths: Sequence[str],
+    topics: Sequence[str] | None,
+    expiration_ms: int,
+    master: str | None,
+    checkpoint: Path | None,
+    trigger: float,
+    once: bool,
+    json_file: Path | None,
+) -> int:
+    if checkpoint is None:
+        raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
+    require_spark()
+    from spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only where it is asked for
+
+    args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
+    return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file)
 
 
 def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:

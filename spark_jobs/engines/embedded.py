@@ -74,6 +74,14 @@ class EmbeddedEngine:
         arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
+    def show(self, view: str, table: pa.Table) -> None:
+        """Make an Arrow table a view."""
+        self._connection.register(view, table)
+
+    def arrow(self, view: str) -> pa.Table:
+        """The rows of what was defined as an Arrow table."""
+        return self._connection.table(view).to_arrow_table()
+
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
         """See `Engine`. Every view is kept: a table in memory costs less than the question whether to."""
         self._execute(f"CREATE TABLE {view} AS {translated(query)}", args)

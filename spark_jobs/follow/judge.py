@@ -1,0 +1,119 @@
+"""Judges one micro-batch of batch headers with the rules' own SQL, after the rows that stand for all that was read before.
+
+Rules that hold here: what is remembered is rows of the batches level as they were judged, few for each partition and producer, so that a
+rule's windows end as they would over the whole log. A finding is told where it lies in what has just arrived; a transaction's hanging is
+told once. What is remembered is bounded: per partition at most eight rows; per producer in it the last five batches of its two newest
+epochs, one row for the range of sequences before those, and at most six more; a producer is forgotten after producer.id.expiration.ms of
+the log's time, unless its transaction is open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_jobs import views
+from spark_jobs.checks import RULES
+from spark_jobs.checks.rule import PLACE, Rule
+from spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine
+from spark_jobs.follow.sql import ARRIVED, EMPTY_STATES, JUDGED, REMEMBERED, ROLES, SPANS, STATE_COLUMNS
+
+CONTINUOUS: Final = (
+    "duplicate-sequence",
+    "sequence-gap",
+    "sequence-order",
+    "epochs",
+    "offsets",
+    "leader-epochs",
+    "timestamps",
+    "crc",
+    "counts",
+    "hanging-transaction",
+    "zombie-batch",
+    "mixed-transaction",
+    "markers",
+)
+"""The rules that can be judged as a log grows. All others compare files, whole transactions across partitions, groups or records."""
+HANGING: Final = "hanging-transaction"
+STATE_SCHEMA: Final = arrow_schema(STATE_COLUMNS)
+ARRIVING_SCHEMA: Final = arrow_schema(views.RAW_BATCHES_NEED)
+
+
+@dataclass(slots=True)
+class Judged:
+    """What one micro-batch brought: findings as JSON objects in log order, what to remember, and how much was read."""
+
+    findings: list[dict[str, Any]]
+    state: pa.Table
+    batches: int = 0
+    records: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Findings by severity."""
+
+
+def rules() -> list[Rule]:
+    """The rules judged here, in the order of `RULES`."""
+    return [rule for rule in RULES if rule.name in CONTINUOUS]
+
+
+def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *, caught_up: bool) -> Judged:
+    """Judge `arriving` (rows of level batches with `views.RAW_BATCHES_NEED`, in any order) after `state` (what the micro-batch before gave;
+    None at the beginning). `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition has been read to its end, so
+    that one's time may be held against another's: only then are transactions called hanging."""
+    with embedded_engine(arriving.nbytes) as engine:
+        engine.show("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))
+        engine.show("state", STATE_SCHEMA.empty_table() if state is None else state)
+        _make_views(engine, args)
+        found = _findings(engine, args, caught_up)
+        told = [(row["log_dir"], row["file"], row["position"]) for row in found if row["rule"] == HANGING]
+        engine.table("told_now", "log_dir string, file string, position bigint", told)
+        clock = "directory_time" if caught_up else "partition_time"
+        for name, query in (("spans", SPANS), ("roles", ROLES.format(clock=clock)), ("remembered", REMEMBERED)):
+            engine.define(name, query, args)
+        following = engine.arrow("remembered").select(STATE_SCHEMA.names).cast(STATE_SCHEMA)
+        (seen,) = engine.rows(ARRIVED, args)
+    counts: dict[str, int] = {}
+    for row in found:
+        counts[row["severity"]] = counts.get(row["severity"], 0) + 1
+    return Judged(found, following, seen["batches"], seen["records"], counts)
+
+
+def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
+    forgotten = ">= :expiration_ms"
+    assert forgotten in views.PRODUCER_BATCHES
+    engine.define("raw_batches", JUDGED["raw_batches"], args)
+    engine.define("computed", views.BATCHES, args)
+    engine.define("batches", JUDGED["batches"], args)
+    # What is remembered is of one session: rows left out between two of its rows are no silence.
+    engine.define("producer_batches", views.PRODUCER_BATCHES.replace(forgotten, forgotten + " AND NOT carried"), args)
+    engine.define("sequences", views.SEQUENCES, args)
+    engine.define("transactions", views.TRANSACTIONS, args)
+    for name, columns in EMPTY_STATES.items():
+        engine.table(name, columns, [])
+    engine.define("logs", views.LOGS, args)
+    # Another partition's newer epoch proves nothing here: this partition may have been read a moment earlier.
+    engine.define("open_transactions", JUDGED["open_transactions"], args)
+
+
+def _findings(engine: EmbeddedEngine, args: Mapping[str, Any], caught_up: bool) -> list[dict[str, Any]]:
+    place = ", ".join(PLACE)
+    found = " UNION ALL ".join(
+        f"SELECT '{rule.name}' AS rule, {place}, to_json(struct({', '.join(rule.evidence)})) AS evidence FROM ({rule.sql})"
+        for rule in rules()
+        if caught_up or rule.name != HANGING
+    )
+    rows = engine.rows(
+        f"""
+        SELECT f.* FROM ({found}) f
+        LEFT JOIN (SELECT DISTINCT log_dir, file, position FROM arriving) a USING (log_dir, file, position)
+        LEFT JOIN (SELECT DISTINCT log_dir, file, position FROM state WHERE told) t USING (log_dir, file, position)
+        WHERE f.severity <> 'info' AND (a.file IS NOT NULL OR f.rule = '{HANGING}' AND t.file IS NULL)
+        ORDER BY log_dir, topic, partition, file, position, rule
+        """,
+        args,
+    )
+    return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]

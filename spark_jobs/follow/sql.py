@@ -1,0 +1,199 @@
+"""The queries of the continuous audit that surround the rules' own views: what is judged together, and what is remembered of it.
+
+Rules that hold here: remembered rows come before arriving ones in every window, with the counts (`blind_before`, `holes_before`) that they
+had in the whole log. A row is remembered for what it is needed for: `tail`, of its partition; `of_producer`; `of_sequence`. What a row is
+not remembered for is masked (producer -1, sequence -1), so no rule takes it for more than it is. `merged`: a row for a range of sequences.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_jobs import views
+
+_RAW: Final = [column.split(" ")[0] for column in views.RAW_BATCHES_NEED.split(", ")]
+_DERIVED_COLUMNS: Final = (
+    "blind_before bigint, has_traces boolean, compacted boolean, prev_base_offset bigint, prev_last_offset bigint, front_offset bigint, "
+    "prev_blind bigint, hole bigint, legal_hole boolean, holes_before bigint"
+)
+_DERIVED: Final = [column.split(" ")[0] for column in _DERIVED_COLUMNS.split(", ")]
+_FLAGS: Final = ["tail", "of_producer", "of_sequence", "merged", "told"]
+STATE_COLUMNS: Final = ", ".join([views.RAW_BATCHES_NEED, _DERIVED_COLUMNS, *(f"{flag} boolean" for flag in _FLAGS)])
+_RAW_LIST: Final = ", ".join(_RAW)
+_ROW: Final = "log_dir, file, position"
+_PARTITION: Final = "log_dir, topic, partition"
+_PRODUCER: Final = "log_dir, topic, partition, producer_id"
+_EPOCH: Final = "log_dir, topic, partition, producer_id, producer_epoch"
+SPAN_MAX: Final = 1 << 29
+"""So many sequences at most stand in one merged row: a jump of 2^30 would look like the wrap."""
+KEPT_BATCHES: Final = 5
+"""As many of a producer's batches as a broker remembers."""
+
+_COUNTED: Final = {
+    "blind_before": "CAST(c.blind_before + coalesce(a.blind_base, 0) AS BIGINT)",
+    "holes_before": "CAST(c.holes_before + coalesce(a.holes_base, 0) AS BIGINT)",
+}
+
+JUDGED: Final = {
+    "raw_batches": f"""
+        SELECT {_RAW_LIST}, true AS carried, merged FROM state WHERE tail
+        UNION ALL SELECT {_RAW_LIST}, false, false FROM arriving
+    """,
+    "batches": f"""
+        WITH last AS (
+            SELECT {_PARTITION}, max_by(struct(file, position, blind_before, holes_before), struct(segment, position)) AS row
+            FROM state WHERE tail AND error IS NULL AND coalesce(crc_ok, true) GROUP BY {_PARTITION}
+        ), anchors AS (
+            SELECT l.log_dir, l.topic, l.partition,
+                l.row.blind_before - c.blind_before AS blind_base, l.row.holes_before - c.holes_before AS holes_base
+            FROM last l JOIN computed c ON c.log_dir = l.log_dir AND c.file = l.row.file AND c.position = l.row.position AND c.carried
+        )
+        SELECT {", ".join(_COUNTED.get(name, f"c.{name}") + f" AS {name}" for name in _RAW + _DERIVED)},
+            false AS carried, false AS merged
+        FROM computed c
+        LEFT JOIN anchors a ON a.log_dir = c.log_dir AND a.topic = c.topic AND a.partition = c.partition
+        WHERE NOT c.carried
+        UNION ALL
+        SELECT {", ".join(_RAW + _DERIVED)}, true, merged FROM state WHERE error IS NULL AND coalesce(crc_ok, true)
+    """,
+    "open_transactions": views.OPEN_TRANSACTIONS.replace(
+        """SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
+          FROM producer_batches GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id""",
+        f"""SELECT {_PRODUCER}, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
+          FROM producer_batches GROUP BY {_PRODUCER}) p
+        ON p.log_dir = t.log_dir AND p.topic = t.topic AND p.partition = t.partition AND p.producer_id = t.producer_id""",
+    ),
+}
+"""The views that differ from the whole log's. `raw_batches`: what arrives, after each partition's tail; `batches`: the same judged, with
+counts that go on from those remembered, and what is remembered of producers."""
+assert f"GROUP BY {_PRODUCER}" in JUDGED["open_transactions"]
+
+EMPTY_STATES: Final = {
+    "states": "log_dir string, producer_id bigint, latest boolean, state string, started bigint, updated bigint, transactional_id string, "
+    "timeout_ms int, producer_epoch int, partitions array<string>",
+    "complete_states": "log_dir string",
+}
+"""What coordinators say is not followed: a transaction hangs by its age alone."""
+
+SPANS: Final = f"""
+    WITH ranked AS (
+        SELECT *,
+            max(session) OVER (PARTITION BY {_PRODUCER}) AS last_session,
+            dense_rank() OVER (PARTITION BY {_PRODUCER}, session ORDER BY producer_epoch DESC) AS epoch_rank,
+            row_number() OVER (PARTITION BY {_EPOCH}, session ORDER BY merged, segment DESC, position DESC) AS age
+        FROM sequences
+    )
+    SELECT *, age <= {KEPT_BATCHES} AND NOT merged AS apart FROM ranked WHERE session = last_session AND epoch_rank <= 2
+"""
+"""The batches whose sequences are remembered: `apart`, or in the range of those before."""
+
+ROLES: Final = f"""
+    WITH times AS (
+        SELECT log_dir, topic, partition,
+            max(coalesce(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN max_timestamp END), max(max_timestamp)))
+                OVER (PARTITION BY log_dir) AS directory_time,
+            coalesce(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN max_timestamp END), max(max_timestamp))
+                AS partition_time
+        FROM batches GROUP BY log_dir, topic, partition
+    ), producers AS (
+        SELECT *,
+            max(session) OVER (PARTITION BY {_PRODUCER}) AS last_session,
+            count(marker) OVER (PARTITION BY {_PRODUCER}) AS markers,
+            last_value(max_timestamp) OVER (PARTITION BY {_PRODUCER} ORDER BY segment, position
+                                            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last_seen,
+            transactional AND NOT control AND ordinal = count(marker) OVER (PARTITION BY {_PRODUCER}) AS is_open
+        FROM producer_batches
+    ), alive AS (
+        SELECT p.*, bool_or(is_open) OVER (PARTITION BY {", ".join("p." + name for name in _PRODUCER.split(", "))}) AS has_open
+        FROM producers p
+        JOIN times t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
+        WHERE t.{{clock}} - p.last_seen < :expiration_ms OR p.is_open
+    ), producer_rows AS (
+        SELECT *,
+            row_number() OVER (PARTITION BY {_PRODUCER} ORDER BY segment DESC, position DESC) AS last_any,
+            row_number() OVER (PARTITION BY {_PRODUCER}, control ORDER BY segment DESC, position DESC) AS last_kind,
+            row_number() OVER (PARTITION BY {_PRODUCER}, control ORDER BY producer_epoch DESC, segment DESC, position DESC) AS top_epoch,
+            row_number() OVER (PARTITION BY {_PRODUCER}, marker IS NULL ORDER BY segment DESC, position DESC) AS last_marker,
+            row_number() OVER (PARTITION BY {_PRODUCER}, marker IS NULL ORDER BY coordinator_epoch DESC, position DESC) AS top_coordinator,
+            row_number() OVER (PARTITION BY {_PRODUCER}, is_open ORDER BY segment, position) AS first_open
+        FROM alive WHERE (session = last_session OR is_open) AND NOT merged
+    ), partition_rows AS (
+        SELECT *,
+            row_number() OVER in_log AS last_row,
+            row_number() OVER (PARTITION BY {_PARTITION} ORDER BY last_offset DESC, segment, position) AS top_offset,
+            row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 ORDER BY segment DESC, position DESC) AS last_v2,
+            row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 AND leader_epoch >= 0 ORDER BY segment DESC, position DESC) AS last_led,
+            row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 ORDER BY leader_epoch DESC, segment, position) AS top_led,
+            row_number() OVER (PARTITION BY {_PARTITION}, crc_ok AND (delete_horizon OR record_count = 0)
+                               ORDER BY segment DESC, position DESC) AS last_trace,
+            row_number() OVER (PARTITION BY {_PARTITION} ORDER BY max_timestamp DESC, segment, position) AS top_time,
+            row_number() OVER (PARTITION BY {_PARTITION}, control OR log_append_time OR startswith(topic, '__')
+                               ORDER BY max_timestamp DESC, segment, position) AS top_broker_time
+        FROM batches WHERE NOT merged
+        WINDOW in_log AS (PARTITION BY {_PARTITION} ORDER BY segment DESC, position DESC)
+    ), chosen AS (
+        SELECT {_ROW}, true AS tail, false AS of_producer, false AS of_sequence FROM partition_rows
+        WHERE last_row = 1 OR top_offset = 1 OR top_time = 1
+           OR last_v2 = 1 AND magic = 2 OR last_led = 1 AND magic = 2 AND leader_epoch >= 0 OR top_led = 1 AND magic = 2
+           OR last_trace = 1 AND crc_ok AND (delete_horizon OR record_count = 0)
+           OR top_broker_time = 1 AND (control OR log_append_time OR startswith(topic, '__'))
+        UNION ALL
+        SELECT {_ROW}, false, true, false FROM producer_rows
+        WHERE last_any = 1 OR last_kind = 1 OR top_epoch = 1 OR (last_marker = 1 OR top_coordinator = 1) AND marker IS NOT NULL
+           OR first_open = 1 AND is_open
+        UNION ALL
+        SELECT s.log_dir, s.file, s.position, false, true, true FROM spans s
+        JOIN (SELECT DISTINCT {_PRODUCER} FROM alive) a
+            ON a.log_dir = s.log_dir AND a.topic = s.topic AND a.partition = s.partition AND a.producer_id = s.producer_id
+        WHERE s.apart
+    )
+    SELECT {_ROW}, bool_or(tail) AS tail, bool_or(of_producer) AS of_producer, bool_or(of_sequence) AS of_sequence
+    FROM chosen GROUP BY {_ROW}
+"""
+"""Which rows to remember, and for what; `{{clock}}` is the time by which producers are forgotten."""
+
+_LENGTH: Final = f"least(max(s.sequence_end) - min(s.sequence), {SPAN_MAX})"
+_MERGED: Final = {
+    "base_sequence": f"CAST((max(s.sequence_end) - {_LENGTH}) % 2147483648 AS INT)",
+    "last_sequence": "CAST(max(s.sequence_end) % 2147483648 AS INT)",
+    "last_offset_delta": f"CAST({_LENGTH} AS INT)",
+    "record_count": f"CAST({_LENGTH} + 1 AS INT)",
+    "blind_before": "max_by(s.blind_before, s.sequence_end)",
+    "holes_before": "max_by(s.holes_before, s.sequence_end)",
+}
+_MASKED: Final = {
+    "producer_id": "CASE WHEN r.of_producer THEN b.producer_id ELSE -1 END",
+    "base_sequence": "CASE WHEN r.of_sequence THEN b.base_sequence ELSE -1 END",
+}
+
+REMEMBERED: Final = f"""
+    SELECT {", ".join(_MASKED.get(name, f"b.{name}") + f" AS {name}" for name in _RAW + _DERIVED)},
+        r.tail, r.of_producer, r.of_sequence, false AS merged, n.file IS NOT NULL OR coalesce(t.told, false) AS told
+    FROM batches b
+    JOIN roles r ON r.log_dir = b.log_dir AND r.file = b.file AND r.position = b.position
+    LEFT JOIN told_now n ON n.log_dir = b.log_dir AND n.file = b.file AND n.position = b.position
+    LEFT JOIN state t ON t.log_dir = b.log_dir AND t.file = b.file AND t.position = b.position AND NOT t.merged
+    WHERE NOT b.merged
+    UNION ALL
+    SELECT {", ".join(_MERGED.get(name, f"min_by(s.{name}, struct(s.segment, s.position))") + f" AS {name}" for name in _RAW + _DERIVED)},
+        false, true, true, true, false
+    FROM spans s
+    JOIN (SELECT DISTINCT {_PRODUCER} FROM batches b JOIN roles r USING ({_ROW}) WHERE r.of_producer) a
+        ON a.log_dir = s.log_dir AND a.topic = s.topic AND a.partition = s.partition AND a.producer_id = s.producer_id
+    WHERE NOT s.apart
+    GROUP BY s.log_dir, s.topic, s.partition, s.producer_id, s.producer_epoch
+    UNION ALL
+    SELECT {", ".join(f"u.{name}" for name in _RAW)},
+        {", ".join(f"CAST(NULL AS {column.split(' ')[1]})" for column in _DERIVED_COLUMNS.split(", "))},
+        true, false, false, false, false
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY {_PARTITION} ORDER BY segment DESC, position DESC) AS age FROM raw_batches
+    ) u
+    WHERE u.age = 1 AND NOT (u.error IS NULL AND coalesce(u.crc_ok, true))
+"""
+"""What the next micro-batch begins with. The last stretch of each log that cannot be read stands for all since its last right batch."""
+
+ARRIVED: Final = """
+    SELECT count(*) AS batches, coalesce(sum(CASE WHEN crc_ok AND NOT control THEN record_count END), 0) AS records
+    FROM arriving WHERE error IS NULL
+"""

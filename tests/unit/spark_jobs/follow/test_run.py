@@ -1,0 +1,103 @@
+"""Following logs with Spark: what appears is told once, over restarts too."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit_command
+from spark_jobs.follow.memory import Memory
+from spark_jobs.follow.run import Followed, Following, follow
+from spark_jobs.session import CannotJudge
+from tests.support.kafka_logs import PartitionWriter
+from tests.support.spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+ARGS = {"expiration_ms": PRODUCER_EXPIRATION_MS, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
+
+
+def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[Followed, list[tuple[str, int]]]:
+    told: list[tuple[str, int]] = []
+
+    def tell(_number: int, finding: Mapping[str, Any]) -> None:
+        told.append((finding["rule"], finding["offset"]))
+
+    job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, once=True, **options)
+    return follow(spark, job, tell, threading.Event()), told
+
+
+def test_a_restart_tells_what_is_new_and_knows_what_was_before(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    log.data(5, pid=1, seq=0)
+    log.data(5, pid=1, seq=0)
+    followed, told = once(spark, tmp_path)
+    assert (told, followed.batches, followed.exit_code) == ([("duplicate-sequence", 5)], 2, 1)
+    followed, told = once(spark, tmp_path)
+    assert (told, followed.batches, followed.exit_code) == ([], 0, 0)
+    log.data(5, pid=1, seq=0)
+    followed, told = once(spark, tmp_path)
+    assert (told, followed.batches) == ([("duplicate-sequence", 10)], 1)
+
+
+def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    for i in range(4):
+        log.data(5, pid=1, seq=10 * i)
+    stop = threading.Event()
+    told: list[int] = []
+
+    def tell(number: int, _finding: Mapping[str, Any]) -> None:
+        told.append(number)
+        if len(told) == 3:
+            stop.set()
+
+    job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, trigger_seconds=0.1, batch_bytes_max=10)
+    followed = follow(spark, job, tell, stop)
+    assert told == [1, 2, 3]
+    assert followed.exit_code == 1
+
+
+def test_a_micro_batch_that_spark_did_not_note_is_not_told_twice(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    log.data(5, pid=1, seq=0)
+    log.data(5, pid=1, seq=0)
+    assert once(spark, tmp_path)[1] == [("duplicate-sequence", 5)]
+    for commit in (Memory(tmp_path / "checkpoint").stream / "commits").iterdir():
+        commit.unlink()
+    assert once(spark, tmp_path)[1] == []
+
+
+def test_a_path_that_is_not_there_and_a_cluster_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for path, why in ((str(tmp_path / "none"), "is no directory"), ("kafka://localhost:1", "only files are followed")):
+        with pytest.raises(CannotJudge, match=why):
+            follow(spark, Following([path], tmp_path / "c", ARGS, once=True), lambda *_: None, threading.Event())
+
+
+def test_the_command_prints_findings_and_writes_json_lines(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    log.data(5, pid=1, seq=0)
+    log.data(5, pid=1, seq=8)
+    app = typer.Typer()
+    app.command()(audit_command)
+    arguments = ["--follow", "--once", "--checkpoint", str(tmp_path / "c"), "--json", str(tmp_path / "out.jsonl"), str(tmp_path / "logs")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1, result.output
+    assert "violation  sequence-gap: sequence gap  t-0@5" in result.output
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(line)["evidence"]["missing"] == 3
+
+
+def test_following_needs_a_checkpoint(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(audit_command)
+    assert CliRunner().invoke(app, ["--follow", str(tmp_path)]).exit_code == 2
