@@ -31,6 +31,10 @@ HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
 """A heap that need not grow first: full collections at start-up cost a second."""
 
 
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the program that it starts: the JVM is there."""
+
+
 class CannotJudge(Exception):
     """The audit could not run. The message says why and what to do."""
 
@@ -85,6 +89,10 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
     if running is not None:
         yield running
         return
+    if SUBMITTED in os.environ:
+        with _submitted(log_bytes) as spark:
+            yield spark
+        return
     _prepare_environment()
     conf = SparkConf(loadDefaults=False).setAppName("ottla audit").setMaster(master or os.environ.get("SPARK_MASTER") or "local[*]")
     conf.setAll(list(settings(log_bytes).items()))
@@ -95,6 +103,22 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
         spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except PySparkRuntimeError as e:
         raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _submitted(log_bytes: int) -> Iterator[SparkSession]:
+    """The session of a program that spark-submit started: where it runs and with what is spark-submit's to say, the SQL settings ours."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # as in `session`
+
+    builder = SparkSession.builder.appName("ottla audit")
+    for name, value in settings(log_bytes).items():
+        if name.startswith("spark.sql."):
+            builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     try:
         yield spark
     finally:
