@@ -30,9 +30,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int) -> AsyncIterator[int]:
-    """Serve while the context lasts; gives the port. Raises OSError where `port` is taken."""
-    sock = socket.create_server((HOST, port))
+async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST) -> AsyncIterator[int]:
+    """Serve while the context lasts; gives the port. Raises OSError where `port` is taken or `host` is none of this machine's."""
+    sock = socket.create_server((host, port))
     config = uvicorn.Config(make_api(broker, faults, clock), log_level="warning", lifespan="off", access_log=False)
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))

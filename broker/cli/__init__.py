@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 COMMANDS = {
     "serve": "broker.cli.serve:serve",
+    "health": "broker.cli.health:health",
     "topics": "broker.cli.topics:app",
     "groups": "broker.cli.groups:app",
     "transactions": "broker.cli.transactions:app",
@@ -33,6 +34,10 @@ def main() -> None:
         from broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
         raise SystemExit(serve(argv[1:]))
+    if argv[:1] == ["health"]:
+        from broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
+
+        raise SystemExit(health(argv[1:]))
     _run_typer(argv)
 
 

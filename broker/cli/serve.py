@@ -46,7 +46,13 @@ def parser() -> argparse.ArgumentParser:
         "--admin-port",
         type=int,
         metavar="PORT",
-        help="serve faults and the clock over HTTP on this port of 127.0.0.1 (docs/faults.md; default off)",
+        help="serve faults and the clock over HTTP on this port (docs/faults.md; default off)",
+    )
+    made.add_argument(
+        "--admin-host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="where the admin port is bound (default 127.0.0.1); it has no password: another address only inside a container",
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
@@ -77,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
             logging.getLogger("broker").info("%s", note)
         if options.admin_port is None:
             return run(loaded.settings, faults, options.port_file)
-        return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_port)
+        return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_host, options.admin_port)
     except (SettingsError, FaultSyntax) as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -86,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
         return 1
 
 
-def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, port: int) -> int:
+def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, host: str, port: int) -> int:
     from broker.app import StartError, run  # noqa: PLC0415 # as in main
     from broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
 
@@ -98,8 +104,8 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
-        async with admin_port(broker, faults, clock, port) as bound:
-            logging.getLogger("broker").info("The admin port is http://127.0.0.1:%d", bound)
+        async with admin_port(broker, faults, clock, port, host) as bound:
+            logging.getLogger("broker").info("The admin port is http://%s:%d", host, bound)
             yield
 
     return run(settings, faults, port_file, clock=clock, beside=beside)

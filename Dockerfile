@@ -1,0 +1,53 @@
+# Two targets: `broker` (the default) serves; `audit` judges a log directory with DuckDB, without Java.
+#
+#   docker build -t ottla .
+#   docker build -t ottla-audit --target audit .
+#
+# Both stages need the same Python; the build image may be another one that also has a C compiler.
+ARG BASE_IMAGE=python:3.13-slim
+ARG BUILD_IMAGE=${BASE_IMAGE}
+
+FROM ${BUILD_IMAGE} AS build
+RUN command -v cc >/dev/null || (apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*)
+WORKDIR /src
+COPY constraints.txt ./
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN python3 -m venv /build && /build/bin/pip install -c constraints.txt setuptools wheel cython
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY protocol protocol
+COPY broker broker
+COPY spark_jobs spark_jobs
+RUN /build/bin/pip wheel --no-deps --no-build-isolation -w /wheels .
+RUN python3 -m venv --without-pip /opt/ottla \
+    && /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(echo /wheels/ottla-*.whl)[admin]"
+
+FROM build AS build-audit
+# What only a C++ program or a test of the libraries would use is left out.
+RUN /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(echo /wheels/ottla-*.whl)[audit]" \
+    && cd /opt/ottla/lib/python3*/site-packages \
+    && rm -rf pyarrow/include pyarrow/src pyarrow/tests pyarrow/*flight*.so* pyarrow/*substrait*.so* pyarrow/libarrow_flight* \
+    && find numpy -name tests -type d -prune -exec rm -rf {} +
+
+FROM ${BASE_IMAGE} AS runtime
+RUN groupadd --system --gid 10001 ottla \
+    && useradd --system --uid 10001 --gid ottla --home-dir /data --shell /usr/sbin/nologin ottla \
+    && install -d -o ottla -g ottla /data
+ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1 OTTLA_LOG_DIR=/data
+USER ottla
+WORKDIR /data
+VOLUME /data
+ENTRYPOINT ["ottla"]
+
+FROM runtime AS audit
+COPY --from=build-audit /opt/ottla /opt/ottla
+CMD ["audit", "/data"]
+
+FROM runtime AS broker
+COPY --from=build /opt/ottla /opt/ottla
+# Clients of the host come in through the published port 9092; other containers use 29092, where each is told the address that it dialled.
+ENV OTTLA_LISTENERS=PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:29092 \
+    OTTLA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
+    OTTLA_LISTENER_SECURITY_PROTOCOL_MAP=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT
+EXPOSE 9092 29092
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 CMD ["ottla", "health"]
+CMD ["serve"]

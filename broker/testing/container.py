@@ -1,0 +1,174 @@
+"""The broker in a container, for testcontainers-python, in the manner of its KafkaContainer.
+
+Rules: clients reach the broker through the mapped port, which only the engine knows, and only after the start; so the container waits at
+its start for the address that it is to advertise, and is told it by `docker exec`, at each start anew, because a restart may map another
+port. It counts as started when it answers ApiVersions through the mapped port. Ports are published on loopback where the engine is local.
+
+```python
+with OttlaContainer("ottla").with_admin() as broker:       # docker build -t ottla .
+    broker.add_fault("drop-ack:api=Produce,times=1")
+    produce_something(broker.get_bootstrap_server())
+```
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import Any, Self
+
+from testcontainers.core.config import ConnectionMode
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
+
+from broker.faults.rules import parse_rule
+from protocol.client import Client
+from protocol.errors import ProtocolError
+from protocol.messages.k18_api_versions import ApiVersionsRequest
+
+START_TIMEOUT_S = 60
+POLL_S = 0.05
+_ASK_TIMEOUT_S = 5.0
+_ADDRESS_FILE = "/tmp/ottla-advertised"
+_WAIT_FOR_ADDRESS = (
+    f"until [ -s {_ADDRESS_FILE} ]; do sleep 0.02; done; OTTLA_ADVERTISED_LISTENERS=$(cat {_ADDRESS_FILE}); rm {_ADDRESS_FILE}; "
+    'export OTTLA_ADVERTISED_LISTENERS; exec ottla "$@"'
+)
+_GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
+_COUNTED = ("seen", "hits", "consumed")
+
+
+class KafkaAnswers(WaitStrategy):
+    """Ready is a container that answers ApiVersions through the mapped port: an open port proves nothing, it is the engine's own."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+        self.with_poll_interval(POLL_S).with_startup_timeout(START_TIMEOUT_S)
+
+    def wait_until_ready(self, container: WaitStrategyTarget) -> None:
+        """Raises TimeoutError, or RuntimeError with its log as soon as the container ended."""
+        deadline = time.monotonic() + self._startup_timeout
+        while True:
+            container.reload()
+            if container.status in {"exited", "dead"}:
+                raise RuntimeError(f"the broker's container ended: {_text(container)}")
+            try:
+                host, port = container.get_container_host_ip(), container.get_exposed_port(self._port)
+                with Client(host, port, client_id="testcontainers", timeout_s=_ASK_TIMEOUT_S) as client:
+                    client.highest_version(ApiVersionsRequest)
+                return
+            except (OSError, ProtocolError) as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"the broker did not answer in {self._startup_timeout:g} s ({error}): {_text(container)}") from error
+            time.sleep(self._poll_interval)
+
+
+class OttlaContainer(DockerContainer):
+    """A broker of the image that `docker build -t ottla .` makes. Other containers of its network reach it at port 29092."""
+
+    PORT = 9092
+    INTERNAL_PORT = 29092
+    ADMIN_PORT = 9644
+    DATA = "/data"
+
+    def __init__(self, image: str = "ottla", **kwargs: Any) -> None:
+        super().__init__(image, **kwargs)
+        self._options: list[str] = []
+        self._expose(self.PORT)
+        self.waiting_for(KafkaAnswers(self.PORT))
+
+    def with_setting(self, name: str, value: str | int) -> Self:
+        """A setting by Kafka's name: `with_setting("num.partitions", 3)`."""
+        return self.with_option(f"--set={name}={value}")
+
+    def with_option(self, *options: str) -> Self:
+        """More options of `ottla serve`."""
+        self._options.extend(options)
+        return self
+
+    def with_fault(self, rule: str) -> Self:
+        """A scripted fault from the start (docs/faults.md). Raises FaultSyntax."""
+        parse_rule(rule)
+        return self.with_option(f"--fault={rule}")
+
+    def with_admin(self) -> Self:
+        """Serve faults and the clock over HTTP (docs/faults.md): `get_admin_url`, `add_fault`, `advance_clock`."""
+        self._expose(self.ADMIN_PORT)
+        return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
+
+    def with_data(self, volume: str) -> Self:
+        """Keep the data in a named volume, or in a directory that the image's user may write."""
+        return self.with_volume_mapping(volume, self.DATA, "rw")
+
+    def get_bootstrap_server(self) -> str:
+        """What clients of this machine call bootstrap.servers; changes with a restart."""
+        return self._address(self.PORT)
+
+    def get_admin_url(self) -> str:
+        """Where the admin port answers; what `ottla faults --admin` takes, after `http://`."""
+        return f"http://{self._address(self.ADMIN_PORT)}"
+
+    def add_fault(self, rule: str) -> str:
+        """Load a fault into the running broker; its name. Raises FaultSyntax, and URLError where there is no admin port."""
+        given = {name: value for name, value in parse_rule(rule).to_json().items() if name not in _COUNTED}
+        return str(self.admin("POST", "/faults", given)["name"])
+
+    def advance_clock(self, seconds: float) -> None:
+        """Put the broker's clock forward, and do what becomes due."""
+        self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
+
+    def admin(self, method: str, path: str, body: Any = None) -> Any:
+        """One call of the admin port: what it answers. Raises HTTPError for an answer that is no success."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.get_admin_url() + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def start(self) -> Self:
+        """Start it and wait until it answers. Raises TimeoutError or RuntimeError with its log."""
+        self._kwargs = {**self._kwargs, "entrypoint": ["/bin/sh", "-c", _WAIT_FOR_ADDRESS, "ottla"]}
+        self.with_command(["serve", *self._options])
+        ready, self._wait_strategy = self._wait_strategy, None
+        try:
+            super().start()
+        finally:
+            self._wait_strategy = ready
+        return self._come_up()
+
+    def restart(self, *, kill: bool = False) -> Self:
+        """Stop it (SIGTERM, or SIGKILL) and start the same container again, on the same data; its port may be another one."""
+        container = self.get_wrapped_container()
+        if kill:
+            container.kill()
+            container.wait()
+        else:
+            container.stop()
+        container.start()
+        return self._come_up()
+
+    def _come_up(self) -> Self:
+        listeners = f"PLAINTEXT://{self.get_bootstrap_server()}"
+        told = self.exec(["/bin/sh", "-c", _GIVE_ADDRESS, "sh", listeners])
+        if told.exit_code != 0:
+            raise RuntimeError(f"the container did not take its address: {told.output.decode(errors='replace')} {_text(self)}")
+        if self._wait_strategy is not None:
+            self._wait_strategy.wait_until_ready(self)
+        return self
+
+    def _address(self, port: int) -> str:
+        host = self.get_container_host_ip()
+        return f"{f'[{host}]' if ':' in host else host}:{self.get_exposed_port(port)}"
+
+    def _expose(self, port: int) -> None:
+        client = self.get_docker_client()
+        if client.get_connection_mode() == ConnectionMode.docker_host and client.host() in {"localhost", "127.0.0.1"}:
+            self.ports[str(port)] = ("127.0.0.1",)  # type: ignore[assignment] # the engine's client takes an address too
+        else:
+            self.with_exposed_ports(port)
+
+
+def _text(container: WaitStrategyTarget) -> str:
+    return b"".join(container.get_logs()).decode(errors="replace")

@@ -1,0 +1,52 @@
+"""`ottla health`."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.cli.health import first_listener, main
+from tests.support.running_broker import RunningBroker
+
+
+def test_a_broker_that_serves_is_healthy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunningBroker(tmp_path / "data") as running:
+        assert main(["--broker", running.bootstrap]) == 0
+    assert capsys.readouterr().out == f"{running.bootstrap} serves\n"
+
+
+def test_the_address_comes_from_the_brokers_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunningBroker(tmp_path / "data") as running:
+        monkeypatch.setenv("OTTLA_LISTENERS", f"PLAINTEXT://0.0.0.0:{running.port},INTERNAL://0.0.0.0:1")
+        assert main([]) == 0
+
+
+def test_nobody_and_a_broker_that_is_silent_are_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["--broker", address, "--timeout", "0.2"]) == 1
+        assert "timed out" in capsys.readouterr().err
+    assert main(["--broker", address]) == 1
+    assert main(["--broker", "nowhere"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("listeners", "expected"),
+    [
+        ("", "127.0.0.1:9092"),
+        ("PLAINTEXT://:9093", "127.0.0.1:9093"),
+        ("PLAINTEXT://10.0.0.7:9092", "10.0.0.7:9092"),
+        ("PLAINTEXT://[::]:9092", "::1:9092"),
+    ],
+)
+def test_a_listener_on_every_address_is_asked_on_loopback(listeners: str, expected: str) -> None:
+    assert first_listener({"OTTLA_LISTENERS": listeners}) == expected
+
+
+def test_a_health_check_imports_neither_the_broker_nor_the_command_lines_libraries() -> None:
+    code = "import sys, broker.cli.health; print([m for m in ('typer', 'rich', 'broker.app', 'aiokafka') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
