@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup audit-corpus java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims known-bugs crash fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims known-bugs crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
 	@$(PY) -m broker.testing.start_times
 
+container: $(STAMP) ## Build the image and test it, OttlaContainer and docker-compose.yml on the Docker engine that answers, or on a private one
+	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py $(ARGS)
+
 lint: $(STAMP) ## Check style and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 
@@ -131,6 +134,9 @@ claims: $(STAMP) maven ## Run what articles teach about exactly-once, right and 
 
 known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients that have them (ARGS=torn-transaction)
 	@$(PY) -m client_compat.known_bugs $(ARGS)
+
+audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark master with two workers, and show who did what
+	@$(PY) -m client_compat.audit_cluster $(ARGS)
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)

@@ -1,0 +1,30 @@
+"""Reads from Spark's event log which executor, on which worker, ran the tasks that scanned kafka_log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+
+def scan_tasks(lines: Iterable[str]) -> Counter[str]:
+    """Successful tasks of the stages that scan kafka_log, by executor id. An executor without any is there with 0."""
+    tasks: Counter[str] = Counter()
+    scans: set[int] = set()
+    ended: list[tuple[int, str]] = []
+    for line in lines:
+        event = json.loads(line)
+        kind = event["Event"]
+        if kind == "SparkListenerExecutorAdded":
+            tasks[event["Executor ID"]] += 0
+        elif kind == "SparkListenerStageSubmitted" and _scans(event["Stage Info"]):
+            scans.add(event["Stage Info"]["Stage ID"])
+        elif kind == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+            ended.append((event["Stage ID"], event["Task Info"]["Executor ID"]))
+    tasks.update(executor for stage, executor in ended if stage in scans)
+    return tasks
+
+
+def _scans(stage: dict[str, Any]) -> bool:
+    return any("BatchScan kafka_log" in rdd.get("Scope", "") for rdd in stage["RDD Info"])
