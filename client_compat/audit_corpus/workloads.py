@@ -14,13 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from client_compat.kafka.reference import java_command
 
 TIMEOUT_S = 60
+RETRY_S = 0.1
+NOT_YET = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLEANED_S = 40.0
 """How long a cleaner may take; longer is a failure of the run, not of the audit."""
@@ -120,8 +122,7 @@ def _copy(broker: Broker, source: str, target: str) -> None:
     for life in range(2):
         reader = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
         place = TopicPartition(source, 0)
-        (committed,) = reader.committed([place], TIMEOUT_S)
-        place.offset = max(committed.offset, 0)
+        place.offset = max(_committed(reader, place), 0)
         reader.assign([place])
         copier = _producer(broker, transactional_id=f"copier-{life}")
         copier.init_transactions(TIMEOUT_S)
@@ -137,6 +138,20 @@ def _copy(broker: Broker, source: str, target: str) -> None:
             else:
                 copier.commit_transaction(TIMEOUT_S)
         reader.close()
+
+
+def _committed(reader: Consumer, place: TopicPartition) -> int:
+    """Where the group is. A coordinator that has only just got its topic refuses for a moment."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            (committed,) = reader.committed([place], TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+        else:
+            return int(committed.offset)
 
 
 def kills(broker: Broker) -> None:
