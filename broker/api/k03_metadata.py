@@ -5,7 +5,7 @@ Promises:
   alone.
 - A missing topic that was named is created first where both the broker and the request allow it, and answered in the same response, ready
   to be used (Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again). Asking for all topics creates none.
-- The broker's address is the advertised one, or else the address that this client dialled, so port maps and proxies just work.
+- The broker's address is the advertised one, or else the address at which this client's connection arrived.
 - A topic that is being deleted is in the answer whole, or is UNKNOWN_TOPIC_OR_PARTITION without partitions; never in between.
 """
 

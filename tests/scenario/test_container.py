@@ -1,0 +1,186 @@
+"""The image, OttlaContainer and docker-compose.yml on a real Docker engine; `make container` brings one where none answers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, Producer
+
+from client_compat.support.ports import free_port
+from tests.support.docker_engine import BASE, ROOT, answers
+
+PATIENCE_S = 60
+SMALL = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 4}
+
+pytestmark = pytest.mark.skipif(not answers(), reason="no Docker engine answers (make container starts one where it may)")
+
+
+@pytest.fixture(scope="module")
+def docker_client() -> Iterator[Any]:
+    import docker
+
+    client = docker.from_env(timeout=900)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def images(docker_client: Any) -> dict[str, Any]:
+    """Both targets of the Dockerfile, built now."""
+    from docker.errors import ImageNotFound
+
+    arguments = {name: os.environ[name] for name in ("BASE_IMAGE", "BUILD_IMAGE") if name in os.environ}
+    try:
+        docker_client.images.get(arguments.get("BASE_IMAGE", BASE))
+    except ImageNotFound:
+        pytest.skip(f"the base image is not here: docker pull {BASE}, or make container")
+    made = {}
+    for target, tag in (("broker", "ottla"), ("audit", "ottla-audit")):
+        made[target], _ = docker_client.images.build(path=str(ROOT), target=target, tag=tag, buildargs=arguments, rm=True)
+        print(f"image {tag}: {made[target].attrs['Size'] / 1e6:.0f} MB")
+    base = arguments.get("BASE_IMAGE", BASE)
+    print(f"of which the base {base}: {docker_client.images.get(base).attrs['Size'] / 1e6:.0f} MB")
+    return made
+
+
+@pytest.fixture
+def testcontainers(images: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Makes OttlaContainers that publish on loopback, without testcontainers' own reaper, whose image is not here."""
+    from testcontainers.core.config import ConnectionMode, testcontainers_config
+
+    monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
+    monkeypatch.setattr(testcontainers_config, "connection_mode_override", ConnectionMode.docker_host)
+
+    def make() -> Any:
+        from broker.testing.container import OttlaContainer
+
+        container = OttlaContainer()
+        for name, value in SMALL.items():
+            container.with_setting(name, value)
+        return container
+
+    return make
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    """Produce with confluent-kafka, idempotently; every one is acknowledged."""
+    errors = []
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert errors == [None] * len(values)
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """What confluent-kafka reads of a topic, as a member of a group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            found.append(message.value())
+    consumer.close()
+    return found
+
+
+async def consume_with_aiokafka(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        return [(await consumer.getone()).value for _ in range(count)]
+
+
+VALUES = [b"%d" % number for number in range(100)]
+
+
+async def test_clients_reach_it_through_the_mapped_port_and_it_keeps_its_data(testcontainers: Callable[[], Any]) -> None:
+    began = time.monotonic()
+    with testcontainers() as broker:
+        print(f"OttlaContainer answers after {time.monotonic() - began:.2f} s")
+        first = broker.get_bootstrap_server()
+        produce(first, "numbers", VALUES)
+        assert consume(first, "numbers", len(VALUES)) == VALUES
+        broker.restart(kill=True)
+        again = broker.get_bootstrap_server()
+        assert await consume_with_aiokafka(again, "numbers", len(VALUES)) == VALUES
+        published = broker.get_wrapped_container().attrs["NetworkSettings"]["Ports"]["9092/tcp"]
+        assert {each["HostIp"] for each in published} == {"127.0.0.1"}
+
+
+def test_nobody_in_it_is_root_and_its_health_check_says_healthy(testcontainers: Callable[[], Any], docker_client: Any) -> None:
+    began = time.monotonic()
+    with testcontainers() as broker:
+        container = broker.get_wrapped_container()
+        assert broker.exec(["id", "-u"]).output.strip() == b"10001"
+        assert {row[0] for row in container.top()["Processes"]}.isdisjoint({"root", "0"})
+        wait_until_healthy(docker_client, id=container.id)
+        print(f"healthy after {time.monotonic() - began:.2f} s")
+
+
+def test_faults_and_the_clock_are_reached_through_its_admin_port(testcontainers: Callable[[], Any]) -> None:
+    with testcontainers().with_admin().with_fault("delay:api=Metadata,ms=1,times=1,name=from-the-start") as broker:
+        name = broker.add_fault("drop-ack:api=Produce,topic=numbers,times=1")
+        produce(broker.get_bootstrap_server(), "numbers", VALUES)
+        consumed = {rule["name"]: rule["consumed"] for rule in broker.admin("GET", "/faults")}
+        assert consumed == {"from-the-start": True, name: True}
+        broker.advance_clock(3600)
+        assert broker.admin("GET", "/clock")["ahead_ms"] == 3_600_000
+        assert consume(broker.get_bootstrap_server(), "numbers", len(VALUES)) == VALUES
+
+
+def test_a_setting_that_is_misspelt_ends_the_start_with_its_log(testcontainers: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"num\.partitons"), testcontainers().with_setting("num.partitons", 3):
+        pass
+
+
+@pytest.fixture
+def compose(images: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs `docker compose`, in a project of its own that is removed with its volume."""
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        command = ["docker", "compose"]
+    elif shutil.which("docker-compose"):
+        command = ["docker-compose"]
+    else:
+        pytest.skip("neither docker compose nor docker-compose is installed")
+    environment, project = {**os.environ, "PORT": str(free_port())}, f"ottla-test-{os.getpid()}"
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        argv = [*command, "-f", str(ROOT / "docker-compose.yml"), "-p", project, *options]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=600)
+
+    run.port, run.project = environment["PORT"], project  # type: ignore[attr-defined] # what a test needs to know beside it
+    yield run
+    down = run("down", "--volumes", "--timeout", "20")
+    assert down.returncode == 0, down.stderr
+
+
+def wait_until_healthy(docker_client: Any, **filters: Any) -> None:
+    """Until the engine calls the one container that the filters find healthy."""
+    began = time.monotonic()
+    while not docker_client.containers.list(filters={**filters, "health": "healthy"}):
+        assert time.monotonic() - began < PATIENCE_S, [each.logs() for each in docker_client.containers.list(all=True, filters=filters)]
+        time.sleep(0.1)  # docker-py waits for the engine's events only with a thread
+
+
+async def test_compose_keeps_the_data_on_its_volume_and_the_audit_finds_it_clean(compose: Any, docker_client: Any) -> None:
+    bootstrap = f"localhost:{compose.port}"
+    for first in (True, False):
+        up = compose("up", "-d", "--no-build")
+        assert up.returncode == 0, up.stderr
+        wait_until_healthy(docker_client, label=f"com.docker.compose.project={compose.project}")
+        if first:
+            produce(bootstrap, "numbers", VALUES)
+        assert await consume_with_aiokafka(bootstrap, "numbers", len(VALUES)) == VALUES
+        assert compose("rm", "--force", "--stop").returncode == 0
+    audit = compose("--profile", "audit", "run", "--rm", "audit")
+    print(audit.stdout)
+    assert audit.returncode == 0, audit.stdout + audit.stderr

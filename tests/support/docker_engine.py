@@ -1,0 +1,148 @@
+"""A Docker engine for the container tests: the one that answers, or a private one that lives as long as a command.
+
+    python -m tests.support.docker_engine COMMAND…
+
+Rules: the private engine keeps everything under `.container`, listens on a unix socket only and is ended by its process; where the base
+image of the Dockerfile cannot be pulled, one is made of Debian's packages, and the wheels that the build needs lie in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+from docker.errors import DockerException, ImageNotFound
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / ".container"
+BASE = "python:3.13-slim"
+STAND_IN, STAND_IN_BUILD = "ottla-test-base", "ottla-test-build"
+SUITE, SUITE_PYTHON = "bookworm", "3.11"
+START_TIMEOUT_S = 60
+_BUILD_PACKAGES = "python3-venv python3-pip python3-dev gcc libc6-dev"
+
+
+def answers() -> bool:
+    """Whether an engine answers at DOCKER_HOST or at the default socket."""
+    try:
+        client = docker.from_env()
+    except DockerException:
+        return False
+    try:
+        return bool(client.ping())
+    except (DockerException, OSError):
+        return False
+    finally:
+        client.close()
+
+
+@contextmanager
+def engine() -> Iterator[dict[str, str]]:
+    """The environment of a process that is to find an engine. Raises RuntimeError where none answers and none can be started."""
+    if answers():
+        yield dict(os.environ)
+        return
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        raise RuntimeError("no Docker engine answers, and none can be started here (dockerd, as root)")
+    WORK.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ottla-docker-") as run, (WORK / "dockerd.log").open("ab") as log:
+        sock = f"unix://{run}/sock"
+        argv = ["dockerd", "--data-root", str(WORK / "engine"), "--exec-root", f"{run}/exec", "--pidfile", f"{run}/pid", "-H", sock]
+        process = subprocess.Popen(argv, stdout=log, stderr=log)
+        try:
+            os.environ["DOCKER_HOST"] = sock
+            _until_it_answers(process)
+            yield dict(os.environ)
+        finally:
+            process.terminate()
+            process.wait(START_TIMEOUT_S)
+
+
+def _until_it_answers(process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not answers():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"dockerd did not start: {WORK / 'dockerd.log'}")
+        time.sleep(0.1)
+
+
+def base_images() -> dict[str, str]:
+    """The build arguments that name the base images: none where the Dockerfile's own can be had, stand-ins elsewhere."""
+    client = docker.from_env()
+    try:
+        for image in (BASE, STAND_IN_BUILD):
+            try:
+                client.images.get(image)
+            except ImageNotFound:
+                continue
+            return {} if image == BASE else {"BASE_IMAGE": STAND_IN, "BUILD_IMAGE": STAND_IN_BUILD}
+        try:
+            client.images.pull(BASE)
+        except DockerException as error:
+            print(f"{BASE} cannot be pulled ({error}): making a stand-in of Debian's packages", flush=True)
+            _make_stand_ins()
+            return {"BASE_IMAGE": STAND_IN, "BUILD_IMAGE": STAND_IN_BUILD}
+        return {}
+    finally:
+        client.close()
+
+
+def _make_stand_ins() -> None:
+    """One image with Python, and one with a compiler and the wheels too, whose pip looks nowhere else."""
+    WORK.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=WORK) as directory:
+        root = Path(directory) / "root"
+        _run("debootstrap", "--variant=minbase", "--include=python3,ca-certificates", SUITE, str(root))
+        _import(root, STAND_IN)
+        apt = f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {_BUILD_PACKAGES}"
+        _run("chroot", str(root), "sh", "-c", apt, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+        _download_wheels(root / "wheels")
+        (root / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /wheels\n")
+        _import(root, STAND_IN_BUILD)
+
+
+def _download_wheels(directory: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = [*project["project"]["dependencies"], *extras["admin"], *extras["audit"], *project["build-system"]["requires"], "wheel"]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", f"--python-version={SUITE_PYTHON}"]
+    _run(*pip, "-c", str(ROOT / "constraints.txt"), "-d", str(directory), *wanted)
+
+
+def _import(root: Path, name: str) -> None:
+    archive = root.with_suffix(".tar")
+    leave_out = ("var/cache/apt/*", "var/lib/apt/lists/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
+    _run("tar", "-C", str(root), *(f"--exclude=./{each}" for each in leave_out), "-cf", str(archive), ".")
+    client = docker.from_env(timeout=600)
+    client.api.import_image_from_file(str(archive), repository=name, tag="latest")
+    client.close()
+    archive.unlink()
+
+
+def _run(*argv: str, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+    if done.returncode != 0:
+        raise RuntimeError(f"{argv[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command where an engine answers and the base images are there; its exit code."""
+    try:
+        with engine() as environment:
+            return subprocess.run(argv, check=False, env={**environment, **base_images()}).returncode
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
