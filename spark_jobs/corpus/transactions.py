@@ -8,7 +8,10 @@ from protocol.records.batch import LOG_APPEND_TIME, read_header
 from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
-from spark_jobs.corpus.writer import reheaded
+from spark_jobs.corpus.writer import flip, reheaded
+
+MARKER_BODY = 70
+"""A byte of a marker's batch behind its header."""
 
 
 def logs(root: Path) -> tuple[Partition, Partition, Partition]:
@@ -121,6 +124,16 @@ def lost_with_its_marker(root: Path) -> None:
     states.state("t", 1, 1, "CompleteCommit", 1)
 
 
+def behind_a_damaged_marker(root: Path) -> None:
+    first, second, _ = logs(root)
+    for at, committed in ((0, True), (1, False)):
+        for partition in (first, second):
+            partition.data(1, at, 0, at)
+            partition.marker(1, at + 1, at, committed=committed)
+    file = root / "payments-1" / f"{0:020d}.log"
+    flip(file, read_header(file.read_bytes()).size_bytes + MARKER_BODY)
+
+
 def torn_by_silence(root: Path) -> None:
     first, second, _ = logs(root)
     first.data(1, 0, 0, 1)
@@ -189,6 +202,7 @@ TRANSACTIONS: dict[str, Case] = {
     "data_after_its_end": Case(
         data_after_its_end, [("torn-transaction", "warning", "ended elsewhere before its last data", "payments-1@0")]
     ),
+    "behind_a_damaged_marker": Case(behind_a_damaged_marker, [("crc", "violation", "wrong CRC", "payments-1@2")]),
     "torn_by_silence": Case(
         torn_by_silence,
         [
