@@ -17,7 +17,8 @@ RULE = Rule(
     ),
     sql="""
         WITH ended AS (
-            SELECT * FROM transactions WHERE outcome IS NOT NULL AND data_batches > 0 AND marker_epoch > data_epoch AND data_epoch_max = data_epoch
+            SELECT * FROM transactions
+            WHERE outcome IS NOT NULL AND data_batches > 0 AND marker_epoch > data_epoch AND data_epoch_max = data_epoch
         ), committed AS (
             SELECT log_dir, producer_id, data_epoch, min(concat(topic, '-', partition, '@', marker_offset)) AS elsewhere
             FROM ended WHERE outcome = 'commit' GROUP BY log_dir, producer_id, data_epoch
