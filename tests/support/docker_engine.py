@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,9 +34,13 @@ _BUILD_PACKAGES = "python3-venv python3-pip python3-dev gcc libc6-dev"
 
 def answers() -> bool:
     """Whether an engine answers at DOCKER_HOST or at the default socket."""
+    scheme, _, address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
     try:
+        if scheme == "unix":  # asked first, because docker-py leaves its own socket open where nobody answers
+            with socket.socket(socket.AF_UNIX) as there:
+                there.connect(address)
         client = docker.from_env()
-    except DockerException:
+    except (DockerException, OSError):
         return False
     try:
         return bool(client.ping())
