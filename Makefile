@@ -145,4 +145,4 @@ fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
 	@$(PY) -m client_compat.fuzz $(ARGS)
 
 clean: ## Remove what the targets made, but for data directories
-	@rm -rf $(VENV) .compat build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .compat .container build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
