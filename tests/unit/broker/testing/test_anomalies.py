@@ -12,33 +12,9 @@ from broker.testing.history import Read, Send
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import read_header
 from protocol.records.record import SimpleRecord, build_batch
+from tests.support.histories import send, stored
 
-OK, REFUSED = ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
-    given: dict[str, Any] = {
-        "at_ms": 0,
-        "connection": 1,
-        "client_id": "app",
-        "transactional_id": None,
-        "topic": "t",
-        "partition": 0,
-        "producer_id": -1,
-        "producer_epoch": -1,
-        "base_sequence": -1,
-        "acks": -1,
-        "records": ((None, value),),
-        "error": OK,
-        "offset": offset,
-        "seen": True,
-        "faults": (),
-    }
-    return Send(**{**given, **changes})
-
-
-def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
-    return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)
+REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def read(value: bytes, offset: int, *aborted: tuple[int, int], producer_id: int = 7) -> Read:

@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from broker.testing.anomalies import Anomaly, Case, by_value, judge
-from broker.testing.contents import Outcome, Stored
-from broker.testing.history import Send
 from broker.testing.story import story
 from protocol.error_codes import ErrorCode
-
-OK = ErrorCode.NONE
-
-
-def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
-    given: dict[str, Any] = {
-        "at_ms": 0,
-        "connection": 1,
-        "client_id": "app",
-        "transactional_id": None,
-        "topic": "t",
-        "partition": 0,
-        "producer_id": -1,
-        "producer_epoch": -1,
-        "base_sequence": -1,
-        "acks": -1,
-        "records": ((None, value),),
-        "error": OK,
-        "offset": offset,
-        "seen": True,
-        "faults": (),
-    }
-    return Send(**{**given, **changes})
-
-
-def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
-    return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)
+from tests.support.histories import send, stored
 
 
 def duplicates(copies: int) -> list[Anomaly]:

@@ -1,0 +1,34 @@
+"""Sends and stored records as a history and a log hold them, with everything but what a test is about filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.testing.contents import Outcome, Stored
+from broker.testing.history import Send
+from protocol.error_codes import ErrorCode
+
+
+def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
+    given: dict[str, Any] = {
+        "at_ms": 0,
+        "connection": 1,
+        "client_id": "app",
+        "transactional_id": None,
+        "topic": "t",
+        "partition": 0,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "acks": -1,
+        "records": ((None, value),),
+        "error": ErrorCode.NONE,
+        "offset": offset,
+        "seen": True,
+        "faults": (),
+    }
+    return Send(**{**given, **changes})
+
+
+def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
+    return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)
