@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DELAYED = frozenset({Action.DELAY_REQUEST, Action.HOLD_REQUEST})
 _FAR_FUTURE_MS = 2**62
-_NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW})
+_NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW, Action.LATE_REQUEST})
 
 
 @dataclass(slots=True)
@@ -76,6 +76,10 @@ class FaultyPath:
         api, connection = ApiKey(request.header.api_key), context.connection.number
         subject = subject_of(api, context.client_id, connection, request.body, lambda topic_id: _name_of(context, topic_id))
         case = _Case(context, request, route, subject, self._faults.met_by(subject))
+        late = case.rule(Action.LATE_REQUEST)
+        if late is not None:
+            self._faults.hold(late, f"request of {case.what}", lambda: self._later(self._handle_late(case)))
+            return CLOSE
         ahead = self._gates.get(connection)
         if ahead is None and not any(rule.action in _DELAYED for rule in case.rules):
             return self._handle(case)
@@ -102,6 +106,10 @@ class FaultyPath:
                 del self._gates[case.subject.connection]
         return await reply if isinstance(reply, asyncio.Future) else reply
 
+    async def _handle_late(self, case: _Case) -> Reply:
+        reply = self._handle(case)
+        return await reply if isinstance(reply, asyncio.Future) else reply
+
     def _handle(self, case: _Case) -> Reply | asyncio.Future[Reply]:
         if case.rule(Action.DROP_REQUEST) is not None:
             self._tell(case, None, seen=False)
@@ -113,15 +121,17 @@ class FaultyPath:
             if error is not None and error.code is not None:
                 return self._after(case, _refusal(case, error.code))
             answer = case.route.handle(case.context, case.request.body)
-            if isinstance(answer, Awaitable):
-                return self._later(self._finish(case, answer))
+            again = case.route.handle(case.context, case.request.body) if case.rule(Action.DUPLICATE) is not None else None
+            if isinstance(answer, Awaitable) or isinstance(again, Awaitable):
+                return self._later(self._finish(case, answer, again))
             return self._after(case, answer)
         except Exception as bug:  # noqa: BLE001 # handed to the dispatcher's own catch-all
             return self._guarded(case, bug)
 
-    async def _finish(self, case: _Case, answer: Awaitable[Any]) -> Reply:
+    async def _finish(self, case: _Case, *answers: Any) -> Reply:
         try:
-            reply = self._after(case, await answer)
+            first, *_ = [await answer if isinstance(answer, Awaitable) else answer for answer in answers]
+            reply = self._after(case, first)
         except Exception as bug:  # noqa: BLE001 # handed to the dispatcher's own catch-all
             return self._guarded(case, bug)
         return await reply if isinstance(reply, asyncio.Future) else reply
@@ -136,11 +146,9 @@ class FaultyPath:
             return None
         self._change(case, response)
         self._tell(case, response, seen=not any(rule.action in _NOT_SEEN for rule in case.rules))
-        if case.rule(Action.DROP_ACK) is not None:
-            return CLOSE
         if case.rule(Action.SWALLOW) is not None:
             return self._park()
-        reply = self._encode(response, case.request)
+        reply: Reply = CLOSE if case.rule(Action.DROP_ACK) is not None else self._encode(response, case.request)
         cut = case.rule(Action.CUT_RESPONSE)
         if cut is not None and isinstance(reply, list):
             reply = LastWords([_first_bytes(reply, cut.bytes)])

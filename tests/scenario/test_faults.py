@@ -162,6 +162,36 @@ def test_a_held_response_is_of_a_request_that_was_handled(broker: RunningBroker,
     assert waiting() == 0
 
 
+def test_a_late_request_is_handled_on_release_and_its_connection_is_closed_at_once(broker: RunningBroker, client: Client) -> None:
+    script(broker, "late-request:api=Produce,times=1,name=late")
+    with pytest.raises(ConnectionError):
+        produce(client, "t", b"late")
+    with broker.client() as again:
+        assert produce(again, "t", b"in time") == 0
+        broker.faults.release("late")
+        broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 2)
+
+
+def test_a_duplicate_is_handled_twice_and_answered_once(broker: RunningBroker, client: Client) -> None:
+    script(broker, "duplicate:api=Produce,times=2")
+    assert produce(client, "t", b"plain") == 0
+    assert end_offset(broker) == 2
+    batch = build_batch([SimpleRecord(None, b"idempotent", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+    assert produce_as(client, None, batch).base_offset == 2
+    assert end_offset(broker) == 3
+
+
+def test_a_lost_ack_can_be_held_so_that_those_behind_it_are_lost_too(broker: RunningBroker, client: Client) -> None:
+    script(broker, "hold-response:api=Produce,times=1", "drop-ack:api=Produce,times=1")
+    for value in (b"first", b"second"):
+        batch = build_batch([SimpleRecord(None, value, 1)])
+        client.send(ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]), 9)
+    broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 2)
+    broker.faults.release()
+    with pytest.raises(ConnectionError):
+        client.read_frame()
+
+
 def test_an_error_is_answered_instead_of_handling(broker: RunningBroker, client: Client) -> None:
     script(broker, "error:api=Produce,topic=t,partition=1,code=NOT_LEADER_OR_FOLLOWER,times=1")
     batch = build_batch([SimpleRecord(None, b"x", 1)])
