@@ -18,6 +18,7 @@ COMMANDS = {
     "transactions": "broker.cli.transactions:app",
     "faults": "broker.cli.faults:app",
     "clock": "broker.cli.faults:clock",
+    "verify": "broker.cli.verify:verify",
     "produce": "broker.cli.produce:produce",
     "consume": "broker.cli.consume:consume",
     "dump-log": "broker.cli.dump_log:dump_log",

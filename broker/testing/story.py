@@ -17,8 +17,9 @@ ATTEMPTS_MAX = 8
 def story(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
     """All that is wrong, the worst first told in full. `findings` are lines of the audit over the log."""
     lines = [f"not exactly once: {_counted(anomalies)}" if anomalies else "the log is not sound:"]
-    for anomaly in anomalies[:TOLD_MAX]:
-        lines += ["", f"{anomaly.kind}: {anomaly.says}"]
+    alike = _alike(anomalies)
+    for anomaly, *more in alike[:TOLD_MAX]:
+        lines += ["", f"{anomaly.kind}: {anomaly.says}{f' (and {len(more)} more records of the same sends)' if more else ''}"]
         lines += [f"  {_attempt(number, send)}" for number, send in enumerate(anomaly.sends[:ATTEMPTS_MAX], 1)]
         if len(anomaly.sends) > ATTEMPTS_MAX:
             lines.append(f"  … and {len(anomaly.sends) - ATTEMPTS_MAX} more attempts")
@@ -29,11 +30,19 @@ def story(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
         reason = _reason(anomaly)
         if reason:
             lines.append(f"  {reason}")
-    if len(anomalies) > TOLD_MAX:
-        lines += ["", f"… and {len(anomalies) - TOLD_MAX} more"]
+    if len(alike) > TOLD_MAX:
+        lines += ["", f"… and {sum(map(len, alike[TOLD_MAX:]))} more"]
     if findings:
         lines += ["", "the audit of the log says:", *(f"  {finding}" for finding in findings)]
     return "\n".join(lines)
+
+
+def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
+    """Anomalies of one kind whose records were sent together: told once."""
+    groups: dict[object, list[Anomaly]] = {}
+    for anomaly in anomalies:
+        groups.setdefault((anomaly.kind, tuple(map(id, anomaly.sends))) if anomaly.sends else id(anomaly), []).append(anomaly)
+    return list(groups.values())
 
 
 def _counted(anomalies: Sequence[Anomaly]) -> str:

@@ -1,12 +1,13 @@
-"""`assert_exactly_once`: judges a test's history and logs, and tells what went wrong."""
+"""Judges a history against the logs: `examine` says what is wrong, `assert_exactly_once` raises it as a story."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.testing.anomalies import Anomaly, Case, Identity, by_key, by_value, judge
-from broker.testing.contents import contents
+from broker.testing.contents import Stored, contents
 from broker.testing.story import story
 
 if TYPE_CHECKING:
@@ -25,6 +26,41 @@ class NotExactlyOnce(AssertionError):
         self.findings = list(findings)
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found: anomalies of history and logs, lines of the audit, and every record that was judged."""
+
+    anomalies: list[Anomaly] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
+
+
+def examine(
+    broker: InProcessBroker,
+    history: History,
+    topics: Iterable[str] | None = None,
+    *,
+    expected: Iterable[Hashable] | None = None,
+    by: Identity = by_value,
+    audit: bool = True,
+) -> Examined:
+    """Judge what clients saw and what the logs hold; arguments as of `assert_exactly_once`. RuntimeError for half a history."""
+    if not history.complete:
+        raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the log alone")
+    wanted = None if topics is None else set(topics)
+    stored = broker.call(lambda running: contents(running, wanted))
+    begins = broker.call(lambda running: {(each.topic, each.index): each.log.log_start_offset for each in running.services.partitions})
+    names = {topic for topic, _ in begins if not topic.startswith("__")} if wanted is None else wanted
+    case = Case(
+        [send for send in history.sends if send.topic in names],
+        [read for read in history.reads if read.topic in names],
+        stored,
+        by,
+        begins,
+    )
+    return Examined(judge(case, expected), _audit(broker, sorted(names)) if audit and names else [], stored)
+
+
 def assert_exactly_once(
     broker: InProcessBroker,
     history: History,
@@ -39,24 +75,10 @@ def assert_exactly_once(
     `audit`: also run the audit's rules over the log, where its engine is installed (extra `audit`). RuntimeError when the history is
     not complete.
     """
-    if not history.complete:
-        raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the log alone")
     identity = {"value": by_value, "key": by_key}[by] if isinstance(by, str) else by
-    wanted = None if topics is None else set(topics)
-    stored = broker.call(lambda running: contents(running, wanted))
-    begins = broker.call(lambda running: {(each.topic, each.index): each.log.log_start_offset for each in running.services.partitions})
-    names = {topic for topic, _ in begins if not topic.startswith("__")} if wanted is None else wanted
-    case = Case(
-        [send for send in history.sends if send.topic in names],
-        [read for read in history.reads if read.topic in names],
-        stored,
-        identity,
-        begins,
-    )
-    anomalies = judge(case, expected)
-    findings = _audit(broker, sorted(names)) if audit and names else []
-    if anomalies or findings:
-        raise NotExactlyOnce(anomalies, findings)
+    found = examine(broker, history, topics, expected=expected, by=identity, audit=audit)
+    if found.anomalies or found.findings:
+        raise NotExactlyOnce(found.anomalies, found.findings)
 
 
 def _audit(broker: InProcessBroker, topics: Sequence[str]) -> list[str]:

@@ -1,0 +1,127 @@
+"""`ottla verify`: an exactly-once exam for somebody's producer, consumer or stream program."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from broker.cli.common import CliError, command, print_json, print_table
+from broker.cli.logs import quiet_client_logs
+from broker.exam.candidate import Candidate, Role
+from broker.exam.exam import CannotJudge, Exam
+from broker.exam.judge import Result, Standing, identity_of
+from broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
+from broker.exam.scenario import Scenario
+from broker.exam.scenarios import SCENARIOS
+from broker.exam.stage import Terms
+from broker.testing.anomalies import Identity
+
+BROKEN, COULD_NOT_JUDGE = 1, 2
+
+
+@command
+def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+    program: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="The program; {bootstrap}, {work} and so on are put in.")
+    ] = None,
+    role: Annotated[
+        Role, typer.Option(help="What the program does: producers exit by themselves, the others run until SIGTERM.")
+    ] = Role.PRODUCER,
+    result: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="Prints a consumer's effects, one a line (default: its own output does).")
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="value|key|json:FIELD", help="What tells two records apart; the same in each run.")] = "value",
+    scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="All but this scenario; may be repeated.")] = None,
+    records: Annotated[int, typer.Option(min=20, help="Records of the input, and how many a producer is asked for.")] = 200,
+    timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long one run may take.")] = 60.0,
+    restarts: Annotated[int, typer.Option(min=0, help="How often a run that failed is started again, as a supervisor would.")] = 3,
+    late: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How late an acknowledgement is: longer than the program waits.")
+    ] = 3.0,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, a case a scenario.")] = None,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep each run's log directory and output there.")] = None,
+    strict: Annotated[bool, typer.Option(help="Count it as broken when the client's protocol version has no defence (exposed).")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the scenarios and what happens in each.")] = False,
+) -> None:
+    """An exactly-once exam: run a program through lost acknowledgements, zombies, timeouts and crashes, and say which guarantee held.
+
+    Each scenario gets a fresh broker in this process and runs the program as a black box. What it finds in its environment:
+    OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the number of
+    records OTTLA_RECORDS, its member number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives restarts.
+
+    A run without faults says what the program is to achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: could not judge.
+    """
+    if list_:
+        print_table(("scenario", "what happens"), [(each.name, each.happens) for each in SCENARIOS])
+        return
+    if not program:
+        raise CliError("name the program after --: ottla verify -- python my_producer.py (--help has all)", COULD_NOT_JUDGE)
+    quiet_client_logs()
+    candidate = Candidate(program, role, records=records, result=None if result is None else _words(result))
+    terms = Terms(timeout, restarts, round(late * 1_000))
+    with ExitStack() as stack:
+        directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
+        results = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
+    if junit is not None:
+        try:
+            write_junit(results, " ".join(program), junit)
+        except ImportError as error:
+            raise CliError(
+                f"--junit needs the packages of the extra 'audit': pip install 'ottla[audit]' ({error})", COULD_NOT_JUDGE
+            ) from error
+    if as_json_:
+        print_json(as_json(results, program, role.value))
+    else:
+        print_table(COLUMNS, rows(results))
+        for line in stories(results):
+            typer.echo(line)
+        typer.echo(summary(results))
+    bad = {Standing.BROKEN, Standing.EXPOSED} if strict else {Standing.BROKEN}
+    if any(each.standing in bad for each in results):
+        raise typer.Exit(BROKEN)
+
+
+def _run(exam: Exam) -> list[Result]:
+    """The exam, with progress on standard error."""
+    results: list[Result] = []
+    console = Console(stderr=True, highlight=False)
+    with console.status("…") as status:
+        try:
+            for result in exam.run(lambda name: status.update(f"{name} ({len(results) + 1} of {len(exam.scenarios) + 1})")):
+                results.append(result)
+                if result.standing is not Standing.DOES_NOT_APPLY:
+                    console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
+        except (CannotJudge, RuntimeError) as error:
+            raise CliError(f"could not judge: {error}", COULD_NOT_JUDGE) from error
+        except OSError as error:
+            raise CliError(f"the program cannot be run: {error}", COULD_NOT_JUDGE) from error
+    return results
+
+
+def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scenario]:
+    names = {each.name for each in SCENARIOS}
+    unknown = sorted({*(only or ()), *(but or ())} - names)
+    if unknown:
+        raise CliError(f"there is no scenario {', '.join(unknown)}; there are {', '.join(sorted(names))}", COULD_NOT_JUDGE)
+    return [each for each in SCENARIOS if (not only or each.name in only) and each.name not in (but or ())]
+
+
+def _identity(by: str) -> Identity:
+    try:
+        return identity_of(by)
+    except ValueError as error:
+        raise CliError(str(error), COULD_NOT_JUDGE) from error
+
+
+def _words(text: str) -> list[str]:
+    import shlex  # noqa: PLC0415 # rarely used
+
+    return shlex.split(text)

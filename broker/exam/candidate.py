@@ -1,0 +1,165 @@
+"""The program under exam: a command that is started, stopped, paused and killed, and knows the broker by its environment alone.
+
+Rules: every instance leads a process group of its own, so that what it started itself is paused and killed with it; what it prints goes to
+files; nothing of the exam's is shared with it but the environment and the directory `OTTLA_WORK_DIR`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+RESULT_TIMEOUT_S = 60.0
+_TOLD_LINES = 12
+
+
+class Role(StrEnum):
+    """What the program does, by which it is ended and judged."""
+
+    PRODUCER = "producer"
+    """Writes records and exits."""
+    STREAM = "stream"
+    """Reads the input, writes to other topics, until SIGTERM."""
+    CONSUMER = "consumer"
+    """Reads the input and has effects outside of Kafka, until SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The command, and what its environment says. `result` prints a consumer's effects, one a line; None: its own output does."""
+
+    command: Sequence[str]
+    role: Role = Role.PRODUCER
+    input: str = "input"
+    output: str = "output"
+    records: int = 200
+    result: Sequence[str] | None = None
+
+    def environment(self, bootstrap: str, work: Path, instance: int) -> dict[str, str]:
+        """What the program is told, by the names of its environment variables."""
+        return {
+            "OTTLA_BOOTSTRAP_SERVERS": bootstrap,
+            "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+            "BOOTSTRAP_SERVERS": bootstrap,
+            "OTTLA_WORK_DIR": str(work),
+            "OTTLA_INSTANCE": str(instance),
+            "OTTLA_INPUT": self.input,
+            "OTTLA_OUTPUT": self.output,
+            "OTTLA_RECORDS": str(self.records),
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One process of the program. `number` is the member that it stands for; `expendable` when its own end proves nothing."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    expendable: bool = False
+    paused: bool = field(default=False, init=False)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative after a signal."""
+        return self.process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to what it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def pause(self) -> None:
+        """Stop it where it is, as a long garbage collection or a suspended machine does."""
+        self.paused = self.expendable = True
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.paused = False
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.expendable = True
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self, grace_s: float) -> bool:
+        """SIGTERM, and SIGKILL after `grace_s`; False when that was needed."""
+        self.expendable = True
+        if self.exit_code is None:
+            self.signal(signal.SIGTERM)
+        try:
+            self.process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        self.signal(signal.SIGKILL)  # what it started and left behind
+        return True
+
+    def last_words(self) -> list[str]:
+        """The end of what it wrote to standard error."""
+        return self.err.read_text(errors="replace").splitlines()[-_TOLD_LINES:]
+
+
+def start(candidate: Candidate, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
+    """Start the program as member `number`; `run` tells its files apart. Raises OSError when there is no such command."""
+    out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
+    told = candidate.environment(bootstrap, _work(directory), number)
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        process = subprocess.Popen(
+            _filled(candidate.command, told),
+            stdin=subprocess.DEVNULL,
+            stdout=to_out,
+            stderr=to_err,
+            env={**os.environ, **told},
+            start_new_session=True,
+        )
+    return Instance(number, process, out, err)
+
+
+def effects(candidate: Candidate, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
+    """The effects of a consumer, one a line. Raises RuntimeError when the result command fails."""
+    if candidate.result is None:
+        return [line for instance in instances for line in instance.out.read_text(errors="replace").splitlines()]
+    told = candidate.environment(bootstrap, _work(directory), 1)
+    command = _filled(candidate.result, told)
+    try:
+        done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=RESULT_TIMEOUT_S, check=True)
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(f"the result command {' '.join(command)} failed ({error.returncode}): {error.stderr.strip()[-400:]}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"the result command {' '.join(command)} failed: {error}") from error
+    return done.stdout.splitlines()
+
+
+def _work(directory: Path) -> Path:
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    return work
+
+
+def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
+    """The command with `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}` and `{records}` put in."""
+    names = {
+        "{bootstrap}": told["OTTLA_BOOTSTRAP_SERVERS"],
+        "{instance}": told["OTTLA_INSTANCE"],
+        "{work}": told["OTTLA_WORK_DIR"],
+        "{input}": told["OTTLA_INPUT"],
+        "{output}": told["OTTLA_OUTPUT"],
+        "{records}": told["OTTLA_RECORDS"],
+    }
+    filled = []
+    for word in command:
+        for name, value in names.items():
+            word = word.replace(name, value)  # noqa: PLW2901 # one replacement after the other
+        filled.append(word)
+    return filled

@@ -1,0 +1,102 @@
+"""The whole exam: the calm run, then one scenario after the other, each on a stage of its own.
+
+Rules: the calm run says what is expected, so the program has to achieve the same in each run; two calm runs that differ, or records that
+cannot be told apart, make it impossible to judge, and are said so instead of guessed about.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.exam.candidate import Candidate, Role
+from broker.exam.judge import Breach, Guarantee, Result, Standing, achieved, breaches, calm_breaches, exposed
+from broker.exam.scenario import Calm, Scenario
+from broker.exam.stage import Script, Stage, Terms
+from broker.testing.anomalies import Identity, by_value
+
+CALM = "calm"
+CALM_HAPPENS = "nothing: what the program achieves without faults"
+
+
+class CannotJudge(Exception):
+    """The program shows nothing that could be judged; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """What is examined, on which terms. `directory` gets a directory for each scenario; those that held are removed unless `keep`."""
+
+    candidate: Candidate
+    directory: Path
+    scenarios: Sequence[Scenario]
+    terms: Terms = field(default_factory=Terms)
+    by: Identity = by_value
+    keep: bool = False
+
+    def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
+        """The results, the calm run's first. `begins` is told each scenario's name before it is run. Raises CannotJudge, OSError."""
+        begins(CALM)
+        first, calm = self._calm()
+        yield first
+        if first.of(Guarantee.FINISHED):
+            last = first.breaches[-1]
+            raise CannotJudge(f"the program does not come to its end even without faults: {last.says}\n{last.story}")
+        if not calm.achieved:
+            raise CannotJudge(_nothing_achieved(self.candidate))
+        for scenario in self.scenarios:
+            reason = scenario.applies(calm)
+            if reason is not None:
+                yield Result(scenario.name, scenario.happens, Standing.DOES_NOT_APPLY, reason)
+                continue
+            begins(scenario.name)
+            yield self._run(scenario, calm)
+
+    def _calm(self) -> tuple[Result, Calm]:
+        directory = self.directory / CALM
+        with Stage(self.candidate, directory, self.terms) as stage:
+            ending = stage.play(_just_run(stage))
+            stage.settle()
+            topics, effects, found = achieved(stage, self.by)
+            broken = calm_breaches(stage, found)
+        result = Result(CALM, CALM_HAPPENS, Standing.BROKEN if broken else Standing.HELD, "", broken, ending)
+        self._clear(directory, result)
+        return result, Calm(self.candidate.role, stage.witness, topics, effects)
+
+    def _run(self, scenario: Scenario, calm: Calm) -> Result:
+        directory = self.directory / scenario.name
+        with Stage(self.candidate, directory, self.terms) as stage:
+            ending = stage.play(scenario.script(stage, calm))
+            stage.settle()
+            broken = breaches(stage, calm, self.by)
+            reason = exposed(stage)
+        result = Result(scenario.name, scenario.happens, _outcome(broken, reason, met=ending.met), reason or "", broken, ending)
+        self._clear(directory, result)
+        return result
+
+    def _clear(self, directory: Path, result: Result) -> None:
+        if not self.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+        elif result.breaches:
+            result.note = f"{result.note}{'; ' if result.note else ''}kept in {directory}"
+
+
+def _just_run(stage: Stage) -> Script:
+    stage.start()
+    return iter(())
+
+
+def _outcome(broken: Sequence[Breach], reason: str | None, *, met: bool) -> Standing:
+    if reason:
+        return Standing.EXPOSED
+    if broken:
+        return Standing.BROKEN
+    return Standing.HELD if met else Standing.NOT_MET
+
+
+def _nothing_achieved(candidate: Candidate) -> str:
+    if candidate.role is Role.CONSUMER:
+        return "the program told no effects: print one a line, or name a command that does with --result"
+    return "the program wrote no record that can be read: does it use OTTLA_BOOTSTRAP_SERVERS (or {bootstrap} in the command)?"

@@ -1,0 +1,100 @@
+"""The input of stream and consumer programs: committed records, aborted ones among them, and the question how far a group has come.
+
+Rules: each partition begins with data and ends with a plain committed record, so that a group that has read everything has committed the
+end of the log; aborted values begin with `aborted-`, so that whoever reads them can be told from whoever does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from broker.exam.witness import EXAMINER
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.records.record import SimpleRecord, build_batch
+
+PARTITIONS = 2
+BATCH_RECORDS = 10
+_ABORTED = ("ottla-verify-input", 3)
+"""The transactional id of the aborted records, and how many there are in a transaction."""
+_BY_TRANSACTION = 1
+_TRIES = 1_000
+_PRODUCE, _ADD, _END, _OFFSET_FETCH = 9, 3, 3, 8
+
+
+def connect(address: str) -> Client:
+    """The exam's own connection."""
+    host, _, port = address.rpartition(":")
+    return Client(host, int(port), client_id=EXAMINER)
+
+
+def fill(client: Client, topic: str, records: int, now_ms: int) -> None:
+    """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, and aborted transactions between the batches."""
+    for partition in range(PARTITIONS):
+        numbers = range(partition, records, PARTITIONS)
+        for first in range(0, len(numbers), BATCH_RECORDS):
+            mine = numbers[first : first + BATCH_RECORDS]
+            if first:
+                _abort_some(client, topic, partition, mine[0], now_ms)
+            values = [SimpleRecord(b"key-%d" % number, b"in-%d" % number, now_ms) for number in mine]
+            _produce(client, topic, partition, None, build_batch(values))
+
+
+def committed_to_the_end(client: Client, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
+    """Whether some group has committed the end offset of every partition of `topic`."""
+    asked = [OffsetFetchRequestGroup(group) for group in groups]
+    for group in asked:
+        group.topics = None
+    if not asked:
+        return False
+    response = client.call(OffsetFetchRequest(groups=asked, require_stable=False), _OFFSET_FETCH)
+    for group in response.groups:
+        found = {part.partition_index: part.committed_offset for each in group.topics if each.name == topic for part in each.partitions}
+        if all(found.get(partition, -1) >= end for partition, end in ends.items()):
+            return True
+    return False
+
+
+def find_transaction_coordinator(client: Client, transactional_id: str) -> None:
+    """Make `__transaction_state` if need be, and wait until it serves."""
+    _done(lambda: client.call(FindCoordinatorRequest(key=transactional_id, key_type=_BY_TRANSACTION), 3))
+
+
+def _abort_some(client: Client, topic: str, partition: int, number: int, now_ms: int) -> None:
+    name, count = _ABORTED
+    find_transaction_coordinator(client, name)
+    holder = _done(lambda: client.call(InitProducerIdRequest(name, 60_000), 4))
+    request = AddPartitionsToTxnRequest()
+    request.v3_and_below_transactional_id = name
+    request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = holder.producer_id, holder.producer_epoch
+    request.v3_and_below_topics = [AddPartitionsToTxnTopic(topic, [partition])]
+    _done(lambda: client.call(request, _ADD).results_by_topic_v3_and_below[0].results_by_partition[0])
+    values = [SimpleRecord(b"key-%d" % number, b"aborted-%d-%d" % (number, each), now_ms) for each in range(count)]
+    batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
+    _produce(client, topic, partition, name, batch)
+    _done(lambda: client.call(EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END))
+
+
+def _produce(client: Client, topic: str, partition: int, transactional_id: str | None, batch: bytes) -> None:
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])]
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=data)
+    _done(lambda: client.call(request, _PRODUCE).responses[0].partition_responses[0])
+
+
+def _done(ask: Callable[[], Any]) -> Any:
+    """The answer without an error; asks again while the coordinator is busy. Raises RuntimeError."""
+    for _ in range(_TRIES):
+        answer = ask()
+        error = ErrorCode(getattr(answer, "error_code", 0) or getattr(answer, "partition_error_code", 0))
+        if not error:
+            return answer
+        if not error.retriable:
+            break
+    raise RuntimeError(f"the exam's own input was refused: {error.name}")

@@ -1,0 +1,93 @@
+"""The exam's results as a table with its stories, as JSON, and as JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.exam.judge import Guarantee, Result, Standing
+
+COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
+_NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
+
+
+def rows(results: Sequence[Result]) -> Iterator[list[str]]:
+    """A row a scenario: ✓ held, ✗ broken, ! exposed, – nothing shown."""
+    for result in results:
+        cells = [_cell(result, guarantee) for guarantee in Guarantee]
+        ran = result.standing is not Standing.DOES_NOT_APPLY
+        note = result.standing.value if result.standing in _NOTHING_SHOWN or result.standing is Standing.EXPOSED else ""
+        told = ": ".join(part for part in (note, result.note if not ran else "") if part)
+        yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", told]
+
+
+def stories(results: Sequence[Result]) -> Iterator[str]:
+    """What went wrong, scenario by scenario."""
+    for result in results:
+        if not result.breaches:
+            continue
+        yield f"{result.name}: {result.happens}"
+        for breach in result.breaches:
+            yield f"  {breach.guarantee.value}: {breach.says}"
+            yield from (f"    {line}" for line in breach.story.splitlines())
+        if result.note:
+            yield f"  {result.note}"
+        yield ""
+
+
+def summary(results: Sequence[Result]) -> str:
+    """One line."""
+    counts = [(standing, sum(result.standing is standing for result in results)) for standing in Standing]
+    return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
+
+
+def as_json(results: Sequence[Result], command: Sequence[str], role: str) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "command": list(command),
+        "role": role,
+        "scenarios": [
+            {
+                "name": result.name,
+                "happens": result.happens,
+                "standing": result.standing.value,
+                "note": result.note,
+                "guarantees": {guarantee.value: result.of(guarantee) is None for guarantee in Guarantee}
+                if result.standing not in _NOTHING_SHOWN
+                else {},
+                "breaches": [
+                    {"guarantee": each.guarantee.value, "says": each.says, "story": each.story.splitlines()} for each in result.breaches
+                ],
+                "restarts": result.ending.restarts,
+                "seconds": round(result.ending.seconds, 3),
+            }
+            for result in results
+        ],
+    }
+
+
+def write_junit(results: Sequence[Result], name: str, path: Path) -> None:
+    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped with their reason. ImportError without the extra `audit`."""
+    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
+
+    suite = TestSuite(f"ottla verify {name}")
+    for result in results:
+        case = TestCase(result.name, classname="ottla.verify", time=result.ending.seconds)
+        case.system_out = "\n".join(stories([result])) or result.happens
+        if result.standing is Standing.BROKEN:
+            failure = Failure("; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches), type_="broken")
+            failure.text = "\n".join(stories([result]))
+            case.result = [failure]
+        elif result.standing is not Standing.HELD:
+            case.result = [Skipped(f"{result.standing.value}{f': {result.note}' if result.note else ''}")]
+        suite.add_testcase(case)
+    xml = JUnitXml("ottla verify")
+    xml.add_testsuite(suite)
+    xml.write(str(path), pretty=True)
+
+
+def _cell(result: Result, guarantee: Guarantee) -> str:
+    if result.of(guarantee) is not None:
+        return "!" if result.standing is Standing.EXPOSED else "✗"
+    return "–" if result.standing in _NOTHING_SHOWN else "✓"

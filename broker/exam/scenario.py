@@ -1,0 +1,91 @@
+"""What a scenario is, and what it is told about the program: the counts of the calm run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from broker.exam.candidate import Role
+from broker.exam.stage import Script, Stage
+from broker.exam.witness import Witness
+from protocol.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """The run without faults: what the program asked for, the topics that it wrote, and what it achieved."""
+
+    role: Role
+    witness: Witness
+    topics: frozenset[str] = frozenset()
+    achieved: frozenset[Hashable] = field(default=frozenset(), repr=False)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to Kafka."""
+        return self.witness.calls[ApiKey.PRODUCE] > 0
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it uses transactions."""
+        return bool(self.witness.ends)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it reads as the member of a group."""
+        return self.witness.calls[ApiKey.JOIN_GROUP] > 0 or self.witness.calls[ApiKey.CONSUMER_GROUP_HEARTBEAT] > 0
+
+    @property
+    def mark(self) -> ApiKey:
+        """The request by which it shows its progress: Produce, or where it writes nothing the commit of offsets, or the Fetch."""
+        if self.writes:
+            return ApiKey.PRODUCE
+        return ApiKey.OFFSET_COMMIT if self.witness.calls[ApiKey.OFFSET_COMMIT] > 1 else ApiKey.FETCH
+
+    def part_way(self, api: ApiKey, share: float = 0.5) -> int:
+        """How many requests of `api` pass before that share of the work is done."""
+        return int(self.witness.calls[api] * share)
+
+
+Applies = Callable[[Calm], str | None]
+"""Why the scenario has nothing to break in this program; None when it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One mishap. `happens` tells it for people; `script` starts the program and breaks things."""
+
+    name: str
+    happens: str
+    script: Callable[[Stage, Calm], Script]
+    applies: Applies
+
+
+def always(_: Calm) -> str | None:
+    """Every program meets it."""
+    return None
+
+
+def to_writers(calm: Calm) -> str | None:
+    """Programs that write to Kafka."""
+    return None if calm.writes else "it writes nothing to Kafka"
+
+
+def to_idempotent(calm: Calm) -> str | None:
+    """Programs with a producer id."""
+    return None if calm.witness.idempotent else "it has no producer id: no state to lose"
+
+
+def to_transactional(calm: Calm) -> str | None:
+    """Programs that use transactions."""
+    return None if calm.transactional else "it uses no transactions"
+
+
+def to_transactions_in_a_row(calm: Calm) -> str | None:
+    """Programs with at least two transactions."""
+    return to_transactional(calm) or (None if len(calm.witness.ends) > 1 else "it makes one transaction only")
+
+
+def to_members(calm: Calm) -> str | None:
+    """Programs that are members of a consumer group."""
+    return None if calm.grouped else "it is in no consumer group"

@@ -1,0 +1,15 @@
+"""All scenarios, in the order in which they are run."""
+
+from __future__ import annotations
+
+from broker.exam.scenario import Scenario
+from broker.exam.scenarios import delivery, groups, restarts, transactions
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *delivery.SCENARIOS,
+    *transactions.SCENARIOS,
+    *restarts.SCENARIOS,
+    *groups.SCENARIOS,
+)
+
+__all__ = ["SCENARIOS"]

@@ -1,0 +1,259 @@
+"""Where one scenario plays: a fresh broker in this process, the program beside it, and a script that breaks things at the right moment.
+
+Rules: a script is a generator that yields conditions; it goes on when its condition holds, and what it breaks, it breaks at a moment that
+the broker holds still for it (a held response, a step of the coordinator), not at a guessed time; an instance that fails by itself is
+started again, as a supervisor would; whatever happens, no process of the program outlives the stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from broker.exam import candidate as programs
+from broker.exam.candidate import Candidate, Instance, Role
+from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, find_transaction_coordinator
+from broker.exam.witness import Witness
+from broker.faults.rules import Rule
+from broker.testing.in_process import InProcessBroker
+from broker.txns.transaction import EPOCH_MAX
+from protocol.client import Client
+
+POLL_S = 0.01
+PROGRESS_POLL_S = 0.1
+GRACE_S = 5.0
+AFTER_ALL_MS = 1_000_000
+"""Put forward before the verdict: longer than any transaction may stay open (transaction.max.timeout.ms, 15 minutes)."""
+_BUMPS_A_TURN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a script waits for. `sure`: it comes about even when the program has nothing left to do, so the run goes on until then."""
+
+    holds: Callable[[], bool]
+    sure: bool = False
+
+
+Script = Iterator[Wait]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How the program is treated: the time that it gets, and how often it is started again after a failure."""
+
+    timeout_s: float = 60.0
+    restarts: int = 3
+    late_ms: int = 3_000
+    """How long an acknowledgement is late."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run ended. `met`: the script came to its end, so that the program really met what the scenario is about."""
+
+    met: bool = False
+    overdue: bool = False
+    gave_up: bool = False
+    restarts: int = 0
+    failures: list[str] = field(default_factory=list)
+    """What instances that failed said last."""
+    seconds: float = 0.0
+
+
+class Stage:
+    """One run of the program. Use as a context manager; `directory` gets the broker's data and the program's output."""
+
+    def __init__(self, candidate: Candidate, directory: Path, terms: Terms) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.candidate = candidate
+        self.directory = directory
+        self.terms = terms
+        self.broker = InProcessBroker(directory / "data")
+        self.witness = Witness()
+        self.instances: list[Instance] = []
+        self.ending = Ending()
+        self._crashed = False
+        self._ends: dict[int, int] = {}
+        self._client: Client | None = None
+        self._looked_at = 0.0
+        self._all_read = False
+
+    def __enter__(self) -> Stage:
+        self.broker.start()
+        self.broker.script.on_crash = self._crash
+        for topic in (self.candidate.input, self.candidate.output):
+            self.broker.topics.create(topic, PARTITIONS)
+        if self.candidate.role is not Role.PRODUCER:
+            with connect(self.broker.bootstrap) as client:
+                fill(client, self.candidate.input, self.candidate.records, self.broker.clock.now_ms())
+            self._ends = {partition: self.broker.topics.end_offset(self.candidate.input, partition) for partition in range(PARTITIONS)}
+        self.broker.record()
+        self.broker.call(lambda _: self.broker.script.observe(self.witness))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for instance in self.instances:
+            instance.kill()
+        self._forget_connection()
+        if self.broker.running:
+            self.broker.stop()
+
+    # --- what a script does -----------------------------------------------------------------------------------------------------
+
+    def start(self, number: int = 1) -> Instance:
+        """Start the program as that member."""
+        started = programs.start(self.candidate, self.broker.bootstrap, self.directory, number, len(self.instances) + 1)
+        self.instances.append(started)
+        return started
+
+    def running(self, number: int = 1) -> list[Instance]:
+        """The processes of that member that have not ended."""
+        return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
+
+    def fault(self, rule: str) -> Rule:
+        """Load a rule (docs/faults.md)."""
+        return self.broker.faults.add(rule)
+
+    def release(self, name: str) -> None:
+        """Let go what the rule holds."""
+        self.broker.faults.release(name)
+
+    def pass_time(self, ms: int) -> None:
+        """Put the broker's clock forward."""
+        self.broker.clock.advance(ms / 1_000)
+
+    def exhaust_epoch(self, transactional_id: str, left: int) -> None:
+        """Take epochs of the transactional id until `left` are left before its producer id has to change."""
+
+        async def take(turns: int) -> int:
+            txns = self.broker.broker.services.txns
+            epoch = -1
+            for _ in range(turns):
+                answer = txns.init_producer_id(transactional_id, 60_000, None)
+                found = answer if not hasattr(answer, "__await__") else await answer
+                epoch = found.producer_epoch
+                if epoch >= EPOCH_MAX - 1 - left:
+                    break
+            return epoch
+
+        with connect(self.broker.bootstrap) as client:
+            find_transaction_coordinator(client, transactional_id)
+        while self.broker.call_async(take(_BUMPS_A_TURN)) < EPOCH_MAX - 1 - left:
+            pass
+
+    # --- what a script waits for ------------------------------------------------------------------------------------------------
+
+    def held(self, name: str) -> Wait:
+        """That the rule holds something."""
+        return Wait(lambda: any(held.rule.name == name for held in self.broker.script.held))
+
+    def hit(self, *rules: Rule) -> Wait:
+        """That each of the rules hit something."""
+        return Wait(lambda: all(rule.hits for rule in rules))
+
+    def over(self) -> Wait:
+        """That everybody who is not paused has done the work."""
+        return Wait(self._all_over, sure=True)
+
+    def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
+        """That these have ended by themselves, or have had that much time to."""
+        until = time.monotonic() + within_s
+        return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
+
+    def now(self) -> float:
+        """Real time in seconds, for waits of a script's own."""
+        return time.monotonic()
+
+    # --- the run ----------------------------------------------------------------------------------------------------------------
+
+    def play(self, script: Script) -> Ending:
+        """Run the script and the program to their ends."""
+        began = time.monotonic()
+        wait = next(script, None)
+        while True:
+            self._bring_back_the_broker()
+            self._look_at_the_group()
+            if wait is not None and wait.holds():
+                wait = next(script, None)
+                continue
+            self._supervise()
+            if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
+                break
+            if time.monotonic() - began > self.terms.timeout_s:
+                self.ending.overdue = True
+                break
+            time.sleep(POLL_S)
+        self.ending.met = wait is None
+        self._end_all()
+        self.ending.seconds = time.monotonic() - began
+        return self.ending
+
+    def settle(self) -> None:
+        """After the program: let what is held go, and open transactions time out."""
+        self._bring_back_the_broker()
+        self.broker.faults.reset()
+        self.pass_time(AFTER_ALL_MS)
+
+    def _supervise(self) -> None:
+        for instance in self.instances:
+            code = instance.exit_code
+            if instance.expendable or code in (None, 0):
+                continue
+            instance.expendable = True
+            self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {' / '.join(instance.last_words()[-3:])}")
+            if self.ending.restarts == self.terms.restarts:
+                self.ending.gave_up = True
+                return
+            self.ending.restarts += 1
+            self.start(instance.number)
+
+    def _all_over(self) -> bool:
+        """Whether everybody who has work to do has done it."""
+        working = [instance for instance in self.instances if not instance.paused]
+        return self._all_read or all(instance.exit_code is not None for instance in working)
+
+    def _look_at_the_group(self) -> None:
+        """Whether the input is read to its end, asked now and then."""
+        if self.candidate.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
+            return
+        self._looked_at = time.monotonic()
+        try:
+            if self._client is None:
+                self._client = connect(self.broker.bootstrap)
+            self._all_read = committed_to_the_end(self._client, sorted(self.witness.groups), self.candidate.input, self._ends)
+        except OSError:  # the broker crashed meanwhile, as a scenario wanted
+            self._forget_connection()
+
+    def _forget_connection(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _end_all(self) -> None:
+        for instance in self.instances:
+            if instance.paused:
+                instance.kill()
+        running = [instance for instance in self.instances if instance.exit_code is None]
+        if self.candidate.role is Role.PRODUCER:
+            for instance in running:
+                instance.kill()
+            return
+        for instance in running:
+            if not instance.end(GRACE_S):
+                self.ending.failures.append(f"instance {instance.number} did not end within {GRACE_S:.0f} s of SIGTERM")
+
+    def _crash(self) -> None:
+        self.broker.broker.crash()
+        self._crashed = True
+
+    def _bring_back_the_broker(self) -> None:
+        if not self._crashed:
+            return
+        self._forget_connection()
+        self.broker.end_loop()
+        self.broker.start()
+        self._crashed = False

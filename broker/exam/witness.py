@@ -1,0 +1,71 @@
+"""What a program asked of the broker, counted: by it the exam knows what to break, and where the middle of its work is.
+
+Rule: it runs on the broker's loop and only counts; the exam's thread reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.faults.engine import Exchange
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+
+EXAMINER = "ottla-verify"
+"""The client id of the exam's own requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One EndTxn: its version, what it asked for and what came of it; `error` None where it was never handled."""
+
+    version: int
+    committed: bool
+    error: ErrorCode | None
+    faults: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Witness:
+    """Give it to `Faults.observe`."""
+
+    calls: Counter[ApiKey] = field(default_factory=Counter)
+    """Requests by API; Fetches only where they brought records."""
+    ends: list[Ended] = field(default_factory=list)
+    transactional_ids: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    transaction_timeout_ms: int = 0
+    session_timeout_ms: int = 0
+    idempotent: bool = False
+    group_finder: int = 0
+    """The newest connection that asked for a group's coordinator."""
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Count one exchange."""
+        subject, request = exchange.subject, exchange.request
+        if subject.client_id == EXAMINER or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
+            return
+        self.calls[subject.api] += 1
+        self.groups |= subject.groups
+        self.transactional_ids |= subject.transactional_ids
+        if subject.api is ApiKey.END_TXN:
+            error = None if exchange.response is None else ErrorCode(exchange.response.error_code)
+            self.ends.append(Ended(exchange.version, request.committed, error, exchange.faults))
+        elif subject.api is ApiKey.INIT_PRODUCER_ID:
+            self.idempotent = True
+            self.transaction_timeout_ms = max(self.transaction_timeout_ms, request.transaction_timeout_ms)
+        elif subject.api is ApiKey.JOIN_GROUP:
+            self.session_timeout_ms = max(self.session_timeout_ms, request.session_timeout_ms)
+        elif subject.api is ApiKey.FIND_COORDINATOR and subject.groups:
+            self.group_finder = max(self.group_finder, subject.connection)
+
+    @property
+    def end_version(self) -> int:
+        """The highest version of EndTxn that was used, -1 without transactions."""
+        return max((each.version for each in self.ends), default=-1)
+
+
+def _brought_records(response: Any) -> bool:
+    return response is not None and any(part.records for topic in response.responses for part in topic.partitions)
