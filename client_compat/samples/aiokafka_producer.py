@@ -1,0 +1,130 @@
+"""A producer on aiokafka that writes each record exactly once, whatever happens to it, to the network or to the broker.
+
+How:
+- `transactional_id` is the same after each start of this instance: `start` (InitProducerId) ends what the predecessor left open, and
+  fences it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
+- What has been written already is read from the topic itself, after `start` and read_committed. The topic is this producer's own, so
+  no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source that has offsets).
+- Each future is awaited inside the transaction: aiokafka commits a transaction even when a send in it has failed.
+- After an error the transaction is aborted, and a new producer looks again at what is missing; that settles a commit in doubt, too.
+  One that was fenced ends: it has a successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, ProducerFenced
+
+from client_compat.samples.common import Job, Record, chunks, job_of, records_of
+
+ATTEMPTS_MAX = 10
+STOP_S = 2.0
+WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    own: dict[str, Any] = {"bootstrap_servers": job.bootstrap, "acks": "all", "request_timeout_ms": 2000, "retry_backoff_ms": 50}
+    if job.makes("no-idempotence"):
+        return own  # MISTAKE: enable_idempotence is False unless one says otherwise
+    if job.makes("idempotence-only"):
+        return own | {"enable_idempotence": True}  # MISTAKE: and nothing that outlives the process
+    if job.makes("fire-and-forget"):
+        return own | {"acks": 1, "request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
+    name = f"samples-producer-{job.instance}"
+    if job.makes("random-transactional-id"):
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+    return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
+
+
+@asynccontextmanager
+async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
+    """A producer that has fenced its predecessor. After an error `stop` may wait for what never comes, so it has a limit."""
+    producer = AIOKafkaProducer(**settings(job))
+    try:
+        await producer.start()
+        yield producer
+    finally:
+        try:
+            await asyncio.wait_for(producer.stop(), STOP_S)
+        except (KafkaError, TimeoutError):
+            await producer.client.close()
+
+
+async def written(job: Job) -> set[bytes]:
+    """All values that are committed in the topic."""
+    values: set[bytes] = set()
+    async with AIOKafkaConsumer(
+        bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.topics()
+        partitions = [TopicPartition(job.output, number) for number in consumer.partitions_for_topic(job.output) or ()]
+        consumer.assign(partitions)
+        for partition, end in (await consumer.end_offsets(partitions)).items():
+            while await consumer.position(partition) < end:
+                batches = await consumer.getmany(timeout_ms=100)
+                values.update(record.value for batch in batches.values() for record in batch)
+    return values
+
+
+async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
+    """One transaction. Raises KafkaError; it is aborted then, unless the producer has been fenced."""
+    async with producer.transaction():
+        sent = [await producer.send(job.output, value, key) for key, value in chunk]
+        if job.makes("resend-on-timeout"):
+            _, late = await asyncio.wait(sent, timeout=1)
+            again = [record for record, future in zip(chunk, sent, strict=True) if future in late]
+            sent = [await producer.send(job.output, value, key) for key, value in again]  # MISTAKE: the first ones are still under way
+        await asyncio.gather(*sent)
+
+
+async def write_missing(job: Job, given_up: set[bytes]) -> bool:
+    """All that is not in the topic yet. False when it takes another producer to go on. Raises ProducerFenced."""
+    async with producing(job) as producer:
+        done = await written(job) | given_up
+        for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
+            try:
+                await write(producer, job, chunk)
+            except KafkaError as error:
+                print("transaction failed:", repr(error), file=sys.stderr)
+                if job.makes("ignore-aborts"):
+                    given_up.update(value for _, value in chunk)  # MISTAKE: it is in the log file, is it not?
+                elif isinstance(error, ProducerFenced):
+                    raise
+                return False
+    return True
+
+
+async def send_plainly(job: Job) -> None:
+    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start."""
+    async with producing(job) as producer:
+        for chunk in chunks(records_of(job)):
+            sent = [await producer.send(job.output, value, key) for key, value in chunk]
+            if job.makes("fire-and-forget"):
+                await producer.flush()  # MISTAKE: the futures know what failed, and nobody asks them
+            else:
+                await asyncio.gather(*sent)
+
+
+async def main() -> int:
+    """The exit code: 0 when all is written."""
+    job = job_of("producer", __doc__)
+    if job.makes(*WITHOUT_TRANSACTIONS):
+        await send_plainly(job)
+        return 0
+    given_up: set[bytes] = set()
+    for _ in range(ATTEMPTS_MAX):
+        if await write_missing(job, given_up):
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

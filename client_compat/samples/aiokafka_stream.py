@@ -1,0 +1,138 @@
+"""A stream on aiokafka: reads the input, writes one record for each, and each exactly once into the committed output.
+
+How:
+- Output and offsets are in one transaction: both are there, or neither. The consumer itself commits nothing, and reads read_committed.
+- aiokafka (0.14) cannot tell the coordinator which member of the group commits (KIP-447), so a member that lost its partition must be
+  fenced in another way, the one from before KIP-447: a producer for each input partition, its `transactional_id` by that partition.
+  Whoever gets the partition ends the predecessor's transaction with `start`, and only then asks where the group stands.
+- After an error: a new producer, and back to the committed offset, in the same way. A fenced one ends, its partition has another owner;
+  or the transaction took longer than `transaction_timeout_ms`. The supervisor starts it again.
+- A rebalance waits until the transaction at hand is over (the lock). `group_instance_id` lets a restarted member have its partitions back
+  at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError, ProducerFenced
+
+from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
+
+GROUP = "samples-stream"
+STOP_S = 2.0
+
+
+def consumer_settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    return {
+        "bootstrap_servers": job.bootstrap,
+        "group_id": GROUP,
+        "group_instance_id": f"{GROUP}-{job.instance}",
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 500,
+        "request_timeout_ms": 7000,
+        "retry_backoff_ms": 50,
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_uncommitted" if job.makes("read-uncommitted") else "read_committed",  # MISTAKE: and it is the default
+        "enable_auto_commit": job.makes("auto-commit"),  # MISTAKE: and it is the default
+        "auto_commit_interval_ms": 1000,
+    }
+
+
+class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """The producers of the partitions that this member has."""
+
+    def __init__(self, job: Job, consumer: AIOKafkaConsumer) -> None:
+        self._job = job
+        self._consumer = consumer
+        self._producers: dict[TopicPartition, AIOKafkaProducer] = {}
+        self._joined = False
+        self._lock = asyncio.Lock()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Before this member rejoins: all partitions are given back."""
+        async with self._lock:
+            self._joined = False
+            await self.release(list(self._producers))
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """What was fetched before is void: every partition starts at its committed offset."""
+        self._joined = True
+
+    async def process(self, batches: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        """A transaction for each partition. Raises ProducerFenced, or the KafkaError of a new producer that cannot start."""
+        async with self._lock:
+            for partition, records in batches.items() if self._joined else ():
+                producer = self._producers.get(partition)
+                if producer is None:
+                    await self._take_over(partition)
+                    continue
+                try:
+                    await self._write(producer, partition, records)
+                except ProducerFenced:
+                    raise
+                except KafkaError as error:
+                    print("transaction failed:", repr(error), file=sys.stderr)
+                    await self.release([partition])
+                    await self._take_over(partition)
+
+    async def _take_over(self, partition: TopicPartition) -> None:
+        """Fence whoever had the partition, then go to where it came to: in this order."""
+        self._producers[partition] = producer = AIOKafkaProducer(
+            bootstrap_servers=self._job.bootstrap,
+            transactional_id=f"{GROUP}-{partition.topic}-{partition.partition}",
+            transaction_timeout_ms=10_000,
+            request_timeout_ms=2000,
+            retry_backoff_ms=50,
+        )
+        await producer.start()
+        committed = await self._consumer.committed(partition)
+        if committed is None:
+            await self._consumer.seek_to_beginning(partition)
+        else:
+            self._consumer.seek(partition, committed)
+
+    async def _write(self, producer: AIOKafkaProducer, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+        async with producer.transaction():
+            sent = [await producer.send(self._job.output, b"out of " + record.value, record.key) for record in records]
+            if not self._job.makes("auto-commit"):
+                await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, GROUP)
+            await asyncio.gather(*sent)  # aiokafka commits a transaction even when a send in it has failed
+
+    async def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """After an error `stop` may wait for what never comes, so it has a limit."""
+        for producer in [self._producers.pop(partition) for partition in partitions]:
+            with suppress(KafkaError, TimeoutError):
+                await asyncio.wait_for(producer.stop(), STOP_S)
+            await producer.client.close()
+
+    async def end(self) -> None:
+        """Give all back."""
+        await self.release(list(self._producers))
+
+
+async def main() -> int:
+    """The exit code, after SIGTERM or when this member cannot go on."""
+    job, stop = job_of("stream", __doc__), stop_on_signal()
+    async with AIOKafkaConsumer(**consumer_settings(job)) as consumer:
+        stream = Stream(job, consumer)
+        consumer.subscribe([job.input], listener=stream)
+        try:
+            while not stop.is_set():
+                await stream.process(await consumer.getmany(timeout_ms=200, max_records=CHUNK_RECORDS))
+        except KafkaError as error:
+            print("given up:", repr(error), file=sys.stderr)
+            return 1
+        finally:
+            await stream.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,148 @@
+"""A producer on confluent-kafka (librdkafka) that writes each record exactly once, whatever happens to it, to the network or to the broker.
+
+How:
+- `transactional.id` is the same after each start of this instance: `init_transactions` ends what the predecessor left open, and fences
+  it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
+- What has been written already is read from the topic itself, after `init_transactions` and read_committed. The topic is this producer's
+  own, so no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source with offsets).
+- `commit_transaction` flushes and fails when a record in the transaction has failed: no delivery report is needed for that.
+- Errors say what is to be done: `retriable`, call the same again; `txn_requires_abort`, abort and do the chunk again; `fatal`, end.
+  A fenced producer has a successor, or its transaction took longer than `transaction.timeout.ms`. The supervisor decides.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from client_compat.samples.common import Job, Record, chunks, job_of, records_of
+
+ATTEMPTS_MAX = 10
+ANSWER_S = 10.0
+WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    own: dict[str, Any] = {
+        "bootstrap.servers": job.bootstrap,
+        "partitioner": "murmur2_random",  # the Java client's
+        "socket.timeout.ms": 2000,
+        "request.timeout.ms": 2000,
+        "retry.backoff.ms": 50,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 250,
+    }
+    if job.makes("no-idempotence"):
+        return own  # MISTAKE: enable.idempotence is false unless one says otherwise
+    if job.makes("idempotence-only"):
+        return own | {"enable.idempotence": True}  # MISTAKE: and nothing that outlives the process
+    if job.makes("fire-and-forget"):
+        return own | {"acks": 1, "retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
+    name = f"samples-producer-{job.instance}"
+    if job.makes("random-transactional-id"):
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+    return own | {"transactional.id": name, "transaction.timeout.ms": 10_000}
+
+
+def insist(call: Callable[[float], None]) -> None:
+    """A transactional call that failed in a retriable way, or took too long, goes on where it was when it is called again."""
+    for left in reversed(range(ATTEMPTS_MAX)):
+        try:
+            call(ANSWER_S)
+            break
+        except KafkaException as error:
+            if not error.args[0].retriable() or not left:
+                raise
+
+
+def written(job: Job) -> set[bytes]:
+    """All values that are committed in the topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "group.id": "samples-read-back",  # librdkafka wants one; nothing is committed
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    values: set[bytes] = set()
+    unfinished = set(consumer.list_topics(job.output, ANSWER_S).topics[job.output].partitions)
+    consumer.assign([TopicPartition(job.output, partition, OFFSET_BEGINNING) for partition in unfinished])
+    while unfinished:
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            values.add(message.value() or b"")
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unfinished.discard(message.partition() or 0)
+        else:
+            raise KafkaException(error)
+    consumer.close()
+    return values
+
+
+def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
+    """One transaction. Raises KafkaException."""
+    producer.begin_transaction()
+    for key, value in chunk:
+        producer.produce(job.output, value, key)
+    if job.makes("resend-on-timeout") and (late := producer.flush(1)):
+        for key, value in chunk[-late:]:
+            producer.produce(job.output, value, key)  # MISTAKE: the first ones are still under way
+    insist(producer.commit_transaction)
+
+
+def write_missing(job: Job) -> None:
+    """All that is not in the topic yet. Raises KafkaException when this producer cannot go on."""
+    producer = Producer(settings(job))
+    insist(producer.init_transactions)
+    done = written(job)
+    left = list(chunks([record for record in records_of(job) if record[1] not in done]))
+    failures = 0
+    while left:
+        try:
+            write(producer, job, left[0])
+        except KafkaException as error:
+            print("transaction failed:", error, file=sys.stderr)
+            failures += 1
+            if not error.args[0].txn_requires_abort() or failures == ATTEMPTS_MAX:
+                raise
+            insist(producer.abort_transaction)
+            if not job.makes("ignore-aborts"):
+                continue  # MISTAKE, without this: the chunk is in the log file only
+        left.pop(0)
+
+
+def send_plainly(job: Job) -> None:
+    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start. Raises KafkaException."""
+    producer = Producer(settings(job))
+    failed: list[KafkaError] = []
+    for chunk in chunks(records_of(job)):
+        for key, value in chunk:
+            producer.produce(job.output, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.flush()
+        if failed and not job.makes("fire-and-forget"):  # MISTAKE: the reports know what failed, and nobody asks them
+            raise KafkaException(failed[0])
+
+
+def main() -> int:
+    """The exit code: 0 when all is written."""
+    job = job_of("producer", __doc__)
+    try:
+        send_plainly(job) if job.makes(*WITHOUT_TRANSACTIONS) else write_missing(job)
+    except KafkaException as error:
+        print("given up:", error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""A stream on confluent-kafka (librdkafka): reads the input, writes one record for each, and each exactly once into the committed output.
+
+How:
+- Output and offsets are in one transaction: both are there, or neither. The consumer itself commits nothing, and reads read_committed.
+- `consumer_group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions without knowing is refused, whatever
+  its `transactional.id`. And the next owner is not told an offset while a transaction has a newer one at hand.
+- `transactional.id` is by instance: a restarted one ends the transaction that its predecessor left open, and fences it.
+- After an error that requires it: abort, and back to the committed offsets. A fatal one ends the program; its supervisor starts it again.
+- Rebalances happen inside of `consume`, between two transactions, so there is nothing to do about them. `group.instance.id` lets a
+  restarted member have its partitions back at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+
+from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
+
+GROUP = "samples-stream"
+ATTEMPTS_MAX = 10
+ANSWER_S = 10.0
+
+
+def common_settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    return {
+        "bootstrap.servers": job.bootstrap,
+        "retry.backoff.ms": 50,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 250,
+        # The default, rebootstrap, replaces the handle of a broker that was lost; librdkafka 2.16 then waits for ever for the old one
+        # to become connected again when it is to send offsets to the group's coordinator.
+        "metadata.recovery.strategy": "none",
+    }
+
+
+def consumer_settings(job: Job) -> dict[str, Any]:
+    """Of the reading side."""
+    return common_settings(job) | {
+        "group.id": GROUP,
+        "group.instance.id": f"{GROUP}-{job.instance}",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 500,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted" if job.makes("read-uncommitted") else "read_committed",  # MISTAKE
+        "enable.auto.commit": job.makes("auto-commit"),  # MISTAKE: and it is the default
+        "auto.commit.interval.ms": 1000,
+    }
+
+
+def producer_settings(job: Job) -> dict[str, Any]:
+    """Of the writing side."""
+    return common_settings(job) | {
+        "transactional.id": f"{GROUP}-{job.instance}",
+        "transaction.timeout.ms": 10_000,
+        "socket.timeout.ms": 2000,
+        "request.timeout.ms": 2000,
+        "partitioner": "murmur2_random",  # the Java client's
+    }
+
+
+def insist(call: Callable[[float], None]) -> None:
+    """A transactional call that failed in a retriable way, or took too long, goes on where it was when it is called again."""
+    for left in reversed(range(ATTEMPTS_MAX)):
+        try:
+            call(ANSWER_S)
+            break
+        except KafkaException as error:
+            if not error.args[0].retriable() or not left:
+                raise
+
+
+def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence[Message]) -> None:
+    """One transaction. Raises KafkaException."""
+    producer.begin_transaction()
+    for message in messages:
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+        producer.produce(job.output, b"out of " + (message.value() or b""), message.key())
+    if not job.makes("auto-commit"):
+        positions = [position for position in consumer.position(consumer.assignment()) if position.offset >= 0]
+        member = consumer.consumer_group_metadata()
+        insist(lambda timeout: producer.send_offsets_to_transaction(positions, member, timeout))
+    insist(producer.commit_transaction)
+
+
+def rewind(consumer: Consumer) -> None:
+    """Back to what the group has committed."""
+    for committed in consumer.committed(consumer.assignment(), ANSWER_S):
+        offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
+        consumer.seek(TopicPartition(committed.topic, committed.partition, offset))
+
+
+def run(job: Job, consumer: Consumer, producer: Producer) -> None:
+    """Until SIGTERM. Raises KafkaException when this member cannot go on."""
+    stop = stop_on_signal()
+    insist(producer.init_transactions)
+    consumer.subscribe([job.input])
+    while not stop.is_set():
+        messages = consumer.consume(CHUNK_RECORDS, 0.2)
+        if not messages:
+            continue
+        try:
+            process(job, consumer, producer, messages)
+        except KafkaException as error:
+            print("transaction failed:", error, file=sys.stderr)
+            if not error.args[0].txn_requires_abort():
+                raise
+            insist(producer.abort_transaction)
+            rewind(consumer)
+
+
+def main() -> int:
+    """The exit code, after SIGTERM or when this member cannot go on."""
+    job = job_of("stream", __doc__)
+    consumer = Consumer(consumer_settings(job))
+    try:
+        run(job, consumer, Producer(producer_settings(job)))
+    except KafkaException as error:
+        print("given up:", error, file=sys.stderr)
+        return 1
+    finally:
+        consumer.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""A consumer on kafka-python whose effects happen once for each record, in a store of its own. `--result` prints them.
+
+How:
+- The position is in the store, in the same transaction as the effects, and is taken from there when a partition is assigned.
+- The store refuses who does not stand where it stands: a process that was suspended and replaced cannot repeat anything.
+- The business key is unique in the store: a record that its producer sent twice has one effect.
+- `isolation_level` is read_committed: what a producer aborted has none.
+- Offsets are committed to the group for those who watch the lag. Nothing depends on them, so auto-commit does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
+from client_compat.samples.store import Overtaken, Store
+
+GROUP = "samples-consumer"
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    return {
+        "bootstrap_servers": job.bootstrap,
+        "retry_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 250,
+        "group_id": GROUP,
+        "group_instance_id": f"{GROUP}-{job.instance}",  # a restarted member has its partitions back at once
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 500,
+        "request_timeout_ms": 7000,
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "enable_auto_commit": not job.makes("commit-before-processing"),
+        "auto_commit_interval_ms": 1000,
+        "max_poll_records": CHUNK_RECORDS,
+    }
+
+
+class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """Keeps the positions in step with the store. Called in the client's own thread, while `poll` waits for it."""
+
+    def __init__(self, consumer: KafkaConsumer, store: Store) -> None:
+        self._consumer = consumer
+        self._store = store
+        self.positions: dict[TopicPartition, int] = {}
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """What was done is in the store already."""
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """The store, not the group, knows where to begin."""
+        for partition in assigned:
+            self.positions[partition] = self._store.position(partition.topic, partition.partition)
+            self._consumer.seek(partition, self.positions[partition])
+
+
+def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
+    """Until SIGTERM. Raises KafkaError, Overtaken."""
+    stop = stop_on_signal()
+    listener = FromStore(consumer, store)
+    by_the_group = job.makes("commit-before-processing", "append-only-store")  # these begin where the group has committed
+    consumer.subscribe([job.input], listener=None if by_the_group else listener)
+    while not stop.is_set():
+        for partition, batch in consumer.poll(200).items():
+            records = [(record.key, record.value) for record in batch]
+            if job.makes("commit-before-processing"):
+                consumer.commit()  # MISTAKE: of all that poll has given out, and nothing is done yet
+                store.apply_by_key(records)
+            elif job.makes("append-only-store"):
+                store.append(records)  # MISTAKE: it does not know what it has seen
+            else:
+                end = batch[-1].offset + 1
+                store.apply(partition.topic, partition.partition, listener.positions[partition], end, records)
+                listener.positions[partition] = end
+
+
+def main() -> int:
+    """The exit code, after SIGTERM or when this member cannot go on."""
+    job = job_of("consumer", __doc__)
+    store = Store(job.work)
+    if job.result:
+        print(*store.values(), sep="\n")
+        return 0
+    try:
+        with closing(KafkaConsumer(**settings(job))) as consumer:
+            run(job, consumer, store)
+    except (KafkaError, Overtaken) as error:
+        print("given up:", repr(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

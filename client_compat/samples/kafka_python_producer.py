@@ -1,0 +1,123 @@
+"""A producer on kafka-python that writes each record exactly once, whatever happens to it, to the network or to the broker.
+
+How:
+- `transactional_id` is the same after each start of this instance: `init_transactions` ends what the predecessor left open, and fences
+  it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
+- What has been written already is read from the topic itself, after `init_transactions` and read_committed. The topic is this producer's
+  own, so no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source with offsets).
+- `commit_transaction` flushes and fails when a record in the transaction has failed.
+- After an error the transaction is aborted, and a new producer looks again at what is missing; that settles a commit in doubt, too.
+  One that was fenced ends: it has a successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
+
+from client_compat.samples.common import Job, Record, chunks, job_of, records_of
+
+ATTEMPTS_MAX = 10
+WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    own: dict[str, Any] = {
+        "bootstrap_servers": job.bootstrap,
+        "request_timeout_ms": 2000,
+        "retry_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 250,
+    }
+    if job.makes("no-idempotence"):
+        return own | {"enable_idempotence": False}  # MISTAKE: as in all the examples from before 3.0
+    if job.makes("idempotence-only"):
+        return own  # MISTAKE: idempotent, which is the default since 3.0, and nothing that outlives the process
+    if job.makes("fire-and-forget"):
+        return own | {"enable_idempotence": False, "acks": 1, "retries": 0}  # MISTAKE: gives up early, see send_plainly
+    name = f"samples-producer-{job.instance}"
+    if job.makes("random-transactional-id"):
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+    return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
+
+
+def written(job: Job) -> set[bytes]:
+    """All values that are committed in the topic."""
+    values: set[bytes] = set()
+    with closing(
+        KafkaConsumer(bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
+    ) as consumer:
+        partitions = [TopicPartition(job.output, number) for number in consumer.partitions_for_topic(job.output) or ()]
+        consumer.assign(partitions)
+        for partition, end in consumer.end_offsets(partitions).items():
+            while consumer.position(partition) < end:
+                values.update(record.value for batch in consumer.poll(100).values() for record in batch)
+    return values
+
+
+def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
+    """One transaction. Raises KafkaError."""
+    producer.begin_transaction()
+    sent = [producer.send(job.output, value, key) for key, value in chunk]
+    if job.makes("resend-on-timeout"):
+        for (key, value), future in zip(chunk, sent, strict=True):
+            try:
+                future.get(timeout=1)
+            except KafkaTimeoutError:
+                producer.send(job.output, value, key)  # MISTAKE: the first one is still under way
+    producer.commit_transaction()
+
+
+def write_missing(job: Job, given_up: set[bytes]) -> bool:
+    """All that is not in the topic yet. False when it takes another producer to go on. Raises KafkaError."""
+    with closing(KafkaProducer(**settings(job))) as producer:
+        producer.init_transactions()
+        done = written(job) | given_up
+        for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
+            try:
+                write(producer, job, chunk)
+            except KafkaError as error:
+                print("transaction failed:", repr(error), file=sys.stderr)
+                if job.makes("ignore-aborts"):
+                    given_up.update(value for _, value in chunk)  # MISTAKE: it is in the log file, is it not?
+                elif isinstance(error, ProducerFencedError):
+                    raise
+                with suppress(KafkaError):
+                    producer.abort_transaction()
+                return False
+    return True
+
+
+def send_plainly(job: Job) -> None:
+    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start. Raises KafkaError."""
+    with closing(KafkaProducer(**settings(job))) as producer:
+        for chunk in chunks(records_of(job)):
+            sent = [producer.send(job.output, value, key) for key, value in chunk]
+            producer.flush()
+            if not job.makes("fire-and-forget"):  # MISTAKE: the futures know what failed, and nobody asks them
+                for future in sent:
+                    future.get(timeout=30)
+
+
+def main() -> int:
+    """The exit code: 0 when all is written."""
+    job = job_of("producer", __doc__)
+    try:
+        if job.makes(*WITHOUT_TRANSACTIONS):
+            send_plainly(job)
+            return 0
+        given_up: set[bytes] = set()
+        return 0 if any(write_missing(job, given_up) for _ in range(ATTEMPTS_MAX)) else 1
+    except KafkaError as error:
+        print("given up:", repr(error), file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""A stream on kafka-python: reads the input, writes one record for each, and each exactly once into the committed output.
+
+How:
+- Output and offsets are in one transaction: both are there, or neither. The consumer itself commits nothing, and reads read_committed.
+- `group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions without knowing is refused, whatever its
+  `transactional_id`. And the next owner is not told an offset while a transaction has a newer one at hand.
+- `transactional_id` is by instance: a restarted one ends the transaction that its predecessor left open, and fences it.
+- After an error: a new producer, which ends the transaction of the old one, and back to the committed offsets. A fenced one ends the
+  program, and its supervisor starts it again.
+- Rebalances happen inside of `poll`, between two transactions, so there is nothing to do about them. `group_instance_id` lets a
+  restarted member have its partitions back at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.errors import KafkaError, ProducerFencedError
+
+from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
+
+GROUP = "samples-stream"
+Batches = dict[TopicPartition, list[Any]]
+
+
+def consumer_settings(job: Job) -> dict[str, Any]:
+    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    return {
+        "bootstrap_servers": job.bootstrap,
+        "retry_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 250,
+        "group_id": GROUP,
+        "group_instance_id": f"{GROUP}-{job.instance}",
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 500,
+        "request_timeout_ms": 7000,
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_uncommitted" if job.makes("read-uncommitted") else "read_committed",  # MISTAKE: and it is the default
+        "enable_auto_commit": job.makes("auto-commit"),  # MISTAKE: and it is the default
+        "auto_commit_interval_ms": 1000,
+        "max_poll_records": CHUNK_RECORDS,
+    }
+
+
+def open_producer(job: Job) -> KafkaProducer:
+    """One that has ended the transaction of its predecessor. Raises KafkaError."""
+    producer = KafkaProducer(
+        bootstrap_servers=job.bootstrap,
+        transactional_id=f"{GROUP}-{job.instance}",
+        transaction_timeout_ms=10_000,
+        request_timeout_ms=2000,
+        retry_backoff_ms=50,
+        reconnect_backoff_max_ms=250,
+    )
+    producer.init_transactions()
+    return producer
+
+
+def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
+    """One transaction. Raises KafkaError."""
+    producer.begin_transaction()
+    for records in batches.values():
+        for record in records:
+            producer.send(job.output, b"out of " + record.value, record.key)
+    if not job.makes("auto-commit"):
+        ends = {partition: OffsetAndMetadata(records[-1].offset + 1, "", -1) for partition, records in batches.items()}
+        producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+    producer.commit_transaction()
+
+
+def rewind(consumer: KafkaConsumer) -> None:
+    """Back to what the group has committed."""
+    for partition in consumer.assignment():
+        committed = consumer.committed(partition)
+        if committed is None:
+            consumer.seek_to_beginning(partition)
+        else:
+            consumer.seek(partition, committed)
+
+
+def run(job: Job, consumer: KafkaConsumer) -> None:
+    """Until SIGTERM. Raises KafkaError when this member cannot go on."""
+    stop = stop_on_signal()
+    producer = open_producer(job)
+    consumer.subscribe([job.input])
+    while not stop.is_set():
+        batches = consumer.poll(200)
+        if not batches:
+            continue
+        try:
+            process(job, consumer, producer, batches)
+        except ProducerFencedError:
+            raise
+        except KafkaError as error:
+            print("transaction failed:", repr(error), file=sys.stderr)
+            producer.close(timeout=1)
+            producer = open_producer(job)
+            rewind(consumer)
+    producer.close(timeout=1)
+
+
+def main() -> int:
+    """The exit code, after SIGTERM or when this member cannot go on."""
+    job = job_of("stream", __doc__)
+    try:
+        with closing(KafkaConsumer(**consumer_settings(job))) as consumer:
+            run(job, consumer)
+    except KafkaError as error:
+        print("given up:", repr(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The habits that break exactly-once, by name: what people do, what they lose by it, and in which scenario of `ottla verify` it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Role = Literal["producer", "stream", "consumer"]
+Guarantee = Literal["complete", "once", "order", "committed", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """`scenario` is the one that is made for this mistake; others may show it, too."""
+
+    name: str
+    role: Role
+    habit: str
+    scenario: str
+    breaks: Guarantee
+
+
+MISTAKES: Final = (
+    Mistake(
+        "no-idempotence",
+        "producer",
+        "retries without enable.idempotence: a batch whose acknowledgement was lost is appended twice",
+        "lost-ack",
+        "once",
+    ),
+    Mistake(
+        "resend-on-timeout",
+        "producer",
+        "a send that takes too long is sent once more by the program: to the broker that is a new record",
+        "late-ack",
+        "once",
+    ),
+    Mistake(
+        "fire-and-forget",
+        "producer",
+        "few retries, and nobody looks at what became of a send: the program ends well whatever was lost",
+        "leader-unavailable",
+        "complete",
+    ),
+    Mistake(
+        "idempotence-only",
+        "producer",
+        "enable.idempotence without transactions: the next start is a new producer id, and begins from the beginning",
+        "crash-restart",
+        "once",
+    ),
+    Mistake(
+        "random-transactional-id",
+        "producer",
+        "a transactional.id made up at each start: the predecessor is not fenced and its open transaction not ended",
+        "zombie-restart",
+        "once",
+    ),
+    Mistake(
+        "ignore-aborts",
+        "producer",
+        "a transaction that failed is logged, and the program goes on with the next: its records are missing",
+        "transaction-timeout",
+        "complete",
+    ),
+    Mistake(
+        "auto-commit",
+        "stream",
+        "offsets are committed by the consumer, beside the transaction: a crash between the two repeats or loses output",
+        "crash-restart",
+        "once",
+    ),
+    Mistake(
+        "read-uncommitted",
+        "stream",
+        "isolation.level is left at read_uncommitted: what others aborted is processed",
+        "calm",
+        "committed",
+    ),
+    Mistake(
+        "commit-before-processing",
+        "consumer",
+        "the offset is committed before the effect: a crash between the two loses the effect",
+        "crash-restart",
+        "complete",
+    ),
+    Mistake(
+        "append-only-store",
+        "consumer",
+        "the effect is appended without a key or a position beside it: what is read again happens again",
+        "crash-restart",
+        "once",
+    ),
+)
+
+
+def names(role: Role) -> list[str]:
+    """The mistakes that a program of this role can make."""
+    return [mistake.name for mistake in MISTAKES if mistake.role == role]
