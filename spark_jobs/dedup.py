@@ -127,7 +127,7 @@ def dedup(
 def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
     engine.read("raw_batches", "batches", paths, topics, views.RAW_BATCHES_NEED)
     args: dict[str, Any] = {"expiration_ms": expiration_ms}
-    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
+    for name, query in (("batches", views.batches()), ("producer_batches", views.producer_batches()), ("sequences", views.sequences())):
         engine.define(name, query, args)
     engine.define("outcomes", OUTCOMES, args)
     engine.read("records", "records", paths, topics, RECORDS_NEED)

@@ -75,7 +75,7 @@ class Job:
 def _make_views(job: Job) -> None:
     engine = job.engine
     engine.read("raw_batches", "batches", job.paths, job.topics, views.RAW_BATCHES_NEED)
-    for name, query in (("batches", views.BATCHES), ("producer_batches", views.PRODUCER_BATCHES), ("sequences", views.SEQUENCES)):
+    for name, query in (("batches", views.batches()), ("producer_batches", views.producer_batches()), ("sequences", views.sequences())):
         engine.define(name, query, job.args)
     if job.replicas:
         found = [find_logs(path) for path in job.paths]

@@ -21,100 +21,134 @@ RAW_BATCHES_NEED: Final = (
 )
 """The columns of the batches level that views and rules read: the reader builds no others."""
 
-BATCHES: Final = """
-    WITH seen AS (
-        SELECT *,
-            sum(CASE WHEN error IS NULL AND coalesce(crc_ok, true) THEN 0 ELSE 1 END) OVER in_log AS blind_before,
-            max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false))
-                OVER (PARTITION BY log_dir, topic, partition) AS has_traces
-        FROM raw_batches
-        WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING)
-    ), ordered AS (
-        SELECT *,
-            has_traces OR base_offset < cleaned_to AS compacted,
-            lag(base_offset) OVER in_log AS prev_base_offset,
-            lag(last_offset) OVER in_log AS prev_last_offset,
-            max(last_offset) OVER (PARTITION BY log_dir, topic, partition ORDER BY segment, position
-                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_offset,
-            lag(blind_before) OVER in_log AS prev_blind
-        FROM seen
-        WHERE error IS NULL AND coalesce(crc_ok, true)
-        WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
-    ), holed AS (
-        SELECT *,
-            CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1 ELSE 0 END AS hole
-        FROM ordered
-    )
-    SELECT *,
-        hole > 0 AND (has_traces OR prev_base_offset < cleaned_to) AS legal_hole,
-        sum(CASE WHEN has_traces OR prev_base_offset < cleaned_to THEN hole ELSE 0 END) OVER (
-            PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS holes_before
-    FROM holed
-"""
-"""`compacted`: the cleaner may have removed records of this batch (its checkpoint, the topic's name, or traces that only it leaves say so).
-`hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`."""
+TRUSTED_COLUMNS: Final = ", ".join(
+    name for name in (column.split(" ")[0] for column in RAW_BATCHES_NEED.split(", ")) if name not in {"error", "torn"}
+)
+"""What is known of a batch that can be trusted: it has no error."""
 
-PRODUCER_BATCHES: Final = """
-    WITH timed AS (
-        SELECT *,
-            CASE WHEN max_timestamp - lag(max_timestamp) OVER (
-                    PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position) >= :expiration_ms
-                 THEN 1 ELSE 0 END AS forgotten
-        FROM batches
-        WHERE producer_id >= 0
-    ), sessions AS (
-        SELECT *, sum(forgotten) OVER (
-            PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS session
-        FROM timed
-    )
-    SELECT *,
-        count(marker) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
-                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ordinal,
-        max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
-                                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
-        CASE WHEN NOT control THEN max(producer_epoch) OVER (
-            PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS prev_epoch,
-        CASE WHEN NOT control THEN lag(blind_before) OVER of_kind END AS prev_blind_before,
-        CASE WHEN NOT control THEN lag(holes_before) OVER of_kind END AS prev_holes_before
-    FROM sessions
-    WINDOW of_kind AS (PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position)
-"""
-"""Batches and markers with a producer id, in log order. `session`: counts the silences in which a broker forgets the producer. `ordinal`:
-how many of the producer's transactions were ended before; a batch and the marker that ends it have the same.
-`max_epoch_before`: the newest epoch of any batch or marker before; `prev_epoch`: that of data batches alone."""
 
+def batches(columns: str = TRUSTED_COLUMNS) -> str:
+    """The query of view `batches` with these columns of `raw_batches`: the batches whose CRC is right, in log order.
+
+    `compacted`: the cleaner may have removed records of this batch (its checkpoint, the topic's name, or traces that only it leaves say
+    so). `hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`.
+    """
+    return f"""
+        WITH seen AS (
+            SELECT *,
+                sum(CASE WHEN error IS NULL AND coalesce(crc_ok, true) THEN 0 ELSE 1 END) OVER in_log AS blind_before,
+                max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false))
+                    OVER (PARTITION BY log_dir, topic, partition) AS has_traces
+            FROM raw_batches
+            WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING)
+        ), ordered AS (
+            SELECT {columns}, blind_before, has_traces,
+                has_traces OR base_offset < cleaned_to AS compacted,
+                lag(base_offset) OVER in_log AS prev_base_offset,
+                lag(last_offset) OVER in_log AS prev_last_offset,
+                max(last_offset) OVER (PARTITION BY log_dir, topic, partition ORDER BY segment, position
+                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_offset,
+                lag(blind_before) OVER in_log AS prev_blind
+            FROM seen
+            WHERE error IS NULL AND coalesce(crc_ok, true)
+            WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
+        ), holed AS (
+            SELECT *,
+                CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1 ELSE 0 END AS hole
+            FROM ordered
+        )
+        SELECT *,
+            hole > 0 AND (has_traces OR prev_base_offset < cleaned_to) AS legal_hole,
+            sum(CASE WHEN has_traces OR prev_base_offset < cleaned_to THEN hole ELSE 0 END) OVER (
+                PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS holes_before
+        FROM holed
+    """
+
+
+PRODUCER_COLUMNS: Final = (
+    "log_dir, topic, partition, segment, file, position, size_bytes, base_offset, last_offset, last_offset_delta, record_count, "
+    "max_timestamp, log_append_time, transactional, control, marker, coordinator_epoch, producer_id, producer_epoch, base_sequence, "
+    "last_sequence, compacted, cleaned_to, blind_before, holes_before"
+)
+"""What the rules read of `producer_batches` beside what it adds: a window carries every column that it is given."""
+
+
+def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
+    """The query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
+
+    `session`: counts the silences in which a broker forgets the producer. `ordinal`: how many of the producer's transactions were ended
+    before; a batch and the marker that ends it have the same. `max_epoch_before`: the newest epoch of any batch or marker before;
+    `prev_epoch`: that of data batches alone.
+    """
+    return f"""
+        WITH timed AS (
+            SELECT {columns},
+                CASE WHEN max_timestamp - lag(max_timestamp) OVER (
+                        PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position) >= :expiration_ms
+                     THEN 1 ELSE 0 END AS forgotten
+            FROM batches
+            WHERE producer_id >= 0
+        ), sessions AS (
+            SELECT *, sum(forgotten) OVER (
+                PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS session
+            FROM timed
+        )
+        SELECT *,
+            count(marker) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
+                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ordinal,
+            max(producer_epoch) OVER (PARTITION BY log_dir, topic, partition, producer_id, session ORDER BY segment, position
+                                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS max_epoch_before,
+            CASE WHEN NOT control THEN max(producer_epoch) OVER (
+                PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END AS prev_epoch,
+            CASE WHEN NOT control THEN lag(blind_before) OVER of_kind END AS prev_blind_before,
+            CASE WHEN NOT control THEN lag(holes_before) OVER of_kind END AS prev_holes_before
+        FROM sessions
+        WINDOW of_kind AS (PARTITION BY log_dir, topic, partition, producer_id, session, control ORDER BY segment, position)
+    """
+
+
+SEQUENCE_COLUMNS: Final = (
+    "log_dir, topic, partition, segment, file, position, base_offset, last_offset_delta, record_count, producer_id, producer_epoch, "
+    "base_sequence, last_sequence, session, blind_before, holes_before"
+)
+"""What the rules read of `sequences` beside what it adds."""
 _EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
 _BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 
-SEQUENCES: Final = f"""
-    WITH turned AS (
+
+def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
+    """The query of view `sequences` with these columns of `producer_batches`: data batches with their sequence unrolled past the wrap at
+    2^31; not the offsets that a transaction commits: a group's coordinator appends those in the producer's name, each with sequence 0.
+
+    `front`, `other`: the batch reaching highest among those with lower sequences; `front_in_log`: the highest sequence among those at lower
+    offsets.
+    """
+    return f"""
+        WITH turned AS (
+            SELECT {columns},
+                CASE WHEN lag(base_sequence) OVER in_epoch - CAST(base_sequence AS BIGINT) > 1073741824 THEN 1
+                     WHEN CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER in_epoch > 1073741824 THEN -1
+                     ELSE 0 END AS turn
+            FROM producer_batches
+            WHERE NOT control AND base_sequence >= 0 AND topic <> '__consumer_offsets'
+            WINDOW in_epoch AS ({_EPOCH} ORDER BY segment, position)
+        ), unrolled AS (
+            SELECT *, base_sequence + 2147483648 * sum(turn) OVER ({_EPOCH} ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS sequence
+            FROM turned
+        ), ended AS (
+            SELECT *, sequence + last_offset_delta AS sequence_end FROM unrolled
+        )
         SELECT *,
-            CASE WHEN lag(base_sequence) OVER in_epoch - CAST(base_sequence AS BIGINT) > 1073741824 THEN 1
-                 WHEN CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER in_epoch > 1073741824 THEN -1
-                 ELSE 0 END AS turn
-        FROM producer_batches
-        WHERE NOT control AND base_sequence >= 0 AND topic <> '__consumer_offsets'
-        WINDOW in_epoch AS ({_EPOCH} ORDER BY segment, position)
-    ), unrolled AS (
-        SELECT *, base_sequence + 2147483648 * sum(turn) OVER ({_EPOCH} ORDER BY segment, position ROWS UNBOUNDED PRECEDING) AS sequence
-        FROM turned
-    ), ended AS (
-        SELECT *, sequence + last_offset_delta AS sequence_end FROM unrolled
-    )
-    SELECT *,
-        max(sequence_end) OVER before AS front,
-        max_by(struct(base_offset, base_sequence, last_sequence, record_count, file, position, blind_before, holes_before), sequence_end)
-            OVER before AS other,
-        lead(sequence) OVER ({_EPOCH} ORDER BY sequence, segment, position) AS next_sequence,
-        max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_in_log
-    FROM ended
-    WINDOW before AS {_BEFORE}
-"""
-"""Data batches with their sequence unrolled past the wrap at 2^31; not the offsets that a transaction commits: a group's coordinator
-appends those in the producer's name, each with sequence 0. `front`, `other`: the batch reaching highest among those with lower
-sequences;
-`front_in_log`: the highest sequence among those at lower offsets."""
+            max(sequence_end) OVER before AS front,
+            max_by(struct(base_offset, base_sequence, last_sequence, record_count, file, position, blind_before, holes_before),
+                   sequence_end) OVER before AS other,
+            lead(sequence) OVER ({_EPOCH} ORDER BY sequence, segment, position) AS next_sequence,
+            max(sequence_end) OVER ({_EPOCH} ORDER BY segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS front_in_log
+        FROM ended
+        WINDOW before AS {_BEFORE}
+    """
+
 
 TRANSACTIONS: Final = """
     SELECT log_dir, topic, partition, producer_id, ordinal,

@@ -83,14 +83,14 @@ def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *
 
 
 def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
-    forgotten = ">= :expiration_ms"
-    assert forgotten in views.PRODUCER_BATCHES
+    every, forgotten = "*", ">= :expiration_ms"
+    assert forgotten in views.producer_batches(every)
     engine.define("raw_batches", JUDGED["raw_batches"], args)
-    engine.define("computed", views.BATCHES, args)
+    engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, carried, merged"), args)
     engine.define("batches", JUDGED["batches"], args)
     # What is remembered is of one session: rows left out between two of its rows are no silence.
-    engine.define("producer_batches", views.PRODUCER_BATCHES.replace(forgotten, forgotten + " AND NOT carried"), args)
-    engine.define("sequences", views.SEQUENCES, args)
+    engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
+    engine.define("sequences", views.sequences(every), args)
     engine.define("transactions", views.TRANSACTIONS, args)
     for name, columns in EMPTY_STATES.items():
         engine.table(name, columns, [])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def batches(spark: SparkSession, root: Path) -> list[Row]:
     spark.dataSource.register(KafkaLogSource)
     spark.read.format("kafka_log").schema(views.RAW_BATCHES_NEED).load(str(root)).createOrReplaceTempView("raw_batches")
-    rows: list[Row] = spark.sql(views.BATCHES).orderBy("position").collect()
+    rows: list[Row] = spark.sql(views.batches()).orderBy("position").collect()
     return rows
 
 
