@@ -64,6 +64,8 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help has all)", COULD_NOT_JUDGE)
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise CliError(f"{keep} is not empty: name a new directory for --keep", COULD_NOT_JUDGE)
     quiet_client_logs()
     candidate = Candidate(program, role, records=records, result=None if result is None else _words(result))
     terms = Terms(timeout, restarts, round(late * 1_000))

@@ -68,7 +68,7 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str) -> dic
 
 
 def write_junit(results: Sequence[Result], name: str, path: Path) -> None:
-    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped with their reason. ImportError without the extra `audit`."""
+    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped. ImportError without the extra `audit`."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
 
     suite = TestSuite(f"ottla verify {name}")
