@@ -58,14 +58,13 @@ async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
             await producer.client.close()
 
 
-async def written(job: Job) -> set[bytes]:
+async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
     """All values that are committed in the topic."""
     values: set[bytes] = set()
     async with AIOKafkaConsumer(
         bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
-        await consumer.topics()
-        partitions = [TopicPartition(job.output, number) for number in consumer.partitions_for_topic(job.output) or ()]
+        partitions = [TopicPartition(job.output, number) for number in await producer.partitions_for(job.output)]
         consumer.assign(partitions)
         for partition, end in (await consumer.end_offsets(partitions)).items():
             while await consumer.position(partition) < end:
@@ -88,7 +87,7 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
 async def write_missing(job: Job, given_up: set[bytes]) -> bool:
     """All that is not in the topic yet. False when it takes another producer to go on. Raises ProducerFenced."""
     async with producing(job) as producer:
-        done = await written(job) | given_up
+        done = await written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
             try:
                 await write(producer, job, chunk)

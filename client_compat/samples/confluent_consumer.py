@@ -5,7 +5,7 @@ How:
 - The store refuses who does not stand where it stands: a process that was suspended and replaced cannot repeat anything.
 - The business key is unique in the store: a record that its producer sent twice has one effect.
 - `isolation.level` is read_committed (librdkafka's default): what a producer aborted has none.
-- Offsets are committed to the group for those who watch the lag. Nothing depends on them, so auto-commit does.
+- Offsets are committed to the group afterwards, for those who watch the lag. Nothing depends on them: a commit may fail.
 """
 
 from __future__ import annotations
@@ -35,45 +35,11 @@ def settings(job: Job) -> dict[str, Any]:
         "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
-        "enable.auto.commit": not job.makes("commit-before-processing"),
-        "auto.commit.interval.ms": 1000,
+        "enable.auto.commit": False,
     }
 
 
-class Effects:
-    """The messages of one program, and where it stands in each partition."""
-
-    def __init__(self, job: Job, consumer: Consumer, store: Store) -> None:
-        self._job = job
-        self._consumer = consumer
-        self._store = store
-        self._positions: dict[tuple[str, int], int] = {}
-
-    def subscribe(self) -> None:
-        """These two mistakes begin where the group has committed, the right program where the store stands."""
-        if self._job.makes("commit-before-processing", "append-only-store"):
-            self._consumer.subscribe([self._job.input])
-        else:
-            self._consumer.subscribe([self._job.input], on_assign=self._from_store)
-
-    def _from_store(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        for partition in assigned:
-            partition.offset = self._store.position(partition.topic, partition.partition)
-            self._positions[partition.topic, partition.partition] = partition.offset
-        consumer.assign(assigned)
-
-    def take(self, topic: str, partition: int, messages: list[Message]) -> None:
-        """The effects of consecutive messages of a partition. Raises KafkaException, Overtaken."""
-        records = [(message.key() or b"", message.value() or b"") for message in messages]
-        if self._job.makes("commit-before-processing"):
-            self._consumer.commit(asynchronous=False)  # MISTAKE: of all that consume has given out, and nothing is done yet
-            self._store.apply_by_key(records)
-        elif self._job.makes("append-only-store"):
-            self._store.append(records)  # MISTAKE: it does not know what it has seen
-        else:
-            end = (messages[-1].offset() or 0) + 1
-            self._store.apply(topic, partition, self._positions[topic, partition], end, records)
-            self._positions[topic, partition] = end
+Positions = dict[tuple[str, int], int]
 
 
 def place(message: Message) -> tuple[str, int]:
@@ -83,6 +49,47 @@ def place(message: Message) -> tuple[str, int]:
     return message.topic() or "", message.partition() or 0
 
 
+def run(job: Job, consumer: Consumer, store: Store) -> None:
+    """Until SIGTERM. Raises KafkaException, Overtaken."""
+    stop = stop_on_signal()
+    positions: Positions = {}
+
+    def from_store(_: Consumer, assigned: list[TopicPartition]) -> None:
+        """The store, not the group, knows where to begin."""
+        for partition in assigned:
+            partition.offset = store.position(partition.topic, partition.partition)
+            positions[partition.topic, partition.partition] = partition.offset
+        consumer.assign(assigned)
+
+    by_the_group = job.makes("commit-before-processing", "append-only-store")  # these begin where the group has committed
+    consumer.subscribe([job.input], **({} if by_the_group else {"on_assign": from_store}))
+    while not stop.is_set():
+        messages = consumer.consume(CHUNK_RECORDS, 0.2)
+        if job.makes("commit-before-processing") and messages:
+            consumer.commit(asynchronous=False)  # MISTAKE: of all that consume has given out, and nothing is done yet
+        for (topic, partition), consecutive in groupby(messages, place):
+            batch = list(consecutive)
+            records = [(message.key() or b"", message.value() or b"") for message in batch]
+            if job.makes("commit-before-processing"):
+                store.apply_by_key(records)
+            elif job.makes("append-only-store"):
+                store.append(records)  # MISTAKE: it does not know what it has seen
+            else:
+                end = (batch[-1].offset() or 0) + 1
+                store.apply(topic, partition, positions[topic, partition], end, records)
+                positions[topic, partition] = end
+        if messages and not job.makes("commit-before-processing"):
+            commit(consumer)
+
+
+def commit(consumer: Consumer) -> None:
+    """Tell the group how far it has come."""
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        print("not committed:", error, file=sys.stderr)
+
+
 def main() -> int:
     """The exit code, after SIGTERM or when this member cannot go on."""
     job = job_of("consumer", __doc__)
@@ -90,14 +97,9 @@ def main() -> int:
     if job.result:
         print(*store.values(), sep="\n")
         return 0
-    stop = stop_on_signal()
     consumer = Consumer(settings(job))
-    effects = Effects(job, consumer, store)
     try:
-        effects.subscribe()
-        while not stop.is_set():
-            for (topic, partition), messages in groupby(consumer.consume(CHUNK_RECORDS, 0.2), place):
-                effects.take(topic, partition, list(messages))
+        run(job, consumer, store)
     except (KafkaException, Overtaken) as error:
         print("given up:", error, file=sys.stderr)
         return 1

@@ -36,6 +36,7 @@ def settings(job: Job) -> dict[str, Any]:
         "retry.backoff.ms": 50,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
+        "metadata.recovery.strategy": "none",  # rebootstrap, the default, makes librdkafka 2.16 lose hold of a single broker
     }
     if job.makes("no-idempotence"):
         return own  # MISTAKE: enable.idempotence is false unless one says otherwise
@@ -72,7 +73,10 @@ def written(job: Job) -> set[bytes]:
         }
     )
     values: set[bytes] = set()
-    unfinished = set(consumer.list_topics(job.output, ANSWER_S).topics[job.output].partitions)
+    topic = consumer.list_topics(job.output, ANSWER_S).topics[job.output]
+    if topic.error is not None:
+        raise KafkaException(topic.error)
+    unfinished = set(topic.partitions)
     consumer.assign([TopicPartition(job.output, partition, OFFSET_BEGINNING) for partition in unfinished])
     while unfinished:
         message = consumer.poll(1)

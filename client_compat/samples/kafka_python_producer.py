@@ -47,13 +47,13 @@ def settings(job: Job) -> dict[str, Any]:
     return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
 
 
-def written(job: Job) -> set[bytes]:
+def written(job: Job, producer: KafkaProducer) -> set[bytes]:
     """All values that are committed in the topic."""
     values: set[bytes] = set()
     with closing(
         KafkaConsumer(bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
     ) as consumer:
-        partitions = [TopicPartition(job.output, number) for number in consumer.partitions_for_topic(job.output) or ()]
+        partitions = [TopicPartition(job.output, number) for number in producer.partitions_for(job.output)]
         consumer.assign(partitions)
         for partition, end in consumer.end_offsets(partitions).items():
             while consumer.position(partition) < end:
@@ -78,7 +78,7 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
     """All that is not in the topic yet. False when it takes another producer to go on. Raises KafkaError."""
     with closing(KafkaProducer(**settings(job))) as producer:
         producer.init_transactions()
-        done = written(job) | given_up
+        done = written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
             try:
                 write(producer, job, chunk)
