@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims known-bugs crash fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written log
 
 claims: $(STAMP) maven ## Run what articles teach about exactly-once, right and wrong, with real clients (ARGS="6 7 --json")
 	@$(PY) -m client_compat.claims $(ARGS)
+
+exam: $(STAMP) ## Run `ottla verify` on the sample programs: the right ones hold, each wrong one breaks for its reason
+	@$(PY) -m client_compat.exam $(ARGS)
 
 known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients that have them (ARGS=torn-transaction)
 	@$(PY) -m client_compat.known_bugs $(ARGS)
