@@ -54,7 +54,8 @@ def batches(columns: str = TRUSTED_COLUMNS) -> str:
             WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
         ), holed AS (
             SELECT *,
-                CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1 ELSE 0 END AS hole
+                CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1
+                     ELSE 0 END AS hole
             FROM ordered
         )
         SELECT *,
