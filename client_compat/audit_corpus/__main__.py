@@ -17,6 +17,7 @@ from typing import cast
 from rich.console import Console
 
 from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, admit, copy_logs
+from client_compat.audit_corpus.truth import own_faults
 from client_compat.audit_corpus.workloads import WORKLOADS, Broker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import BrokerProcess, ottla
@@ -99,9 +100,12 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             log = root / kind / name / "data"
             log.parent.mkdir(parents=True)
             run(kind, WORKLOADS[name], log)
-            score.add(f"{kind}:{name}", [], told(log))
+            faults = own_faults(log.with_name(f"{log.name}-kafka.log"))
+            score.add(f"{kind}:{name}", faults, told(log))
             for operation, directory, expected in operated(log, log.parent / "operated"):
-                score.add(f"{kind}:{name}:{operation}", expected, told(directory))
+                score.add(f"{kind}:{name}:{operation}", expected + faults, told(directory))
+            if faults:
+                console.print(f"{kind} {name}: the broker itself gave up {len(faults)} markers, and says so in its log", style="yellow")
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")
 
 

@@ -40,6 +40,13 @@ SETTINGS: Mapping[str, str] = {
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
 
+TOLD: Mapping[str, str] = {
+    "org.slf4j.simpleLogger.defaultLogLevel": "warn",
+    "org.slf4j.simpleLogger.showDateTime": "true",
+    "org.slf4j.simpleLogger.log.kafka.coordinator.transaction.TransactionMarkerChannelManager": "info",
+}
+"""What the broker writes into its own log: warnings, and which markers its coordinator gave up (see `audit_corpus.truth`)."""
+
 
 def java_command(
     version: str, main_class: str, *arguments: str, properties: Mapping[str, str] | None = None, jvm: Sequence[str] = SMALL_JVM
@@ -68,8 +75,7 @@ class ReferenceBroker:
     def __post_init__(self) -> None:
         port, self._controller_port = free_port(), free_port()
         output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
-        quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "warn", "org.slf4j.simpleLogger.showDateTime": "true"}
-        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=quiet, jvm=self.jvm)
+        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm)
         self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
 
     @property

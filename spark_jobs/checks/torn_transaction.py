@@ -12,7 +12,9 @@ RULE = Rule(
         "Which partitions belong to one transaction is known in transactions of version 2 (KIP-890: each has an epoch of its own), and "
         "from the decisions that `__transaction_state` still holds; compaction removes old ones. Transactions of version 1 share an epoch: "
         "they are matched with decisions by the time between prepare and complete, so brokers' clocks must agree. A marker missing from a "
-        "partition without open data is a warning: its topic may have been deleted and made anew. So is data appended a second and more "
+        "partition without open data is a warning: its topic may have been deleted and made anew. Or its coordinator took it for deleted: "
+        "Apache Kafka's may, when it starts again and does not know the partition's leader yet; then the records share the fate of the "
+        "producer's next transaction. So is data appended a second and more "
         "after the transaction's first marker, which only topics with append times show, by the clocks of their brokers."
     ),
     sql="""
