@@ -29,6 +29,7 @@ def settings(job: Job) -> dict[str, Any]:
         "retry.backoff.ms": 50,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
+        "metadata.recovery.strategy": "none",  # rebootstrap, the default, makes librdkafka 2.16 lose hold of a single broker
         "group.id": GROUP,
         "group.instance.id": f"{GROUP}-{job.instance}",  # a restarted member has its partitions back at once
         "session.timeout.ms": 6000,

@@ -37,7 +37,7 @@ def settings(job: Job) -> dict[str, Any]:
         "request_timeout_ms": 7000,
         "auto_offset_reset": "earliest",
         "isolation_level": "read_committed",
-        "enable.auto.commit": False,
+        "enable_auto_commit": False,
         "max_poll_records": CHUNK_RECORDS,
     }
 
