@@ -26,7 +26,10 @@ def settings(job: Job) -> dict[str, Any]:
     """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
     return {
         "bootstrap.servers": job.bootstrap,
-        "retry.backoff.ms": 50,
+        # Shorter than retry.backoff.ms: the question for a lost coordinator waits behind a Fetch, and a commit that is tried again before
+        # it is answered fails anew (librdkafka 2.16: for many seconds).
+        "fetch.wait.max.ms": 50,
+        "retry.backoff.ms": 100,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
         "metadata.recovery.strategy": "none",  # rebootstrap, the default, makes librdkafka 2.16 lose hold of a single broker
