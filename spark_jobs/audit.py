@@ -19,7 +19,7 @@ import typer
 
 from spark_jobs import report
 from spark_jobs.checks import RULES
-from spark_jobs.engines import AUTO, EMBEDDED, SPARK, Engine, choose
+from spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, choose
 from spark_jobs.filesystem import is_cluster
 from spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from spark_jobs.judging import BusinessKey, Job, run
@@ -62,6 +62,7 @@ def audit(
     replicas: bool = False,
     engine: str = AUTO,
     master: str | None = None,
+    memory_mb: int = MEMORY_MB,
     progress: Progress = lambda _step, _done, _total: None,
     pictures: dict[str, Pictures] | None = None,
     wire: Wire | None = None,
@@ -70,7 +71,8 @@ def audit(
 
     `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms). `deep`: also compare what is in the records
     (None: where the embedded engine judges). `replicas`: the directories are those of one cluster's brokers, and are compared with each
-    other. `engine`: `duckdb` (in this process), `spark`, or `auto` (by size; a `master` means Spark).
+    other. `engine`: `duckdb` (in this process; `memory_mb` is what its queries may hold), `spark`, or `auto` (by size; a `master` means
+    Spark).
 
     `retries_absorbed`: one number a path, shown beside it. `pictures` is filled in by directory, for `reports.html`.
 
@@ -97,12 +99,12 @@ def audit(
             "replay_ms": REPLAY_MS,
             "header": "" if key is None else key.name,
         }
-        running = stack.enter_context(start(chosen, total_bytes, master))
+        running = stack.enter_context(start(chosen, total_bytes, master, memory_mb))
         args["json_path"] = running.json_path("" if key is None else key.name)
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
         step = partial(_told, progress, steps)
         read = {logs.path: path for logs, path in zip(found, given.paths, strict=True)}
-        with _told_if_a_cluster_fails(chosen, given.paths):
+        with _failures_told(chosen, given.paths):
             run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures, read))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
@@ -123,19 +125,23 @@ def _sources(
 
 
 @contextmanager
-def _told_if_a_cluster_fails(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers are lost in the middle."""
+def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
+    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers are lost in the middle or memory is
+    short."""
     failures: tuple[type[Exception], ...] = (OSError,)
+    short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
         from pyspark.errors import PySparkException  # noqa: PLC0415 # only where it is the engine
 
         failures += (PySparkException,)
     else:
-        from duckdb import Error  # noqa: PLC0415 # as above
+        from duckdb import Error, OutOfMemoryException  # noqa: PLC0415 # as above
 
-        failures += (Error,)
+        failures, short = (*failures, Error), (*short, OutOfMemoryException)
     try:
         yield
+    except short as e:
+        raise CannotJudge(f"More memory is needed than --memory-mb allows, or room in TMPDIR: {e}") from e
     except failures as e:
         if not any(map(is_cluster, paths)):
             raise
@@ -160,7 +166,7 @@ def _spark_runs() -> bool:
     return True
 
 
-def start(name: str, total_bytes: int, master: str | None) -> AbstractContextManager[Engine]:
+def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMORY_MB) -> AbstractContextManager[Engine]:
     """An engine for a log of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
@@ -171,7 +177,7 @@ def start(name: str, total_bytes: int, master: str | None) -> AbstractContextMan
         from spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
-    return embedded_engine(total_bytes)
+    return embedded_engine(total_bytes, memory_mb)
 
 
 def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
@@ -207,6 +213,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     ] = None,
     replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
+    memory_mb: Memory = MEMORY_MB,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file: a suite each DIR, a case each rule.")] = None,
     parquet: Annotated[
@@ -242,6 +249,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 deep=deep,
                 replicas=replicas,
                 master=master,
+                memory_mb=memory_mb,
                 progress=show,
                 pictures=pictures,
                 wire=Wire(command_config, max_bytes_per_second, spool),

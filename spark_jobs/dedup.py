@@ -20,7 +20,7 @@ from rich.table import Table
 
 from spark_jobs import views
 from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, start
-from spark_jobs.engines import AUTO, SPARK, Engine, choose
+from spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
 from spark_jobs.judging import BusinessKey
 from spark_jobs.log_files import find_logs
 from spark_jobs.report import progress
@@ -100,6 +100,7 @@ def dedup(
     key_field: str | None = None,
     engine: str = AUTO,
     master: str | None = None,
+    memory_mb: int = MEMORY_MB,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     wire: Wire | None = None,
 ) -> list[TopicCount]:
@@ -117,7 +118,7 @@ def dedup(
         size = sum(logs.size_bytes for logs in found)
         chosen = choose(engine if engine != AUTO or master is None else SPARK, size)
         check_rate(chosen, wire)
-        with start(chosen, size, master) as running:
+        with start(chosen, size, master, memory_mb) as running:
             _judge(running, given.paths, topics, key_field, producer_expiration_ms)
             counts = _count(running)
             running.write(WRITTEN, {}, to)
@@ -162,6 +163,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
         EngineName, typer.Option(help="duckdb works in this process, spark with Spark; auto takes duckdb for small logs.")
     ] = EngineName.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
+    memory_mb: Memory = MEMORY_MB,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -177,7 +179,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
             show("reading and writing", 0, 1)
             read = with_server(paths, bootstrap_server)
             wire = Wire(command_config, max_bytes_per_second, spool)
-            counts = dedup(read, to, topics=topic or (), key_field=key_field, engine=engine, master=master, wire=wire)
+            counts = dedup(read, to, topics=topic or (), key_field=key_field, engine=engine, master=master, memory_mb=memory_mb, wire=wire)
     except (CannotJudge, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
+
+import typer
 
 EMBEDDED: Final = "duckdb"
 SPARK: Final = "spark"
 AUTO: Final = "auto"
 EMBEDDED_BYTES_MAX: Final = 256 << 20
 """Logs up to this size are judged in process unless told otherwise: Spark takes longer to start than reading them takes."""
+
+MEMORY_MB: Final = 512
+"""What the embedded engine's queries may hold unless told otherwise; the process itself, with what is just being read, takes about 250 MB
+more."""
+Memory = Annotated[
+    int,
+    typer.Option(min=128, help="MB that duckdb's queries may hold; what is more goes to files in TMPDIR. Spark has its own settings."),
+]
 
 Row = Mapping[str, Any]
 

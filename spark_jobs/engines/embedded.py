@@ -1,7 +1,8 @@
 """The embedded engine: DuckDB in this process, over the Arrow batches that Spark's data source would read.
 
-Rules that hold here: queries come in Spark's SQL and are translated by sqlglot, once per process; nulls sort as in Spark. Nothing is
-written but DuckDB's own spill files, in a directory that goes with the engine.
+Rules that hold here: queries come in Spark's SQL and are translated by sqlglot, once per process; nulls sort as in Spark. Memory is
+bounded, however long the log is: views lie compressed in a file, and a query that needs more than it is given spills. Nothing is written
+but these, in a directory (in TMPDIR) that goes with the engine.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -20,12 +21,18 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from spark_jobs.engines import EMBEDDED, Row
+from spark_jobs.engines import EMBEDDED, MEMORY_MB, Row
+from spark_jobs.log_files import find_logs
 from spark_jobs.tables import Filters, read
 from spark_jobs.tables.schemas import ARROW_TYPES
 
 ONE_THREAD_BYTES_MAX: Final = 8 << 20
-"""For so little, threads cost more than they give."""
+"""For so little, threads cost more than they give, and so does a file."""
+GATHERED_ROWS: Final = 1 << 14
+GATHERED_BYTES: Final = 16 << 20
+"""So much is handed over at once: DuckDB makes a table of its own out of each batch that it is given, and puts them together at the end."""
+NAMES: Final = ("log_dir", "topic", "file")
+"""Columns of level batches with few different values: numbers in windows and sorts, where they are as many bytes as all others together."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
 """What stands for a function of Spark's that DuckDB does not have."""
@@ -34,16 +41,18 @@ PARAMETER: Final = re.compile(r"\$(\w+)")
 
 
 @contextmanager
-def embedded_engine(log_bytes: int = 0) -> Iterator[EmbeddedEngine]:
-    """An engine for logs of this size that ends with the block."""
-    threads: dict[str, int | str] = {"threads": 1} if log_bytes <= ONE_THREAD_BYTES_MAX else {}
-    with (
-        tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill,
-        duckdb.connect(config={"temp_directory": spill, **threads}) as connection,
-    ):
-        for function in FUNCTIONS:
-            connection.execute(function)
-        yield EmbeddedEngine(connection)
+def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB) -> Iterator[EmbeddedEngine]:
+    """An engine for logs of this size that ends with the block. `memory_mb`: what queries may hold before they spill."""
+    small = log_bytes <= ONE_THREAD_BYTES_MAX
+    config: dict[str, str | bool | int] = {"memory_limit": f"{memory_mb}MB", "preserve_insertion_order": False}
+    if small:
+        config["threads"] = 1
+    with tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill:
+        database = ":memory:" if small else f"{spill}/views.duckdb"
+        with duckdb.connect(database, config={"temp_directory": spill, **config}) as connection:
+            for function in FUNCTIONS:
+                connection.execute(function)
+            yield EmbeddedEngine(connection)
 
 
 class EmbeddedEngine:
@@ -62,11 +71,22 @@ class EmbeddedEngine:
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
         """See `Engine`. What is not kept is read when it is queried, once."""
         schema = arrow_schema(columns)
-        batches = read(level, paths, schema.names, Filters(topics=frozenset(topics)))
+        batches = gathered(read(level, paths, schema.names, Filters(topics=frozenset(topics))))
         self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
         if keep:
-            self._connection.execute(f"CREATE TABLE {view} AS FROM arriving")
+            replaced = self._number_names(paths, topics) if level == "batches" else ""
+            self._connection.execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving")
             self._connection.unregister("arriving")
+
+    def _number_names(self, paths: Sequence[str], topics: Sequence[str]) -> str:
+        """Types for NAMES, whose order is that of the names, and the SQL that makes values of them."""
+        found = [find_logs(path, topics) for path in paths]
+        segments = [segment for logs in found for segment in logs.segments]
+        known = {"log_dir": {logs.path for logs in found}, "topic": {s.topic for s in segments}, "file": {s.path for s in segments}}
+        for name in NAMES:
+            values = ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(known[name]))
+            self._connection.execute(f"CREATE TYPE {name}_name AS ENUM ({values})")
+        return "REPLACE (" + ", ".join(f"CAST({name} AS {name}_name) AS {name}" for name in NAMES) + ")"
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
         """See `Engine`."""
@@ -106,6 +126,20 @@ class EmbeddedEngine:
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are not small, but for the last."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 @lru_cache(maxsize=256)

@@ -6,11 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from protocol.records.batch import HEADER_BYTES, pack_header, read_header
+from protocol.records.record import SimpleRecord, build_batch
+from spark_jobs import views
 from spark_jobs.audit import audit
 from spark_jobs.corpus import CASES
-from spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine
+from spark_jobs.engines.embedded import GATHERED_ROWS, EmbeddedEngine, arrow_schema, embedded_engine, gathered
+from spark_jobs.session import CannotJudge
 
 
 @pytest.fixture
@@ -61,3 +66,37 @@ def test_a_small_directory_is_judged_in_well_under_a_second(tmp_path: Path) -> N
     began = time.process_time()
     audit([tmp_path / "log"], engine="duckdb")
     assert time.process_time() - began < 0.8
+
+
+def many_batches(root: Path, count: int) -> None:
+    """A partition of that many batches, each of another producer."""
+    template = build_batch([SimpleRecord(None, b"x", 1)], producer_id=0, producer_epoch=0, base_sequence=0, leader_epoch=0)
+    head, tail = read_header(template), template[HEADER_BYTES:]
+    directory = root / "rows-0"
+    directory.mkdir(parents=True)
+    with (directory / f"{0:020d}.log").open("wb") as log:
+        for i in range(count):
+            log.write(pack_header(head._replace(base_offset=i, producer_id=i), tail) + tail)
+
+
+def test_a_log_whose_views_are_larger_than_the_memory_given_is_judged_all_the_same(tmp_path: Path) -> None:
+    many_batches(tmp_path, 150_000)
+    with embedded_engine(1 << 30, memory_mb=60) as engine:
+        engine.read("raw_batches", "batches", [str(tmp_path)], [], views.RAW_BATCHES_NEED)
+        engine.define("batches", views.batches(), {})
+        engine.define("producer_batches", views.producer_batches(), {"expiration_ms": 1})
+        engine.define("sequences", views.sequences(), {})
+        assert engine.rows("SELECT count(*) AS n, count(front) AS repeated FROM sequences", {}) == [{"n": 150_000, "repeated": 0}]
+        assert engine.rows("SELECT current_setting('memory_limit') AS limit", {}) == [{"limit": "57.2 MiB"}]
+
+
+def test_what_does_not_fit_into_the_memory_given_is_not_judged(tmp_path: Path) -> None:
+    many_batches(tmp_path, 150_000)
+    with pytest.raises(CannotJudge, match="--memory-mb"):
+        audit([tmp_path], engine="duckdb", memory_mb=8)
+
+
+def test_small_batches_are_handed_over_together() -> None:
+    one = pa.record_batch({"n": [1]})
+    sizes = [batch.num_rows for batch in gathered(iter([one] * (GATHERED_ROWS + 3)))]
+    assert sizes == [GATHERED_ROWS, 3]
