@@ -100,12 +100,12 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             log = root / kind / name / "data"
             log.parent.mkdir(parents=True)
             run(kind, WORKLOADS[name], log)
-            faults = own_faults(log.with_name(f"{log.name}-kafka.log"))
+            faults = own_faults(log, log.with_name(f"{log.name}-kafka.log"))
             score.add(f"{kind}:{name}", faults, told(log))
             for operation, directory, expected in operated(log, log.parent / "operated"):
                 score.add(f"{kind}:{name}:{operation}", expected + faults, told(directory))
             if faults:
-                console.print(f"{kind} {name}: the broker itself gave up {len(faults)} markers, and says so in its log", style="yellow")
+                console.print(f"{kind} {name}: {len(faults)} markers are missing, which the broker itself says it gave up", style="yellow")
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")
 
 

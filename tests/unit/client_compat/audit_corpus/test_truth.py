@@ -1,24 +1,40 @@
-"""What a broker's own log tells of markers that it did not write."""
+"""Markers that are missing by the broker's own word."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from client_compat.audit_corpus.truth import own_faults
+from spark_jobs.corpus import CASES
 
 LINE = (
     "4711 [pool-1] INFO kafka.coordinator.transaction.TransactionMarkerChannelManager - [Transaction Marker Channel Manager 1]: "
-    "Couldn't find leader endpoint for partitions Set(rows-1, rows-0) while trying to send transaction markers for survivor, these "
+    "Couldn't find leader endpoint for partitions Set({place}, other-0) while trying to send transaction markers for survivor, these "
     "partitions are likely deleted already and hence can be skipped\n"
 )
+MISSING, WHOLE = "payments-1", "payments-0"
 
 
-def test_each_partition_whose_marker_was_given_up_is_a_finding_to_come(tmp_path: Path) -> None:
-    log = tmp_path / "data-kafka.log"
-    log.write_text("1 [main] WARN something else\n" + LINE)
-    kind = ("torn-transaction", "warning", "marker missing")
-    assert own_faults(log) == [(*kind, "rows-1@?"), (*kind, "rows-0@?")]
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log with a decision for two partitions, whose marker is in one of them."""
+    CASES["lost_with_its_marker"].write(tmp_path / "data")
+    return tmp_path / "data"
 
 
-def test_a_broker_that_says_nothing_has_no_faults(tmp_path: Path) -> None:
-    assert own_faults(tmp_path / "missing.log") == []
+def test_a_missing_marker_is_a_finding_to_come_where_the_broker_says_that_it_gave_it_up(log: Path, tmp_path: Path) -> None:
+    told = tmp_path / "kafka.log"
+    told.write_text("1 [main] WARN something else\n" + LINE.format(place=MISSING))
+    assert own_faults(log, told) == [("torn-transaction", "warning", "marker missing", f"{MISSING}@?")]
+
+
+def test_a_marker_that_was_written_after_all_is_no_fault(log: Path, tmp_path: Path) -> None:
+    told = tmp_path / "kafka.log"
+    told.write_text(LINE.format(place=WHOLE))
+    assert own_faults(log, told) == []
+
+
+def test_a_missing_marker_of_which_the_broker_says_nothing_is_not_excused(log: Path, tmp_path: Path) -> None:
+    assert own_faults(log, tmp_path / "missing.log") == []
