@@ -15,7 +15,7 @@ from client_compat.bench import pages, report
 from client_compat.bench.cases import CASES
 from client_compat.bench.loads import java
 from client_compat.bench.model import OURS, Ability, Case, Peer, Results
-from client_compat.bench.peers.all import PEERS, missing
+from client_compat.bench.peers.all import PEERS, WITHOUT_FAULTS, missing
 from client_compat.bench.run import bench
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
@@ -73,7 +73,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
     without_java = java.why_not()
     peers = []
     for name, known in PEERS.items():
-        if wanted and name not in wanted:
+        if name not in (wanted or PEERS.keys() - {WITHOUT_FAULTS}):
             continue
         if reason := missing(name):
             console.print(f"[yellow]{known.title} is left out:[/] {reason}")

@@ -39,6 +39,7 @@ def _throughput(client: str, label: str, record_bytes: int, partitions: int, rec
         _THROUGHPUT_FIGURES,
         partial(load, record_bytes=record_bytes, partitions=partitions, records=records),
         (PARTITIONS if partitions > 1 else frozenset()) | (JAVA if client == "Java" else frozenset()),
+        record_bytes * records,
     )
 
 

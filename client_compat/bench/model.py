@@ -95,6 +95,8 @@ class Case:
     figures: Sequence[Figure]
     measure: Callable[[Site], Values]
     needs: frozenset[Ability] = frozenset()
+    writes_bytes: int = 0
+    """How much goes to disk, where that is much."""
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
         """Why `peer` has no such figure."""

@@ -1,11 +1,14 @@
-"""Interleaved runs: all brokers run side by side, every case goes to each of them at once after the other, and who goes first rotates.
+"""Interleaved runs: all brokers run side by side, and every case goes to each of them at once after the other, in an order of its own.
 
-Rules: a broker lives through all runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. What fails is
-written down with its reason, and the bench goes on: a peer may not be able to do something, and that is a result.
+Rules: the order is drawn for each case and run (from a fixed seed), so that nobody always comes after the same other one, whose freed
+memory and busy disk he would find; before a case that writes much, memory is touched for whoever comes next. A broker lives through all
+runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. What fails is written down with its reason,
+and the bench goes on: a peer may not be able to do something, and that is a result.
 """
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +20,7 @@ from confluent_kafka import KafkaException
 
 from client_compat.bench.cases import WARM_UP_RECORDS, warm_up
 from client_compat.bench.loads.java import JavaLoad
+from client_compat.bench.memory import touch
 from client_compat.bench.model import Case, LoadFailed, Peer, Results, Site
 from client_compat.support.brokers import BrokerFailed, BrokerProcess
 from protocol.errors import ProtocolError
@@ -62,10 +66,11 @@ def bench(
             warm_up(replace(site, run=-1), QUICK_RECORDS if quick else WARM_UP_RECORDS)
         for run in range(runs):
             for number, case in enumerate(cases):
-                first = (run + number) % len(sites)
-                for site in sites[first:] + sites[:first]:
+                for site in random.Random(f"{run} {number}").sample(sites, len(sites)):
                     if case.possible(site.peer):
                         note(f"run {run + 1} of {runs}: {case.name}, {site.peer.name}")
+                        if case.writes_bytes:
+                            touch(2 * case.writes_bytes)
                         measure(case, replace(site, run=run), results)
     return results
 

@@ -90,8 +90,8 @@ class Sample:
         for each in self.scenarios:
             for breach in each["breaches"]:
                 if each["name"] == self.mistake.scenario and breach["guarantee"] == self.mistake.breaks:
-                    told = [line.strip() for line in breach["story"] if ": " in line or "@" in line]
-                    return next((line for line in told if "@" in line), breach["says"])
+                    told = [str(line).strip() for line in breach["story"] if ": " in line or "@" in line]
+                    return next((line for line in told if "@" in line), str(breach["says"]))
         return ""
 
     def sit(self) -> None:

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 from client_compat.bench.model import OURS, REFERENCE, Ability, Peer
+from client_compat.bench.peers import without_faults
 from client_compat.bench.peers.mock import MockProcess
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
 from client_compat.kafka.reference import ReferenceBroker
@@ -103,10 +104,14 @@ def missing(name: str) -> str | None:
     return None
 
 
+WITHOUT_FAULTS = "without-faults"
+"""Only where it is asked for: it is this broker again."""
+
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
         Peer(OURS, "Ottla", _ottla),
+        Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make),
         Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka),
         Peer("tansu", "tansu (Rust, in memory)", _tansu, {Ability.RESTART: _IN_MEMORY}),
         Peer("kfake", "kfake (Go, in memory)", _kfake, {Ability.RESTART: _IN_MEMORY}),

@@ -1,0 +1,37 @@
+"""This broker without its fault engine: its own source, copied, with the dispatcher's one question for scripted faults cut out.
+
+Rule: it is for one comparison only, what the engine costs while no rule is loaded; nothing else of the copy is changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from client_compat.support.brokers import BrokerProcess
+from client_compat.support.ports import free_port
+
+PACKAGES = ("broker", "protocol")
+DISPATCHER = Path("broker") / "api" / "dispatch.py"
+QUESTION = """\
+        if self._faults.active:
+            return self._faulty.serve(context, request, route)
+"""
+_SOURCE = Path(__file__).parents[3]
+
+
+def make(directory: Path) -> BrokerProcess:
+    """The broker over `directory`. Raises RuntimeError when the dispatcher no longer has the question that is to be cut out."""
+    copy = directory / "without-faults"
+    for package in PACKAGES:
+        shutil.copytree(_SOURCE / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    dispatcher = copy / DISPATCHER
+    source = dispatcher.read_text()
+    if source.count(QUESTION) != 1:
+        raise RuntimeError(f"{DISPATCHER} does not ask for faults in the way that is known here")
+    dispatcher.write_text(source.replace(QUESTION, ""))
+    port = free_port()
+    start = f"import sys; sys.path.insert(0, {str(copy)!r}); from broker.cli import main; main()"
+    argv = [sys.executable, "-c", start, "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
+    return BrokerProcess(argv, port, directory / "broker.log", name="without-faults")

@@ -1,0 +1,21 @@
+"""The broker of the bench that has no fault engine in its path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from client_compat.bench.loads.topics import connect
+from client_compat.bench.peers import without_faults
+from client_compat.bench.peers.without_faults import DISPATCHER, QUESTION
+from tests.support.topic_calls import create, produce
+
+ROOT = Path(without_faults.__file__).parents[3]
+
+
+def test_it_serves_from_a_source_that_does_not_ask_for_faults(tmp_path: Path) -> None:
+    broker = without_faults.make(tmp_path)
+    assert QUESTION in (ROOT / DISPATCHER).read_text()
+    assert QUESTION not in (tmp_path / "without-faults" / DISPATCHER).read_text()
+    with broker, connect(broker.bootstrap) as client:
+        create(client, "t")
+        assert produce(client, "t", b"x") == 0
