@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from broker.exam import candidate as programs
 from broker.exam.candidate import Candidate, Instance, Role
@@ -28,6 +29,10 @@ GRACE_S = 5.0
 AFTER_ALL_MS = 1_000_000
 """Put forward before the verdict: longer than any transaction may stay open (transaction.max.timeout.ms, 15 minutes)."""
 _BUMPS_A_TURN = 500
+SETTINGS: Final = {
+    "log.retention.ms": "-1",  # the clock is put forward, and programs write timestamps of their own
+    "fetch.max.bytes": "1024",  # a few batches of the input: its reading has a middle
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class Stage:
         self.candidate = candidate
         self.directory = directory
         self.terms = terms
-        self.broker = InProcessBroker(directory / "data")
+        self.broker = InProcessBroker(directory / "data", SETTINGS)
         self.witness = Witness()
         self.instances: list[Instance] = []
         self.ending = Ending()

@@ -1,0 +1,374 @@
+"""Programs for `ottla verify` without a client library: producers, each right or with one mistake. `python -m tests.support.exam_program MODE`.
+
+Rules: what a program sends is the same in each run, one request at a time; a program that does not know what to do ends with code 1, as one
+that a supervisor starts again may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protocol.client import Client
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.records.batch import split_batches
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+
+PARTITIONS = 2
+BATCH_RECORDS = 2
+TIMEOUT_S = 0.25
+"""How long a program waits for an answer: so long that only a delayed one is missed."""
+TRIES = 500
+PAUSE_S = 0.01
+PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
+
+
+class Refused(Exception):
+    """An answer with an error that nobody can do anything about at once."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class Link:
+    """A connection that is made anew after it was lost."""
+
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self.topic = os.environ["OTTLA_OUTPUT"]
+        self._timeout_s = timeout_s
+        self._client: Client | None = None
+
+    def once(self, request: Any, version: int) -> Any:
+        """One attempt. Raises OSError where no answer came."""
+        host, _, port = os.environ["OTTLA_BOOTSTRAP_SERVERS"].rpartition(":")
+        try:
+            if self._client is None:
+                self._client = Client(host, int(port), client_id="program", timeout_s=self._timeout_s)
+            return self._client.call(request, version)
+        except (OSError, ProtocolError):
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+            raise
+
+    def ask(self, request: Any, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
+        """Until it is answered without an error that a retry may heal. `pick` takes the part with the error code. Raises Refused."""
+        for _ in range(TRIES):
+            try:
+                answer = pick(self.once(request, version))
+            except OSError:
+                time.sleep(PAUSE_S)
+                continue
+            error = ErrorCode(answer.error_code)
+            if not error:
+                return answer
+            if not error.retriable:
+                raise Refused(error)
+            time.sleep(PAUSE_S)
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+
+
+@dataclass
+class Writer:
+    """A producer id. With a transactional id its epochs go on as version 2 of transactions has it, or 1."""
+
+    link: Link
+    transactional_id: str | None = None
+    version: int = 2
+    keep_id: bool = False
+    producer_id: int = -1
+    epoch: int = -1
+
+    def __post_init__(self) -> None:
+        self.sequences = [0] * PARTITIONS
+
+    def init(self) -> Writer:
+        """A producer id, or the next epoch of one."""
+        if self.transactional_id is not None:
+            self.link.ask(FindCoordinatorRequest(key=self.transactional_id, key_type=1), 3)
+        holder = self.link.ask(InitProducerIdRequest(self.transactional_id, 60_000), 4)
+        self._go_on_as(holder)
+        return self
+
+    def write(self, partition: int, values: Sequence[bytes]) -> None:
+        """One batch, sent until it is answered."""
+        if self.transactional_id is not None and self.version < 2:
+            self._add(partition)
+        self.link.ask(self.request(partition, values), PRODUCE_BY_NAME if self.version >= 2 else PRODUCE_BY_NAME - 1, produced)
+        self.sequences[partition] += len(values)
+
+    def request(self, partition: int, values: Sequence[bytes]) -> ProduceRequest:
+        """The Produce of one batch."""
+        known = self.producer_id >= 0
+        batch = build_batch(
+            [SimpleRecord(b"key-" + value, value, 1_700_000_000_000) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sequences[partition] if known else -1,
+            transactional=self.transactional_id is not None,
+        )
+        data = [TopicProduceData(self.link.topic, partition_data=[PartitionProduceData(partition, batch)])]
+        return ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=5_000, topic_data=data)
+
+    def end(self, *, commit: bool = True, once: bool = False) -> None:
+        """EndTxn, asked until it is answered; `once`: OSError where no answer came."""
+        assert self.transactional_id is not None
+        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
+        version = 5 if self.version >= 2 else 4
+        answer = self.link.once(request, version) if once else self.link.ask(request, version)
+        if self.version >= 2:
+            self._go_on_as(answer)
+
+    def _go_on_as(self, holder: Any) -> None:
+        if not (self.keep_id and self.producer_id >= 0):
+            self.producer_id = holder.producer_id
+        self.epoch = holder.producer_epoch
+        self.sequences = [0] * PARTITIONS
+
+    def _add(self, partition: int) -> None:
+        request = AddPartitionsToTxnRequest()
+        request.v3_and_below_transactional_id = self.transactional_id or ""
+        request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = self.producer_id, self.epoch
+        request.v3_and_below_topics = [AddPartitionsToTxnTopic(self.link.topic, [partition])]
+        self.link.ask(request, 3, added)
+
+
+@dataclass
+class _Error:
+    error_code: int
+
+
+def added(answer: Any) -> _Error:
+    """The part of an AddPartitionsToTxn response with the error code."""
+    return _Error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+
+def produced(answer: Any) -> Any:
+    """The part of a Produce response with the error code."""
+    return answer.responses[0].partition_responses[0]
+
+
+def committed(link: Link, topic: str, partition: int, offset: int = 0, *, isolation: int = 1) -> tuple[list[tuple[int, bytes]], int]:
+    """What one Fetch gives of a partition, offsets and values, and the offset after it. `isolation` 0 takes aborted data, too."""
+    asked = [FetchTopic(topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation, topics=asked)
+    data = link.ask(request, FETCH_BY_NAME, lambda answer: answer.responses[0].partitions[0])
+    pending = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
+    aborting: set[int] = set()
+    found: list[tuple[int, bytes]] = []
+    records = bytes(data.records or b"")
+    for position, header in split_batches(records):
+        while pending and pending[0][0] <= header.last_offset:
+            aborting.add(pending.pop(0)[1])
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            each = iter_records(records[position : position + header.size_bytes])
+            found += [(record.offset, bytes(record.value or b"")) for record in each if record.offset >= offset]
+        offset = max(offset, header.next_offset)
+    return found, offset
+
+
+def all_committed(link: Link, topic: str) -> set[bytes]:
+    """Every committed value of a topic."""
+    values: set[bytes] = set()
+    for partition in range(PARTITIONS):
+        offset, before = 0, -1
+        while offset != before:
+            before = offset
+            found, offset = committed(link, topic, partition, offset)
+            values |= {value for _, value in found}
+    return values
+
+
+def batches(suffix: bytes = b"") -> Iterator[tuple[int, list[bytes]]]:
+    """The partition and the values of each batch, in turns."""
+    records = int(os.environ["OTTLA_RECORDS"])
+    for number, first in enumerate(range(0, records, BATCH_RECORDS)):
+        yield number % PARTITIONS, [b"record-%d%s" % (each, suffix) for each in range(first, min(records, first + BATCH_RECORDS))]
+
+
+# --- the programs ----------------------------------------------------------------------------------------------------------------------
+
+
+def idempotent(_: argparse.Namespace) -> int:
+    """Retries under one sequence number."""
+    writer = Writer(Link()).init()
+    for partition, values in batches():
+        writer.write(partition, values)
+    return 0
+
+
+def plain(_: argparse.Namespace) -> int:
+    """Retries without a producer id."""
+    writer = Writer(Link())
+    for partition, values in batches():
+        writer.write(partition, values)
+    return 0
+
+
+def varying(_: argparse.Namespace) -> int:
+    """Writes other values in each run."""
+    writer = Writer(Link())
+    for partition, values in batches(b"-%d" % time.time_ns()):
+        writer.write(partition, values)
+    return 0
+
+
+def alike(_: argparse.Namespace) -> int:
+    """Writes one value again and again."""
+    writer = Writer(Link())
+    for partition, values in batches():
+        writer.write(partition, [b"same"] * len(values))
+    return 0
+
+
+def single(_: argparse.Namespace) -> int:
+    """Writes everything in one request, with a producer id."""
+    writer = Writer(Link()).init()
+    writer.write(0, [value for _, values in batches() for value in values])
+    return 0
+
+
+def careless(_: argparse.Namespace) -> int:
+    """Tries each batch once and does not look at the answer."""
+    link = Link()
+    writer = Writer(link)
+    for partition, values in batches():
+        try:
+            link.once(writer.request(partition, values), PRODUCE_BY_NAME)
+        except OSError:
+            continue
+    return 0
+
+
+def postponing(_: argparse.Namespace) -> int:
+    """Sends what was refused after everything else."""
+    link = Link()
+    writer = Writer(link)
+    waiting = list(batches())
+    while waiting:
+        partition, values = waiting.pop(0)
+        if produced(link.once(writer.request(partition, values), PRODUCE_BY_NAME)).error_code:
+            waiting.append((partition, values))
+    return 0
+
+
+def transactional(options: argparse.Namespace) -> int:
+    """Writes two batches in a transaction. A new start reads back what is committed, and goes on from there."""
+    link = Link()
+    made_up = f"{os.getpid()}-{time.time_ns()}" if options.new_id else f"writer-{os.environ['OTTLA_INSTANCE']}"
+    writer = Writer(link, made_up, 1 if options.v1 else 2, options.keep_id).init()
+    there = set() if options.no_read_back else all_committed(link, link.topic)
+    waiting = [each for each in batches() if there.isdisjoint(each[1])]
+    for first in range(0, len(waiting), PARTITIONS):
+        chunk = waiting[first : first + PARTITIONS]
+        try:
+            for partition, values in chunk:
+                writer.write(partition, values)
+            writer.end(once=options.begin_again)
+        except OSError:
+            _again(writer.init(), chunk)
+        except Refused:
+            if not options.ignore_aborts:
+                raise
+            writer.init()
+    return 0
+
+
+def _again(writer: Writer, chunk: Sequence[tuple[int, list[bytes]]]) -> None:
+    for partition, values in chunk:
+        writer.write(partition, values)
+    writer.end()
+
+
+def nothing(_: argparse.Namespace) -> int:
+    """Ends well without having written anything."""
+    return 0
+
+
+def fails(_: argparse.Namespace) -> int:
+    """Ends with code 3, and with words in colour."""
+    print("\x1b[31mno such luck\x1b[0m", file=sys.stderr)
+    return 3
+
+
+def fails_once(options: argparse.Namespace) -> int:
+    """Fails at its first start, before it has written anything."""
+    marker = Path(os.environ["OTTLA_WORK_DIR"]) / "failed"
+    if marker.exists():
+        return idempotent(options)
+    marker.touch()
+    return fails(options)
+
+
+def hangs(_: argparse.Namespace) -> int:
+    """Has a child, tells both processes' numbers, and waits for ever; SIGTERM does not end it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"])
+    told = Path(os.environ["OTTLA_WORK_DIR"]) / "pids"
+    told.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
+    told.with_suffix(".new").rename(told)
+    while True:
+        signal.pause()
+
+
+def leaves_a_child(options: argparse.Namespace) -> int:
+    """Ends well, and leaves a child behind that would live for ever."""
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    Path(os.environ["OTTLA_WORK_DIR"], "pids").write_text(str(child.pid))
+    code = idempotent(options)
+    os._exit(code)  # an interpreter that ends would wait for nobody, but warn
+
+
+MODES: dict[str, Callable[[argparse.Namespace], int]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        idempotent,
+        plain,
+        varying,
+        alike,
+        single,
+        careless,
+        postponing,
+        transactional,
+        nothing,
+        fails,
+        fails_once,
+        hangs,
+        leaves_a_child,
+    )
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=MODES)
+    for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    options = parser.parse_args()
+    try:
+        return MODES[options.mode](options)
+    except Refused as refused:
+        print(f"refused: {refused}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
