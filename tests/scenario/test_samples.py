@@ -1,0 +1,67 @@
+"""The programs of client_compat/samples under examination: the right ones hold where clients are lied to, a wrong one breaks as it is to.
+
+`make exam` runs all of them through everything. Here: every right program through two mishaps, and every mistake once, each over another
+client than the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from client_compat.samples.mistakes import MISTAKES, Mistake, Role, names
+
+CLIENTS = ("aiokafka", "confluent", "kafka_python")
+ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
+RECORDS = 120
+LIMIT_S = 120
+
+
+def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = None) -> dict[str, dict[str, Any]]:
+    """What `ottla verify` says, by the scenario's name."""
+    program = [sys.executable, "-m", f"client_compat.samples.{client}_{role}"]
+    options = ["--role", role, "--records", str(RECORDS), "--timeout", "30", "--json"]
+    options += [word for scenario in scenarios for word in ("--scenario", scenario)]
+    if role == "consumer":
+        options += ["--result", " ".join([*program, "--result"])]
+    wrong = ["--mistake", mistake] if mistake else []
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "verify", *options, "--", *program, *wrong],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return {each["name"]: each for each in json.loads(done.stdout)["scenarios"]}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) -> None:
+    said = verify(client, role, ["lost-ack", "crash-restart"])
+    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
+        name: ("held", []) for name in ("calm", "lost-ack", "crash-restart")
+    }
+
+
+@pytest.mark.parametrize(
+    ("mistake", "client"),
+    [(mistake, CLIENTS[number % len(CLIENTS)]) for number, mistake in enumerate(MISTAKES)],
+    ids=[mistake.name for mistake in MISTAKES],
+)
+def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, client: str) -> None:
+    said = verify(client, mistake.role, ["lost-ack" if mistake.scenario == "calm" else mistake.scenario], mistake.name)
+    assert mistake.breaks in {breach["guarantee"] for breach in said[mistake.scenario]["breaches"]}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_program_knows_the_mistakes_of_its_role_and_no_others(client: str, role: Role) -> None:
+    module = f"client_compat.samples.{client}_{role}"
+    told = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    assert {mistake.name for mistake in MISTAKES if mistake.name in told} == set(names(role))
