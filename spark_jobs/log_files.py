@@ -31,6 +31,7 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 """Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
+NO_LOGS: Final = "{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
 LISTINGS_AT_ONCE: Final = 16
 """Directories listed at a time where each listing is a round trip."""
 
@@ -83,7 +84,6 @@ class LogDirectory:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    """What the broker last noted as replicated, by topic and partition."""
     """What the broker last noted as replicated to all, per topic and partition."""
 
     @property
@@ -96,7 +96,7 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
     """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`:
     only these (empty: all).
 
-    A cluster's partitions, where `path` is `kafka://…` (see `wire`).
+    A cluster's partitions, where `path` is `kafka://…` (see `wire`); what was listed before, where it is `pinned:…` (see `pins`).
 
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
@@ -104,6 +104,10 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
         from spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
 
         return find_wire_logs(path if not isinstance(path, Path) else str(path), topics)
+    if str(path).startswith("pinned:"):
+        from spark_jobs.pins import pinned  # noqa: PLC0415 # it is written with this module's classes
+
+        return pinned(str(path), topics)
     found = LogDirectory(str(path))
     try:
         where = place(str(path))
@@ -131,9 +135,7 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
         else:
             _add_partition(found, where, name, listed, facts)
     if not found.segments and not found.problems:
-        found.problems.append(
-            f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
-        )
+        found.problems.append(NO_LOGS.format(path=path))
     return found
 
 

@@ -63,7 +63,7 @@ class Run(NamedTuple):
 
 class Stop(NamedTuple):
     """Bytes that are no batch. `torn`: they end the partition's last segment, as a write that was cut short (or a preallocated file)
-    leaves them."""
+    leaves them, or are there no more because retention took them (`size_bytes` 0)."""
 
     position: int
     size_bytes: int
@@ -95,7 +95,12 @@ def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYT
 
         yield from wire_runs(part.segment)
         return
-    with place(part.segment.log_dir).open(part.segment.path) as file:
+    try:
+        opened = place(part.segment.log_dir).open(part.segment.path)
+    except FileNotFoundError:
+        yield Stop(part.start, 0, "the segment was removed since it was listed", torn=True)
+        return
+    with opened as file:
         yield from _Reader(file, part, bodies, window_bytes).items()
 
 

@@ -99,7 +99,10 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
     if segment.index_bytes < _ENTRY.size:
         return None
     where = place(segment.log_dir)
-    data = where.read(segment.path.removesuffix(".log") + ".index")
+    try:
+        data = where.read(segment.path.removesuffix(".log") + ".index")
+    except FileNotFoundError:  # the segment was removed since it was listed
+        return None
     marks: list[Mark] = []
     last = (-1, 0)
     with where.open(segment.path) as log:

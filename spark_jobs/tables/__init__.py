@@ -11,6 +11,7 @@ anything may carry out in any order: together they give what `read` gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -90,7 +91,8 @@ def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> It
     """The rows of one task, with the columns of `schema`."""
     for each in task:
         if isinstance(each, SideFile):
-            yield from SIDE_FILES[level](each, schema)
+            with suppress(FileNotFoundError):  # it went with its segment
+                yield from SIDE_FILES[level](each, schema)
         else:
             yield from _PARTS[level](each, schema, filters)
 

@@ -1,6 +1,6 @@
-"""What the commands read: directories as they are, clusters pinned to what they hold now, or fetched into a directory first.
+"""What the commands read: directories and clusters pinned to what they hold now, or clusters fetched into a directory first.
 
-Rules that hold here: a run reads each cluster up to the same offsets in all its queries, however much is appended meanwhile. The
+Rules that hold here: a run reads each of them up to the same place in all its queries, however much is appended meanwhile. The
 coordinators' topics go along with the topics asked for: transactions cannot be judged without them.
 """
 
@@ -15,6 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
+from spark_jobs import pins
 from spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
 from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE
 from spark_jobs.wire.address import CONFIG_FILE, RATE, url_with
@@ -80,17 +81,17 @@ def sources(
     wire = wire or Wire()
     wanted = list(dict.fromkeys(map(absolute, paths)))
     found = Sources([])
-    with tempfile.TemporaryDirectory(prefix="ottla-pins-") as pins:
+    with tempfile.TemporaryDirectory(prefix="ottla-pins-") as kept_in:
         for i, path in enumerate(wanted):
             if not is_cluster(path):
-                found.paths.append(path)
+                found.paths.append(pins.pin(path, Path(kept_in) / f"{i}.json"))
                 continue
             url = url_with(path, {CONFIG_FILE: wire.command_config, RATE: wire.bytes_per_second})
             along = [*topics, *ALONG] if topics else []
             if wire.spool is None:
                 from spark_jobs.wire.find import pin  # noqa: PLC0415 # only where brokers are read
 
-                found.paths.append(pin(url, along, Path(pins) / f"{i}.json"))
+                found.paths.append(pin(url, along, Path(kept_in) / f"{i}.json"))
                 continue
             from spark_jobs.wire.spool import spool  # noqa: PLC0415 # as above
 

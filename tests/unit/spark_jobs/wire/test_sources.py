@@ -8,6 +8,8 @@ import pytest
 import typer
 
 from spark_jobs.audit import audit
+from spark_jobs.log_files import find_logs
+from spark_jobs.pins import PINNED
 from spark_jobs.session import CannotJudge
 from spark_jobs.wire import cluster
 from spark_jobs.wire.address import address_of
@@ -16,12 +18,12 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
 
-def test_directories_are_read_as_they_are_and_clusters_as_they_are_now(tmp_path: Path) -> None:
+def test_directories_and_clusters_are_read_as_they_are_now(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, sources([tmp_path, f"kafka://{broker.bootstrap}"]) as given:
-        assert given.paths[0] == str(tmp_path)
-        pin = Path(address_of(given.paths[1]).pinned)
-        assert pin.exists()
-    assert not pin.exists()
+        pins = [Path(given.paths[0].removeprefix(PINNED)), Path(address_of(given.paths[1]).pinned)]
+        assert all(pin.exists() for pin in pins)
+        assert find_logs(given.paths[0]).path == str(tmp_path)
+    assert not any(pin.exists() for pin in pins)
 
 
 def test_a_cluster_with_a_spool_is_read_as_that_directory(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""A directory that is written to while it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.audit import audit
+from spark_jobs.corpus.transactions import logs
+from spark_jobs.corpus.writer import PartitionWriter
+from spark_jobs.filesystem import Entry, Place
+from spark_jobs.log_files import LogDirectory, find_logs
+from spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
+from spark_jobs.verdict import DirectoryVerdict
+
+
+def judge(path: Path, at_step: Callable[[str], None] = lambda _: None) -> DirectoryVerdict:
+    (verdict,) = audit([path], engine="duckdb", progress=lambda step, _done, _total: at_step(step)).directories
+    return verdict
+
+
+def told(verdict: DirectoryVerdict) -> list[tuple[str, str, str]]:
+    return [(rule, str(each.severity), each.kind) for rule, result in verdict.rules.items() for each in result.samples]
+
+
+def begin(root: Path) -> Callable[[], None]:
+    """A transaction in two partitions; what is given ends it."""
+    first, second, states = logs(root)
+    states.state("t", 1, 0, "Ongoing", 0, 0, 1)
+    first.data(1, 0, 0, 0)
+    second.data(1, 0, 0, 0)
+
+    def end() -> None:
+        states.state("t", 1, 1, "PrepareCommit", 1, 0, 1)
+        first.marker(1, 1, 1)
+        second.marker(1, 1, 1)
+        states.state("t", 1, 1, "CompleteCommit", 1)
+
+    return end
+
+
+def test_a_transaction_that_ends_while_its_log_is_judged_is_open_and_not_torn(tmp_path: Path) -> None:
+    end = begin(tmp_path)
+    verdict = judge(tmp_path, lambda step: end() if step == "reading" else None)
+    assert told(verdict) == [("hanging-transaction", "info", "open")] * 2
+    assert told(judge(tmp_path)) == []
+
+
+def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end, listed = begin(tmp_path), Place.entries
+    ends = [end]
+
+    def entries(self: Place, path: str) -> list[Entry]:
+        found = listed(self, path)
+        if path.endswith("payments-0") and ends:
+            ends.pop()()  # its marker is not in the size just listed, the other partition's will be
+        return found
+
+    monkeypatch.setattr(Place, "entries", entries)
+    assert told(judge(tmp_path)) == []
+    assert not ends
+
+
+def test_a_directory_that_never_rests_is_judged_with_a_note(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "rows", 0)
+
+    def listing() -> LogDirectory:
+        log.data(1)
+        return find_logs(tmp_path)
+
+    found = at_one_moment(listing)
+    assert found.notes == [RESTLESS]
+    assert log.next_offset == LISTINGS_MAX + 1
+
+
+def test_a_segment_that_retention_removes_meanwhile_is_no_violation(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "rows", 0)
+    log.data(pid=1, seq=0)
+    head = log.file
+    log.roll()
+    log.data(pid=1, seq=5)
+    verdict = judge(tmp_path, lambda step: head.unlink(missing_ok=True) if step == "planning" else None)
+    assert told(verdict) == [("crc", "info", "removed while reading")]
+    assert verdict.batches == 1
+
+
+def test_what_is_pinned_is_what_was_listed_topic_by_topic(tmp_path: Path) -> None:
+    begin(tmp_path / "log")
+    path = pin(str(tmp_path / "log"), tmp_path / "pin.json")
+    assert pinned(path) == find_logs(tmp_path / "log")
+    assert pinned(path, ["payments"]) == find_logs(tmp_path / "log", ["payments"])
+    assert pinned(path, ["no"]).problems == find_logs(tmp_path / "log", ["no"]).problems
