@@ -5,6 +5,7 @@ How:
 - aiokafka (0.14) cannot tell the coordinator which member of the group commits (KIP-447), so a member that lost its partition must be
   fenced in another way, the one from before KIP-447: a producer for each input partition, its `transactional_id` by that partition.
   Whoever gets the partition ends the predecessor's transaction with `start`, and only then asks where the group stands.
+- Each record goes to the partition that it came from: what was in order stays so, also when partitions are read in another turn.
 - After an error: a new producer, and back to the committed offset, in the same way. A fenced one ends, its partition has another owner;
   or the transaction took longer than `transaction_timeout_ms`. The supervisor starts it again.
 - A rebalance waits until the transaction at hand is over (the lock). `group_instance_id` lets a restarted member have its partitions back
@@ -100,7 +101,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
 
     async def _write(self, producer: AIOKafkaProducer, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         async with producer.transaction():
-            sent = [await producer.send(self._job.output, b"out of " + record.value, record.key) for record in records]
+            sent = [await producer.send(self._job.output, b"out of " + one.value, one.key, partition.partition) for one in records]
             if not self._job.makes("auto-commit"):
                 await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, GROUP)
             await asyncio.gather(*sent)  # aiokafka commits a transaction even when a send in it has failed

@@ -5,6 +5,7 @@ How:
 - `consumer_group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions without knowing is refused, whatever
   its `transactional.id`. And the next owner is not told an offset while a transaction has a newer one at hand.
 - `transactional.id` is by instance: a restarted one ends the transaction that its predecessor left open, and fences it.
+- Each record goes to the partition that it came from: what was in order stays so, also when partitions are read in another turn.
 - After an error that requires it: abort, and back to the committed offsets. A fatal one ends the program; its supervisor starts it again.
 - Rebalances happen inside of `consume`, between two transactions, so there is nothing to do about them. `group.instance.id` lets a
   restarted member have its partitions back at once.
@@ -59,7 +60,6 @@ def producer_settings(job: Job) -> dict[str, Any]:
         "transaction.timeout.ms": 10_000,
         "socket.timeout.ms": 2000,
         "request.timeout.ms": 2000,
-        "partitioner": "murmur2_random",  # the Java client's
     }
 
 
@@ -80,7 +80,7 @@ def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence
     for message in messages:
         if (error := message.error()) is not None:
             raise KafkaException(error)
-        producer.produce(job.output, b"out of " + (message.value() or b""), message.key())
+        producer.produce(job.output, b"out of " + (message.value() or b""), message.key(), message.partition() or 0)
     if not job.makes("auto-commit"):
         positions = [position for position in consumer.position(consumer.assignment()) if position.offset >= 0]
         member = consumer.consumer_group_metadata()

@@ -5,6 +5,7 @@ How:
 - `group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions without knowing is refused, whatever its
   `transactional_id`. And the next owner is not told an offset while a transaction has a newer one at hand.
 - `transactional_id` is by instance: a restarted one ends the transaction that its predecessor left open, and fences it.
+- Each record goes to the partition that it came from: what was in order stays so, also when partitions are read in another turn.
 - After an error: a new producer, which ends the transaction of the old one, and back to the committed offsets. A fenced one ends the
   program, and its supervisor starts it again.
 - Rebalances happen inside of `poll`, between two transactions, so there is nothing to do about them. `group_instance_id` lets a
@@ -62,9 +63,9 @@ def open_producer(job: Job) -> KafkaProducer:
 def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
     """One transaction. Raises KafkaError."""
     producer.begin_transaction()
-    for records in batches.values():
+    for partition, records in batches.items():
         for record in records:
-            producer.send(job.output, b"out of " + record.value, record.key)
+            producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
     if not job.makes("auto-commit"):
         ends = {partition: OffsetAndMetadata(records[-1].offset + 1, "", -1) for partition, records in batches.items()}
         producer.send_offsets_to_transaction(ends, consumer.group_metadata())
