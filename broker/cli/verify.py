@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from broker.cli.common import CliError, command, print_json, print_table
 from broker.cli.logs import quiet_client_logs
-from broker.exam.candidate import Candidate, Role
+from broker.exam.candidate import Candidate, CannotStart, Role
 from broker.exam.exam import CannotJudge, Exam
 from broker.exam.judge import Result, Standing, identity_of
 from broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
@@ -64,21 +66,19 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help has all)", COULD_NOT_JUDGE)
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise CliError(f"{keep} is not empty: name a new directory for --keep", COULD_NOT_JUDGE)
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
+    if junit is not None:
+        _check_junit(junit)
     quiet_client_logs()
     candidate = Candidate(program, role, records=records, result=None if result is None else _words(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
         results = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
     if junit is not None:
-        try:
-            write_junit(results, " ".join(program), junit)
-        except ImportError as error:
-            raise CliError(
-                f"--junit needs the packages of the extra 'audit': pip install 'ottla[audit]' ({error})", COULD_NOT_JUDGE
-            ) from error
+        write_junit(results, " ".join(program), junit)
     if as_json_:
         print_json(as_json(results, program, role.value))
     else:
@@ -101,11 +101,34 @@ def _run(exam: Exam) -> list[Result]:
                 results.append(result)
                 if result.standing is not Standing.DOES_NOT_APPLY:
                     console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
-        except (CannotJudge, RuntimeError) as error:
-            raise CliError(f"could not judge: {error}", COULD_NOT_JUDGE) from error
-        except OSError as error:
-            raise CliError(f"the program cannot be run: {error}", COULD_NOT_JUDGE) from error
+        except (CannotJudge, CannotStart, RuntimeError, OSError) as error:
+            raise CliError(f"could not judge: {error or type(error).__name__}", COULD_NOT_JUDGE) from error
     return results
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the exam as Ctrl-C does: no process of the program and no directory is left behind."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_junit(path: Path) -> None:
+    """Before the exam, not after it. Raises CliError."""
+    try:
+        import junitparser  # noqa: F401, PLC0415 # asks whether the extra is there
+    except ImportError as error:
+        raise CliError(f"--junit needs the packages of the extra 'audit': pip install 'ottla[audit]' ({error})", COULD_NOT_JUDGE) from error
+    if not path.parent.is_dir():
+        raise CliError(f"--junit: there is no directory {path.parent}", COULD_NOT_JUDGE)
 
 
 def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scenario]:

@@ -7,6 +7,7 @@ files; nothing of the exam's is shared with it but the environment and the direc
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,13 @@ from pathlib import Path
 
 RESULT_TIMEOUT_S = 60.0
 _TOLD_LINES = 12
+_TOLD_BYTES = 16 << 10
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+"""Colours of terminals, and what else no report can hold."""
+
+
+class CannotStart(Exception):
+    """There is no such program; the text says why."""
 
 
 class Role(StrEnum):
@@ -106,23 +114,29 @@ class Instance:
         return True
 
     def last_words(self) -> list[str]:
-        """The end of what it wrote to standard error."""
-        return self.err.read_text(errors="replace").splitlines()[-_TOLD_LINES:]
+        """The end of what it wrote to standard error, without colours."""
+        with self.err.open("rb") as written:
+            written.seek(max(0, self.err.stat().st_size - _TOLD_BYTES))
+            text = written.read(_TOLD_BYTES).decode(errors="replace")
+        return _ESCAPES.sub("", text).splitlines()[-_TOLD_LINES:]
 
 
 def start(candidate: Candidate, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
-    """Start the program as member `number`; `run` tells its files apart. Raises OSError when there is no such command."""
+    """Start the program as member `number`; `run` tells its files apart. Raises CannotStart when there is no such command."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     told = candidate.environment(bootstrap, _work(directory), number)
     with out.open("wb") as to_out, err.open("wb") as to_err:
-        process = subprocess.Popen(
-            _filled(candidate.command, told),
-            stdin=subprocess.DEVNULL,
-            stdout=to_out,
-            stderr=to_err,
-            env={**os.environ, **told},
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                _filled(candidate.command, told),
+                stdin=subprocess.DEVNULL,
+                stdout=to_out,
+                stderr=to_err,
+                env={**os.environ, **told},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CannotStart(f"{candidate.command[0]} cannot be run: {error.strerror or error}") from error
     return Instance(number, process, out, err)
 
 

@@ -1,7 +1,8 @@
 """The input of stream and consumer programs: committed records, aborted ones among them, and the question how far a group has come.
 
 Rules: each partition begins with data and ends with a plain committed record, so that a group that has read everything has committed the
-end of the log; aborted values begin with `aborted-`, so that whoever reads them can be told from whoever does not.
+end of the log; the last records come when everything has happened that the scenario wants, so that a program that lost the commit of its
+last step has another step to commit; aborted values begin with `aborted-`, so that whoever reads them can be told from whoever does not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from protocol.messages.k26_end_txn import EndTxnRequest
 from protocol.records.record import SimpleRecord, build_batch
 
 PARTITIONS = 2
-BATCH_RECORDS = 10
+BATCH_RECORDS = 5
+REST_RECORDS = 2
+"""So many of each partition come at the end."""
 _ABORTED = ("ottla-verify-input", 3)
 """The transactional id of the aborted records, and how many there are in a transaction."""
 _BY_TRANSACTION = 1
@@ -36,15 +39,21 @@ def connect(address: str) -> Client:
 
 
 def fill(client: Client, topic: str, records: int, now_ms: int) -> None:
-    """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, and aborted transactions between the batches."""
+    """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, but for the rest of each; aborted transactions lie
+    between the batches.
+    """
     for partition in range(PARTITIONS):
-        numbers = range(partition, records, PARTITIONS)
+        numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
         for first in range(0, len(numbers), BATCH_RECORDS):
             mine = numbers[first : first + BATCH_RECORDS]
             if first:
                 _abort_some(client, topic, partition, mine[0], now_ms)
-            values = [SimpleRecord(b"key-%d" % number, b"in-%d" % number, now_ms) for number in mine]
-            _produce(client, topic, partition, None, build_batch(values))
+            _write(client, topic, partition, mine, now_ms)
+
+
+def fill_rest(client: Client, topic: str, partition: int, records: int, now_ms: int) -> None:
+    """Write the last records of a partition."""
+    _write(client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
 
 
 def committed_to_the_end(client: Client, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
@@ -65,6 +74,11 @@ def committed_to_the_end(client: Client, groups: Iterable[str], topic: str, ends
 def find_transaction_coordinator(client: Client, transactional_id: str) -> None:
     """Make `__transaction_state` if need be, and wait until it serves."""
     _done(lambda: client.call(FindCoordinatorRequest(key=transactional_id, key_type=_BY_TRANSACTION), 3))
+
+
+def _write(client: Client, topic: str, partition: int, numbers: Iterable[int], now_ms: int) -> None:
+    values = [SimpleRecord(b"key-%d" % number, b"in-%d" % number, now_ms) for number in numbers]
+    _produce(client, topic, partition, None, build_batch(values))
 
 
 def _abort_some(client: Client, topic: str, partition: int, number: int, now_ms: int) -> None:

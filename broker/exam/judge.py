@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -115,15 +115,16 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     return told
 
 
-def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], frozenset[Hashable], Examined]:
-    """The topics that the program wrote in its calm run, what it achieved, and what was wrong already. Raises RuntimeError."""
+def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
+    """The topics that the program wrote without faults, what it achieved and how often, and what was wrong already. Raises RuntimeError."""
     topics = frozenset(send.topic for send in stage.broker.history.sends if not send.topic.startswith("__"))
     found = examine(stage.broker, stage.broker.history, topics, by=by)
     if stage.candidate.role is Role.CONSUMER:
         effects: Counter[Hashable] = Counter(_effects(stage))
     else:
         effects = Counter(by(each.key, each.value) for each in found.stored if each.outcome.readable)
-    return topics, frozenset(effects), found
+        effects.pop(None, None)  # what the identity leaves out
+    return topics, effects, found
 
 
 def exposed(stage: Stage) -> str | None:
@@ -137,9 +138,12 @@ def exposed(stage: Stage) -> str | None:
     return None
 
 
-def calm_breaches(stage: Stage, found: Examined) -> list[Breach]:
+def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
     """What was wrong without any fault."""
-    return [*_by_guarantee(found), *_aborted_data(stage), *_unfinished(stage)]
+    told = list(_by_guarantee(found))
+    if stage.candidate.role is Role.CONSUMER:
+        told += _not_once(stage, effects, effects.keys())
+    return [*told, *_aborted_data(stage), *_unfinished(stage)]
 
 
 def _by_guarantee(found: Examined) -> Iterator[Breach]:
@@ -154,10 +158,14 @@ def _by_guarantee(found: Examined) -> Iterator[Breach]:
 def _of_effects(stage: Stage, calm: Calm) -> Iterator[Breach]:
     counts: Counter[Hashable] = Counter(_effects(stage))
     missing = sorted(map(str, calm.achieved - counts.keys()))
-    twice = sorted(f"{effect} ({count} times)" for effect, count in counts.items() if count > 1)
-    strange = sorted(map(str, counts.keys() - calm.achieved))
     if missing:
         yield Breach(Guarantee.COMPLETE, f"{len(missing)} effects are missing", _listed(stage, missing))
+    yield from _not_once(stage, counts, calm.achieved)
+
+
+def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) -> Iterator[Breach]:
+    twice = sorted(f"{effect} ({count} times)" for effect, count in counts.items() if count > 1)
+    strange = sorted(map(str, counts.keys() - expected))
     if twice or strange:
         yield Breach(Guarantee.ONCE, f"{len(twice)} effects are there twice, {len(strange)} should not be", _listed(stage, twice + strange))
 

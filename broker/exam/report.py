@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from broker.exam.judge import Guarantee, Result, Standing
 
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
+_NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Values of records hold anything; XML 1.0 does not."""
 _NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
 
 
@@ -71,13 +74,15 @@ def write_junit(results: Sequence[Result], name: str, path: Path) -> None:
     """A suite of one case a scenario: broken is a failure, exposed and not met are skipped. ImportError without the extra `audit`."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
 
-    suite = TestSuite(f"ottla verify {name}")
+    suite = TestSuite(_NOT_IN_XML.sub("\ufffd", f"ottla verify {name}"))
     for result in results:
         case = TestCase(result.name, classname="ottla.verify", time=result.ending.seconds)
-        case.system_out = "\n".join(stories([result])) or result.happens
+        story = _NOT_IN_XML.sub("\ufffd", "\n".join(stories([result])))
+        case.system_out = story or result.happens
         if result.standing is Standing.BROKEN:
-            failure = Failure("; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches), type_="broken")
-            failure.text = "\n".join(stories([result]))
+            says = "; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches)
+            failure = Failure(_NOT_IN_XML.sub("\ufffd", says), type_="broken")
+            failure.text = story
             case.result = [failure]
         elif result.standing is not Standing.HELD:
             case.result = [Skipped(f"{result.standing.value}{f': {result.note}' if result.note else ''}")]

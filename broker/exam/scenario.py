@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from broker.exam.candidate import Role
 from broker.exam.stage import Script, Stage
 from broker.exam.witness import Witness
 from protocol.api_keys import ApiKey
 
+KIP_848_SESSION_MS: Final = 45_000
+"""The session of a member whose group protocol leaves it to the broker (`group.consumer.session.timeout.ms`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """The run without faults: what the program asked for, the topics that it wrote, and what it achieved."""
+    """The run without faults: what the program asked for, the topics that it wrote, and what it achieved.
+
+    `from_the_start`: what is broken, is broken at the first request; for a program that asks less when it is not left in peace.
+    """
 
     role: Role
     witness: Witness
     topics: frozenset[str] = frozenset()
     achieved: frozenset[Hashable] = field(default=frozenset(), repr=False)
+    from_the_start: bool = False
 
     @property
     def writes(self) -> bool:
@@ -42,9 +50,19 @@ class Calm:
             return ApiKey.PRODUCE
         return ApiKey.OFFSET_COMMIT if self.witness.calls[ApiKey.OFFSET_COMMIT] > 1 else ApiKey.FETCH
 
+    @property
+    def session_ms(self) -> int:
+        """After how long its membership of a group ends without it; 0 without a group."""
+        kip_848 = KIP_848_SESSION_MS if self.witness.calls[ApiKey.CONSUMER_GROUP_HEARTBEAT] else 0
+        return max(self.witness.session_timeout_ms, kip_848)
+
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
         """How many requests of `api` pass before that share of the work is done."""
-        return int(self.witness.calls[api] * share)
+        return 0 if self.from_the_start else int(self.witness.calls[api] * share)
+
+    def begun_at_once(self) -> Calm:
+        """The same, to break things at the first request."""
+        return replace(self, from_the_start=True)
 
 
 Applies = Callable[[Calm], str | None]

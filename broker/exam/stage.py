@@ -16,7 +16,7 @@ from typing import Final
 
 from broker.exam import candidate as programs
 from broker.exam.candidate import Candidate, Instance, Role
-from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, find_transaction_coordinator
+from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
 from broker.exam.witness import Witness
 from broker.faults.rules import Rule
 from broker.testing.in_process import InProcessBroker
@@ -44,6 +44,8 @@ class Wait:
 
 
 Script = Iterator[Wait]
+NEVER: Final = Wait(lambda: False)
+"""Yielded by a script that cannot go on: the program has not met what the scenario is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,11 @@ class Stage:
     """One run of the program. Use as a context manager; `directory` gets the broker's data and the program's output."""
 
     def __init__(self, candidate: Candidate, directory: Path, terms: Terms) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self.candidate = candidate
-        self.directory = directory
+        self.directory = directory.resolve()  # the program may go elsewhere
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.terms = terms
-        self.broker = InProcessBroker(directory / "data", SETTINGS)
+        self.broker = InProcessBroker(self.directory / "data", SETTINGS)
         self.witness = Witness()
         self.instances: list[Instance] = []
         self.ending = Ending()
@@ -85,26 +87,37 @@ class Stage:
         self._ends: dict[int, int] = {}
         self._client: Client | None = None
         self._looked_at = 0.0
+        self._rest_is_there = candidate.role is Role.PRODUCER
         self._all_read = False
 
     def __enter__(self) -> Stage:
         self.broker.start()
+        try:
+            self._set()
+        except BaseException:
+            self.broker.stop()
+            raise
+        return self
+
+    def _set(self) -> None:
+        """Topics, input and observers."""
         self.broker.script.on_crash = self._crash
         for topic in (self.candidate.input, self.candidate.output):
             self.broker.topics.create(topic, PARTITIONS)
         if self.candidate.role is not Role.PRODUCER:
             with connect(self.broker.bootstrap) as client:
                 fill(client, self.candidate.input, self.candidate.records, self.broker.clock.now_ms())
-            self._ends = {partition: self.broker.topics.end_offset(self.candidate.input, partition) for partition in range(PARTITIONS)}
+            self._ends = self._input_ends()
         self.broker.record()
         self.broker.call(lambda _: self.broker.script.observe(self.witness))
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for instance in self.instances:
             instance.kill()
         self._forget_connection()
-        if self.broker.running:
+        if self._crashed:
+            self.broker.end_loop()
+        elif self.broker.running:
             self.broker.stop()
 
     # --- what a script does -----------------------------------------------------------------------------------------------------
@@ -131,24 +144,28 @@ class Stage:
         """Put the broker's clock forward."""
         self.broker.clock.advance(ms / 1_000)
 
-    def exhaust_epoch(self, transactional_id: str, left: int) -> None:
-        """Take epochs of the transactional id until `left` are left before its producer id has to change."""
+    def exhaust_epoch(self, transactional_id: str, left: int) -> int:
+        """Take epochs of the transactional id until `left` are left before its producer id has to change; that producer id."""
 
-        async def take(turns: int) -> int:
+        async def take(turns: int) -> tuple[int, int]:
             txns = self.broker.broker.services.txns
-            epoch = -1
             for _ in range(turns):
                 answer = txns.init_producer_id(transactional_id, 60_000, None)
                 found = answer if not hasattr(answer, "__await__") else await answer
-                epoch = found.producer_epoch
-                if epoch >= EPOCH_MAX - 1 - left:
+                if found.producer_epoch >= EPOCH_MAX - 1 - left:
                     break
-            return epoch
+            return found.producer_epoch, found.producer_id
 
         with connect(self.broker.bootstrap) as client:
             find_transaction_coordinator(client, transactional_id)
-        while self.broker.call_async(take(_BUMPS_A_TURN)) < EPOCH_MAX - 1 - left:
-            pass
+        epoch = -1
+        while epoch < EPOCH_MAX - 1 - left:
+            epoch, producer_id = self.broker.call_async(take(_BUMPS_A_TURN))
+        return producer_id
+
+    def members(self) -> int:
+        """How many members all groups have."""
+        return self.broker.call(lambda broker: sum(len(group.members) for group in broker.services.groups.all_groups()))
 
     # --- what a script waits for ------------------------------------------------------------------------------------------------
 
@@ -160,8 +177,12 @@ class Stage:
         """That each of the rules hit something."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
+    def nearly_over(self) -> Wait:
+        """That the input is read but for its rest; at once for producers, which have none."""
+        return Wait(lambda: self._rest_is_there)
+
     def over(self) -> Wait:
-        """That everybody who is not paused has done the work."""
+        """That everybody who is meant to has done the work."""
         return Wait(self._all_over, sure=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
@@ -176,15 +197,18 @@ class Stage:
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Script) -> Ending:
-        """Run the script and the program to their ends."""
+        """Run the script and the program to their ends. A script that still waits when there is only the rest to do has met nothing."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
             self._bring_back_the_broker()
-            self._look_at_the_group()
+            self._look_at_the_group(script_is_done=wait is None)
             if wait is not None and wait.holds():
                 wait = next(script, None)
                 continue
+            if self._only_the_rest_is_left(wait):
+                self.broker.faults.reset()
+                wait = NEVER
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
                 break
@@ -193,6 +217,7 @@ class Stage:
                 break
             time.sleep(POLL_S)
         self.ending.met = wait is None
+        self.witness.work_is_done = True
         self._end_all()
         self.ending.seconds = time.monotonic() - began
         return self.ending
@@ -218,20 +243,39 @@ class Stage:
 
     def _all_over(self) -> bool:
         """Whether everybody who has work to do has done it."""
-        working = [instance for instance in self.instances if not instance.paused]
+        working = [instance for instance in self.instances if not instance.expendable]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
-    def _look_at_the_group(self) -> None:
-        """Whether the input is read to its end, asked now and then."""
+    def _only_the_rest_is_left(self, wait: Wait | None) -> bool:
+        has_rest = self.candidate.role is not Role.PRODUCER and self._rest_is_there
+        return has_rest and wait is not None and wait is not NEVER and not wait.sure
+
+    def _look_at_the_group(self, *, script_is_done: bool) -> None:
+        """Whether the input is read to its end, asked now and then; gives it its rest."""
         if self.candidate.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
         self._looked_at = time.monotonic()
         try:
             if self._client is None:
                 self._client = connect(self.broker.bootstrap)
-            self._all_read = committed_to_the_end(self._client, sorted(self.witness.groups), self.candidate.input, self._ends)
+            read = committed_to_the_end(self._client, sorted(self.witness.groups), self.candidate.input, self._ends)
+            if self._rest_is_there:
+                self._all_read = read
+            elif read or script_is_done:
+                self._give_the_rest(self._client)
         except OSError:  # the broker crashed meanwhile, as a scenario wanted
             self._forget_connection()
+
+    def _give_the_rest(self, client: Client) -> None:
+        self.witness.work_is_done = True
+        for partition, end in self._input_ends().items():
+            if end == self._ends[partition]:  # else it was written, and the broker crashed before it said so
+                fill_rest(client, self.candidate.input, partition, self.candidate.records, self.broker.clock.now_ms())
+        self._ends = self._input_ends()
+        self._rest_is_there = True
+
+    def _input_ends(self) -> dict[int, int]:
+        return {partition: self.broker.topics.end_offset(self.candidate.input, partition) for partition in range(PARTITIONS)}
 
     def _forget_connection(self) -> None:
         if self._client is not None:

@@ -5,7 +5,7 @@ Rule: it runs on the broker's loop and only counts; the exam's thread reads.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,34 +32,40 @@ class Witness:
     """Give it to `Faults.observe`."""
 
     calls: Counter[ApiKey] = field(default_factory=Counter)
-    """Requests by API; Fetches only where they brought records."""
+    """Requests by API while there was work to do; Fetches only where they brought records."""
+    work_is_done: bool = False
+    """Set by the stage: what comes now (a last commit of offsets, say) is no part of the work, and not counted."""
     ends: list[Ended] = field(default_factory=list)
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     transaction_timeout_ms: int = 0
     session_timeout_ms: int = 0
     idempotent: bool = False
-    group_finder: int = 0
-    """The newest connection that asked for a group's coordinator."""
+    producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """The producer ids that each transactional id was given."""
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one exchange."""
         subject, request = exchange.subject, exchange.request
         if subject.client_id == EXAMINER or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
             return
-        self.calls[subject.api] += 1
+        self.calls[subject.api] += not self.work_is_done
         self.groups |= subject.groups
         self.transactional_ids |= subject.transactional_ids
         if subject.api is ApiKey.END_TXN:
             error = None if exchange.response is None else ErrorCode(exchange.response.error_code)
             self.ends.append(Ended(exchange.version, request.committed, error, exchange.faults))
+            self._take_producer_id(request.transactional_id, exchange.response)
         elif subject.api is ApiKey.INIT_PRODUCER_ID:
             self.idempotent = True
             self.transaction_timeout_ms = max(self.transaction_timeout_ms, request.transaction_timeout_ms)
+            self._take_producer_id(request.transactional_id, exchange.response)
         elif subject.api is ApiKey.JOIN_GROUP:
             self.session_timeout_ms = max(self.session_timeout_ms, request.session_timeout_ms)
-        elif subject.api is ApiKey.FIND_COORDINATOR and subject.groups:
-            self.group_finder = max(self.group_finder, subject.connection)
+
+    def _take_producer_id(self, transactional_id: str | None, response: Any) -> None:
+        if transactional_id is not None and response is not None and response.producer_id >= 0:
+            self.producer_ids[transactional_id].add(response.producer_id)
 
     @property
     def end_version(self) -> int:

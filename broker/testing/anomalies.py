@@ -38,10 +38,16 @@ class Case:
     stored: Collection[Stored]
     identity: Identity
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
+    _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
         """Every attempt to send the record."""
-        return tuple(send for send in self.sends if any(self.identity(*record) == identity for record in send.records))
+        if self._sends_of is None:  # asked for anomalies only, then for each
+            self._sends_of = defaultdict(dict)
+            for number, send in enumerate(self.sends):
+                for record in send.records:
+                    self._sends_of[self.identity(*record)][number] = send
+        return tuple(self._sends_of.get(identity, {}).values())
 
 
 def judge(case: Case, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:

@@ -1,4 +1,4 @@
-"""Programs for `ottla verify` without a client library: producers, each right or with one mistake. `python -m tests.support.exam_program MODE`.
+"""Programs for `ottla verify` without a client library: producers, each right or with one mistake.
 
 Rules: what a program sends is the same in each run, one request at a time; a program that does not know what to do ends with code 1, as one
 that a supervisor starts again may.

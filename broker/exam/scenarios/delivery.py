@@ -48,7 +48,8 @@ def window_overflow(stage: Stage, calm: Calm) -> Script:
 def leader_unavailable(stage: Stage, calm: Calm) -> Script:
     """The leader refuses some requests and takes others that were sent after them."""
     api = ApiKey.PRODUCE if calm.writes else ApiKey.FETCH
-    rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={max(2, calm.part_way(api, 0.3))},times=4,share=0.6,seed=3")
+    after = max(min(2, calm.part_way(api)), calm.part_way(api, 0.3))
+    rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=4,share=0.6,seed=3")
     stage.start()
     yield stage.hit(rule)
 

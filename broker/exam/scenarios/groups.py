@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from broker.exam.scenario import Calm, Scenario, to_members
-from broker.exam.stage import Script, Stage, Wait
+from collections.abc import Generator
 
-JOIN_S = 0.5
-"""From asking for the coordinator to sending JoinGroup a client takes milliseconds."""
+from broker.exam.scenario import Calm, Scenario, to_members
+from broker.exam.stage import NEVER, Script, Stage, Wait
+from protocol.api_keys import ApiKey
+
 SETTLE_S = 4.0
+"""How long the others may take to go on with the work of a member that is expelled."""
 SESSION_MARGIN_MS = 1_000
-_KIP_848_SESSION_MS = 45_000
 
 
 def rebalance(stage: Stage, calm: Calm) -> Script:
     """A second member joins while the first has a batch in hand; both go on."""
-    yield from _second_member(stage, calm)
+    joined = yield from _second_member(stage, calm)
     stage.release("batch")
+    if not joined:
+        yield NEVER
 
 
 def expelled(stage: Stage, calm: Calm) -> Script:
     """The member is expelled while it has a batch in hand (max.poll.interval.ms, a long pause); another takes over and it goes on."""
-    yield from _second_member(stage, calm)
-    stage.pass_time(max(calm.witness.session_timeout_ms, _KIP_848_SESSION_MS) + SESSION_MARGIN_MS)
+    joined = yield from _second_member(stage, calm)
+    stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
     before = stage.witness.calls[calm.mark]
     until = stage.now() + SETTLE_S
     yield Wait(lambda: stage.witness.calls[calm.mark] > before or stage.now() >= until, sure=True)
     stage.release("batch")
+    if not joined:
+        yield NEVER
 
 
-def _second_member(stage: Stage, calm: Calm) -> Script:
-    stage.fault(f"hold-response:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=1,name=batch")
+def _second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
+    """Hold the first member's batch until a second one is in the group; False when that one ended instead.
+
+    In hand is what is written and not committed: the answer to a Produce is held, or the commit before it arrives.
+    """
+    action = "hold-request" if calm.mark is ApiKey.OFFSET_COMMIT else "hold-response"
+    stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=1,name=batch")
     stage.start(1)
     yield stage.held("batch")
-    newest = stage.witness.group_finder
-    stage.start(2)
-    yield Wait(lambda: stage.witness.group_finder > newest, sure=True)
-    until = stage.now() + JOIN_S
-    yield Wait(lambda: stage.now() >= until, sure=True)
+    alone = stage.members()
+    second = stage.start(2)
+    yield Wait(lambda: stage.members() > alone or second.exit_code == 0, sure=True)
+    return second.exit_code is None
 
 
 SCENARIOS = (

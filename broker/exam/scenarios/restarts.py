@@ -12,19 +12,25 @@ ZOMBIE_S = 4.0
 
 
 def crash_restart(stage: Stage, calm: Calm) -> Script:
-    """SIGKILL between the broker's write and its answer; then at a commit of offsets or a transaction; each time it starts anew."""
-    marks = [calm.mark]
-    marks += [api for api in (ApiKey.OFFSET_COMMIT, ApiKey.END_TXN) if api is not calm.mark and calm.witness.calls[api] > 1]
-    for share, mark in zip((0.4, 0.7, 0.8), marks, strict=False):
-        stage.fault(f"hold-response:api={mark.name},after={calm.part_way(mark, share)},times=1,name=kill-at-{mark.name}")
-    stage.start()
-    for mark in marks:
-        yield stage.held(f"kill-at-{mark.name}")
+    """SIGKILL between the broker's write and its answer; before a commit of offsets, which never arrives; between the end of a
+    transaction and its answer. Each time it starts anew.
+    """
+    kills = [("hold-response", calm.mark, 0.4)]
+    if calm.witness.calls[ApiKey.OFFSET_COMMIT]:
+        kills.append(("hold-request", ApiKey.OFFSET_COMMIT, 0.7))
+    if calm.witness.calls[ApiKey.END_TXN] > 1:
+        kills.append(("hold-response", ApiKey.END_TXN, 0.8))
+    for action, api, share in kills:
+        name = f"{action}-of-{api.name}"
+        stage.fault(f"{action}:api={api.name},after={max(0, calm.part_way(api, share) - stage.witness.calls[api])},times=1,name={name}")
+        stage.start()
+        yield stage.held(name)
         for instance in stage.running():
             instance.kill()
-        stage.release(f"kill-at-{mark.name}")
+        if action == "hold-response":
+            stage.release(name)
         _expire_session(stage, calm)
-        stage.start()
+    stage.start()
 
 
 def zombie_restart(stage: Stage, calm: Calm) -> Script:
@@ -46,8 +52,8 @@ def zombie_restart(stage: Stage, calm: Calm) -> Script:
 
 def _expire_session(stage: Stage, calm: Calm) -> None:
     """Its membership ends as it would if the time had passed."""
-    if calm.witness.session_timeout_ms:
-        stage.pass_time(calm.witness.session_timeout_ms + SESSION_MARGIN_MS)
+    if calm.session_ms:
+        stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
 
 
 SCENARIOS = (

@@ -44,11 +44,9 @@ def coordinator_failover(stage: Stage, calm: Calm) -> Script:
 def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
     """The producer id has few epochs left, so that the coordinator has to hand out another one meanwhile."""
     left = len(calm.witness.ends) // 2 if calm.witness.end_version >= EPOCH_BUMPING_END else 0
-    for transactional_id in sorted(calm.witness.transactional_ids):
-        stage.exhaust_epoch(transactional_id, left)
-    before = len(stage.witness.transactional_ids)
+    exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.witness.transactional_ids)}
     stage.start()
-    yield Wait(lambda: len(stage.witness.transactional_ids) > before)
+    yield Wait(lambda: any(stage.witness.producer_ids[name] - {producer_id} for name, producer_id in exhausted.items()))
 
 
 SCENARIOS = (
