@@ -32,6 +32,7 @@ def settings(job: Job) -> dict[str, Any]:
     own: dict[str, Any] = {
         "bootstrap_servers": job.bootstrap,
         "request_timeout_ms": 2000,
+        "max_block_ms": 10_000,  # of init_transactions, too; then the supervisor has a say
         "retry_backoff_ms": 50,
         "reconnect_backoff_max_ms": 250,
     }

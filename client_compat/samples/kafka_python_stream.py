@@ -52,6 +52,7 @@ def open_producer(job: Job) -> KafkaProducer:
         bootstrap_servers=job.bootstrap,
         transactional_id=f"{GROUP}-{job.instance}",
         transaction_timeout_ms=10_000,
+        max_block_ms=10_000,  # of init_transactions; then the supervisor has a say
         request_timeout_ms=2000,
         retry_backoff_ms=50,
         reconnect_backoff_max_ms=250,
