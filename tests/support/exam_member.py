@@ -213,9 +213,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=("consumer", "stream"))
-    for flag in ("result", "append", "commit-first", "rewinds", "plain", "uncommitted"):
+    for flag in ("result", "append", "commit-first", "rewinds", "plain", "uncommitted", "alone"):
         parser.add_argument(f"--{flag}", action="store_true")
     options = parser.parse_args()
+    if options.alone and os.environ["OTTLA_INSTANCE"] != "1":
+        return 0
     try:
         return consumer(options) if options.mode == "consumer" else stream(options)
     except (Refused, RuntimeError) as error:
