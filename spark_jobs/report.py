@@ -15,7 +15,7 @@ from rich.text import Text
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import Rule
 from spark_jobs.costs import TopicCosts
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict, counted
 
 
 @contextmanager
@@ -103,9 +103,9 @@ def _cell(result: RuleResult, rule: Rule) -> Text:
         return Text(f"not judged ({rule.needs})" if rule.needs else "not judged", style="dim")
     text = Text(f"{result.violations:,} found", style="bold red") if result.violations else Text("none", style="green")
     if result.warnings:
-        text.append(f", {result.warnings:,} warnings", style="yellow")
+        text.append(f", {counted(result.warnings, 'warning')}", style="yellow")
     if result.infos:
-        text.append(f", {result.infos:,} notes", style="dim")
+        text.append(f", {counted(result.infos, 'note')}", style="dim")
     return text
 
 
@@ -122,7 +122,5 @@ def _findings(title: str, findings: list[Finding], path: str) -> Group:
 
 
 def _last_line(verdict: Verdict) -> Text:
-    total = sum(directory.violations for directory in verdict.directories)
-    words = {0: "Clean: no rule was broken", 1: f"{total:,} violations", 2: "Could not judge everything"}[verdict.exit_code]
     style = {0: "bold green", 1: "bold red", 2: "bold yellow"}[verdict.exit_code]
-    return Text(f"{words} ({verdict.seconds:.1f} s{f' with {verdict.engine}' if verdict.engine else ''})", style=style)
+    return Text(f"{verdict.headline} ({verdict.seconds:.1f} s{f' with {verdict.engine}' if verdict.engine else ''})", style=style)

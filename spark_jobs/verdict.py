@@ -67,6 +67,16 @@ class DirectoryVerdict:
         """Violations of all rules together."""
         return sum(result.violations for result in self.rules.values())
 
+    @property
+    def warnings(self) -> int:
+        """Warnings of all rules together."""
+        return sum(result.warnings for result in self.rules.values())
+
+
+def counted(number: int, what: str) -> str:
+    """`1 note`, `2 notes`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
 
 @dataclass(slots=True)
 class Verdict:
@@ -82,6 +92,16 @@ class Verdict:
         if any(directory.violations for directory in self.directories):
             return 1
         return 2 if any(directory.problems for directory in self.directories) else 0
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a few words."""
+        violations, warnings = (sum(getattr(directory, name) for directory in self.directories) for name in ("violations", "warnings"))
+        if self.exit_code == 1:
+            return counted(violations, "violation")
+        if self.exit_code == 2:
+            return "Could not judge everything"
+        return f"No rule was broken, {counted(warnings, 'warning')}" if warnings else "Clean: no rule was broken"
 
     def to_json(self) -> str:
         """Everything, for programs."""
