@@ -136,28 +136,41 @@ def _aborted_reads(case: Case) -> Iterator[Anomaly]:
 
 def _disorder(case: Case) -> Iterator[Anomaly]:
     """`nonmonotonic-send`: two batches of one producer to a partition landed in the other order than they were first sent."""
-    landed: dict[tuple[str, int, Hashable], int] = {}
+    landed: dict[tuple[str, int, Hashable], Stored] = {}
     for stored in case.stored:
         if stored.outcome.readable:
-            landed.setdefault((stored.topic, stored.partition, case.identity(stored.key, stored.value)), stored.offset)
-    latest: dict[tuple[str, str, int], tuple[int, Send]] = {}
-    tried: set[tuple[str, str, int, Hashable]] = set()
+            landed.setdefault((stored.topic, stored.partition, case.identity(stored.key, stored.value)), stored)
+    latest: dict[tuple[Hashable, str, int], tuple[int, Send]] = {}
+    tried: set[tuple[Hashable, str, int, Hashable]] = set()
     for send in case.sends:
         for record in send.records:
             identity = case.identity(*record)
-            attempt = (send.client_id, send.topic, send.partition, identity)
-            offset = landed.get((send.topic, send.partition, identity))
-            if identity is None or attempt in tried or offset is None:
+            there = landed.get((send.topic, send.partition, identity))
+            if identity is None or there is None:
                 continue
-            tried.add(attempt)
-            before = latest.get(attempt[:3])
-            if before is not None and offset < before[0]:
+            session = _session(send, send.client_id, there.outcome)
+            place = (session, send.topic, send.partition)
+            if session != _session(there, send.client_id, there.outcome) or (*place, identity) in tried:
+                continue
+            tried.add((*place, identity))
+            before = latest.get(place)
+            if before is not None and there.offset < before[0]:
                 told = (
-                    f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]} and landed before it, at {offset}"
+                    f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]} and landed before it, "
+                    f"at {there.offset}"
                 )
                 yield Anomaly("nonmonotonic-send", told, sends=(before[1], *case.sends_of(identity)))
-            if before is None or offset > before[0]:
-                latest[attempt[:3]] = (offset, send)
+            if before is None or there.offset > before[0]:
+                latest[place] = (there.offset, send)
+
+
+def _session(writer: Send | Stored, client_id: str, outcome: Outcome) -> Hashable:
+    """Whose order a record belongs to: that of a transaction's epoch (what an earlier one sent and aborted, and another session reads
+    and sends in another turn, is no order to keep), of a producer id whatever its epoch, or of the client where there is no producer id.
+    """
+    if writer.producer_id < 0:
+        return client_id
+    return (writer.producer_id, writer.producer_epoch) if outcome is Outcome.COMMITTED else writer.producer_id
 
 
 def _not_as_expected(case: Case, expected: set[Hashable]) -> Iterator[Anomaly]:

@@ -60,6 +60,31 @@ def test_each_anomaly_is_found_and_only_that_one(kind: str) -> None:
     assert [anomaly.kind for anomaly in judge(WRONG[kind])] == [kind]
 
 
+def test_the_order_of_an_aborted_transaction_is_nobodys() -> None:
+    def attempt(value: bytes, offset: int, epoch: int) -> Send:
+        return send(value, offset, transactional_id="tx", producer_id=7, producer_epoch=epoch)
+
+    sends = (attempt(b"a", 0, 0), attempt(b"b", 2, 1), attempt(b"a", 3, 1))
+    logs = (
+        stored(b"a", 0, Outcome.ABORTED, 7, 0),
+        stored(b"b", 2, Outcome.COMMITTED, 7, 1),
+        stored(b"a", 3, Outcome.COMMITTED, 7, 1),
+    )
+    assert judge(case(sends=sends, logs=logs)) == []
+    turned = (attempt(b"a", 0, 0), attempt(b"a", 3, 1), attempt(b"b", 2, 1))
+    assert [each.kind for each in judge(case(sends=turned, logs=logs))] == ["nonmonotonic-send"]
+
+
+def test_a_bumped_epoch_does_not_excuse_an_idempotent_producer() -> None:
+    sends = (
+        send(b"a", producer_id=7, producer_epoch=0, error=REFUSED),
+        send(b"b", 0, producer_id=7, producer_epoch=0),
+        send(b"a", 1, producer_id=7, producer_epoch=1),
+    )
+    logs = (stored(b"b", 0, Outcome.PLAIN, 7, 0), stored(b"a", 1, Outcome.PLAIN, 7, 1))
+    assert [each.kind for each in judge(case(sends=sends, logs=logs))] == ["nonmonotonic-send"]
+
+
 def test_what_is_expected_and_what_is_not_are_both_told() -> None:
     found = judge(case(logs=(stored(b"a", 0), stored(b"x", 1), stored(b"b", 2, Outcome.ABORTED))), expected=[b"a", b"b"])
     assert [(each.kind, each.says) for each in found] == [
