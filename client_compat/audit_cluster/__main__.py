@@ -1,6 +1,7 @@
-"""`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers.
+"""`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers; of
+directories, and of a broker that serves one of them.
 
-Exit code 0: both workers ran tasks of the scan, and the findings are those of one process.
+Exit code 0: both workers ran tasks of the scan, and the findings are those of one process, each time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +24,7 @@ from rich.table import Table
 from client_compat.audit_cluster.cluster import HOME, cluster, environment
 from client_compat.audit_cluster.event_log import scan_tasks
 from client_compat.bench_audit import logs
+from client_compat.support.brokers import ottla
 from spark_jobs.audit import audit
 from spark_jobs.corpus import CASES
 
@@ -42,16 +47,31 @@ def build_wheel(to: Path) -> Path:
 
 
 def write_logs(root: Path, megabytes: int) -> list[Path]:
-    """A clean log large enough for many tasks, and planted ones."""
-    logs.big(root / "big", megabytes << 20, partitions=8)
+    """A log to be served, one to be read, each large enough for many tasks, and planted ones; in the first, one of them lies, too."""
+    for name in ("served", "big"):
+        logs.big(root / name, megabytes << 20, partitions=8)
+    CASES[PLANTED[0]].write(root / "served")
     for name in PLANTED:
         CASES[name].write(root / name)
-    return [root / "big", *(root / name for name in PLANTED)]
+    return [root / "served", root / "big", *(root / name for name in PLANTED)]
 
 
-def submit(master: str, wheel: Path, paths: list[Path], work: Path) -> dict[str, Any]:
-    """The verdict of spark-submit. Raises CalledProcessError with what Spark said where there is none."""
-    events = work / "events"
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What came of one spark-submit: the verdict, and how many tasks of the scan each worker's executor ran."""
+
+    verdict: dict[str, Any]
+    tasks: dict[str, int]
+
+    @property
+    def by_both(self) -> bool:
+        """Whether each worker read."""
+        return set(self.tasks) == {"work-0", "work-1"} and all(self.tasks.values())
+
+
+def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str) -> Submitted:
+    """Audit by spark-submit. Raises CalledProcessError with what Spark said where there is no verdict."""
+    events, verdict = work / f"{name}-events", work / f"{name}.json"
     events.mkdir()
     settings = {
         "spark.eventLog.enabled": "true",
@@ -66,39 +86,39 @@ def submit(master: str, wheel: Path, paths: list[Path], work: Path) -> dict[str,
         "spark.cores.max": "2",
     }
     command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(wheel)]
-    for name, value in settings.items():
-        command += ["--conf", f"{name}={value}"]
-    verdict = work / "verdict.json"
-    command += [str(ROOT / "spark_jobs" / "audit.py"), "--engine", "spark", "--json", str(verdict), *map(str, paths)]
+    for setting, value in settings.items():
+        command += ["--conf", f"{setting}={value}"]
+    command += [str(ROOT / "spark_jobs" / "audit.py"), "--engine", "spark", "--json", str(verdict), *paths]
     done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if not verdict.exists():
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout[-3000:], done.stderr[-3000:])
     print(done.stdout)
-    found: dict[str, Any] = json.loads(verdict.read_text())
-    return found
+    (log,) = events.iterdir()
+    workers = {place.name: place.parts[-3] for place in work.glob(f"work-*/{log.name}/*") if (place / wheel.name).exists()}
+    tasks = {workers.get(executor, executor): count for executor, count in scan_tasks(log.read_text().splitlines()).items()}
+    return Submitted(json.loads(verdict.read_text()), tasks)
 
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
     """Audit on a standalone Spark cluster, and show who did what."""
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="ottla-cluster-") as directory:
+    table = Table("Read", "Worker", "Tasks of the kafka_log scan", "Findings as in one process", title="Who read", title_justify="left")
+    right = True
+    with tempfile.TemporaryDirectory(prefix="ottla-cluster-") as directory, ExitStack() as stack:
         work = Path(directory)
         paths = write_logs(work / "logs", megabytes)
         wheel = build_wheel(work / "wheel")
-        local = json.loads(audit(paths, engine="duckdb", deep=False).to_json())
-        with cluster(work) as master:
-            verdict = submit(master, wheel, paths, work)
-        (events,) = (work / "events").iterdir()
-        tasks = scan_tasks(events.read_text().splitlines())
-        workers = {place.name: place.parts[-3] for place in work.glob("work-*/app-*/*") if (place / wheel.name).exists()}
-    table = Table("Worker", "Executor", "Tasks of the kafka_log scan", title="Who read the logs", title_justify="left")
-    for executor, count in sorted(tasks.items()):
-        table.add_row(workers.get(executor, "?"), executor, str(count))
+        served = stack.enter_context(ottla(paths[0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
+        master = stack.enter_context(cluster(work))
+        for name, given in (("files", list(map(str, paths[1:]))), ("wire", [f"kafka://{served.bootstrap}"])):
+            alone = json.loads(audit(given, engine="duckdb", deep=False).to_json())
+            done = submit(master, wheel, given, work, name)
+            same = done.verdict["directories"] == alone["directories"] and alone["exit_code"] == 1
+            for worker, count in sorted(done.tasks.items()):
+                table.add_row(name, worker, str(count), "yes" if same else "NO")
+            right = right and same and done.by_both
     console.print(table)
-    same = verdict["directories"] == local["directories"]
-    both = all(tasks.values()) and {workers.get(executor) for executor in tasks} == {"work-0", "work-1"}
-    console.print(f"Findings as in one process: {'yes' if same else 'NO'}; both workers read: {'yes' if both else 'NO'}")
-    raise typer.Exit(0 if same and both else 1)
+    raise typer.Exit(0 if right else 1)
 
 
 if __name__ == "__main__":
