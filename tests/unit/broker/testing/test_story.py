@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.testing.anomalies import Anomaly, Case, by_value, judge
@@ -58,3 +60,13 @@ def test_what_became_of_each_attempt_is_said() -> None:
     text = story([Anomaly("missing", "a was expected", sends=attempts)], ["crc: t-0@0 wrong checksum"])
     for said in ("refused, NOT_LEADER_OR_FOLLOWER (fault moved)", "taken without an answer (acks=0)", "never handled", "crc: t-0@0"):
         assert said in text
+
+
+def test_records_that_were_sent_together_are_told_once() -> None:
+    together = [replace(send(b"a", offset), records=((None, b"a"), (None, b"b"), (None, b"c"))) for offset in (0, 3)]
+    logs = [stored(value, offset + delta) for offset in (0, 3) for delta, value in enumerate((b"a", b"b", b"c"))]
+    alone = [stored(b"x", 6), stored(b"x", 7), stored(b"y", 8), stored(b"y", 9)]
+    text = story(judge(Case(together, (), [*logs, *alone], by_value)))
+    assert "5 duplicate" in text
+    assert text.count("is 2 times readable") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
+    assert "a is 2 times readable: t-0@0, t-0@3 (and 2 more records of the same sends)" in text

@@ -19,7 +19,7 @@ def test_a_member_that_goes_on_where_the_work_stands_holds(tmp_path: Path, mode:
 
 
 def test_a_member_that_begins_again_at_each_assignment_shows(tmp_path: Path) -> None:
-    assert broken(tmp_path, candidate("consumer", "--rewinds"), *NAMES) == dict.fromkeys(NAMES, [Guarantee.ONCE])
+    assert broken(tmp_path, candidate("consumer", "--rewinds"), *NAMES) == {name: [Guarantee.ONCE] for name in NAMES}
 
 
 def test_effects_before_a_commit_that_is_refused_show_when_expelled(tmp_path: Path) -> None:
