@@ -1,0 +1,142 @@
+"""`ottla verify` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from junitparser import JUnitXml
+
+from broker.exam.scenarios import SCENARIOS
+from broker.testing import InProcessBroker
+from broker.testing.contents import contents
+
+TIMEOUT_S = 120
+PROGRAM = (sys.executable, "-m", "tests.support.exam_program")
+MEMBER = (sys.executable, "-m", "tests.support.exam_member")
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "broker", "verify", "--records", "20", *words]
+
+
+def verify(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == code, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_a_program_that_holds_ends_with_0(tmp_path: Path) -> None:
+    names = ("lost-ack", "leader-unavailable", "rebalance")
+    asked = [word for name in names for word in ("--scenario", name)]
+    done = verify(*asked, "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "idempotent")
+    assert "3 held, 1 does not apply" in done.stdout
+    assert "held     lost-ack" in done.stderr
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    assert [(case.name, [type(each).__name__ for each in case.result]) for case in suite] == [
+        ("calm", []),
+        ("lost-ack", []),
+        ("leader-unavailable", []),
+        ("rebalance", ["Skipped"]),
+    ]
+
+
+def test_a_broken_guarantee_ends_with_1_and_is_told(tmp_path: Path) -> None:
+    done = verify("--scenario", "lost-ack", "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "plain", code=1)
+    assert "switch idempotence on" in done.stdout
+    assert "1 held, 1 broken" in done.stdout
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    assert (suite.tests, suite.failures) == (2, 1)
+
+
+def test_json_is_all_of_standard_output() -> None:
+    done = verify("--json", "--scenario", "lost-ack", "--", *PROGRAM, "plain", code=1)
+    told = json.loads(done.stdout)
+    assert (told["role"], told["command"][-1]) == ("producer", "plain")
+    assert [(each["name"], each["standing"]) for each in told["scenarios"]] == [("calm", "held"), ("lost-ack", "broken")]
+    assert not told["scenarios"][1]["guarantees"]["once"]
+
+
+def test_a_consumer_is_judged_by_its_result_command() -> None:
+    result = " ".join([*MEMBER, "consumer", "--result"])
+    words = ("--role", "consumer", "--scenario", "crash-restart", "--records", "40", "--result", result, "--", *MEMBER, "consumer")
+    broken = verify(*words, "--append", code=1)
+    assert "effects are there twice" in broken.stdout
+
+
+def test_exposed_is_broken_only_when_that_is_asked_for() -> None:
+    words = ("--scenario", "delayed-end-txn", "--", *PROGRAM, "transactional", "--v1")
+    assert "1 exposed" in verify(*words).stdout
+    assert "1 exposed" in verify("--strict", *words, code=1).stdout
+
+
+def test_skipping_leaves_the_others() -> None:
+    skipped = [word for each in SCENARIOS if each.name != "leader-unavailable" for word in ("--skip", each.name)]
+    told = json.loads(verify("--json", *skipped, "--", *PROGRAM, "plain").stdout)
+    assert [each["name"] for each in told["scenarios"]] == ["calm", "leader-unavailable"]
+
+
+def test_the_number_of_records_is_what_the_program_is_asked_for(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    verify("--records", "31", "--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "plain")
+    with InProcessBroker(kept / "calm" / "data") as again:
+        assert len(again.call(contents)) == 31
+    assert (kept / "calm" / "instance-1-run-1.err").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--keep", ".", "--", "true"), "not an empty directory"),
+        (("--", "/no/such/program"), "/no/such/program cannot be run: No such file"),
+        (("--", "true"), "wrote no record that can be read"),
+        (("--restarts", "1", "--", *PROGRAM, "fails"), "instance 1 ended with exit code 3: no such luck"),
+        (("--timeout", "1", "--", *PROGRAM, "hangs"), "did not end within 1 s"),
+    ],
+)
+def test_what_cannot_be_judged_ends_with_2_and_says_why(words: tuple[str, ...], why: str) -> None:
+    assert why in " ".join(verify(*words, code=2).stderr.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path, number: signal.Signals) -> None:
+    running = subprocess.Popen(command("--", *PROGRAM, "hangs"), env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
+    while not (told := list(tmp_path.glob("ottla-verify-*/calm/work/pids"))):
+        assert running.poll() is None
+        os.sched_yield()
+    started = [psutil.Process(int(pid)) for pid in told[0].read_text().split()]
+    running.send_signal(number)
+    assert running.wait(TIMEOUT_S) in {130, 128 + number}
+    assert psutil.wait_procs(started, TIMEOUT_S)[1] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_program_leaves_behind_ends_with_its_exam(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    verify("--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "leaves-a-child")
+    left = int((kept / "calm" / "work" / "pids").read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("role", "client", "mistake", "name", "guarantee"),
+    [
+        ("producer", "confluent", None, "lost-ack", None),
+        ("producer", "aiokafka", "no-idempotence", "lost-ack", "once"),
+        ("consumer", "kafka_python", "append-only-store", "crash-restart", "once"),
+    ],
+)
+def test_the_samples_hold_and_their_mistakes_show(role: str, client: str, mistake: str | None, name: str, guarantee: str | None) -> None:
+    program = [sys.executable, "-m", f"client_compat.samples.{client}_{role}"]
+    result = ["--result", " ".join([*program, "--result"])] if role == "consumer" else []
+    wrong = ["--mistake", mistake] if mistake else []
+    asked = ["--role", role, "--scenario", name, "--records", "200", "--json", *result]
+    told = json.loads(verify(*asked, "--", *program, *wrong, code=1 if mistake else 0).stdout)
+    assert [each["guarantee"] for each in told["scenarios"][1]["breaches"]] == ([guarantee] if guarantee else [])

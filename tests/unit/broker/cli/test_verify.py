@@ -1,0 +1,42 @@
+"""What `ottla verify` says about its arguments before anything runs. The rest is in tests/scenario/test_verify.py."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from broker.cli.verify import verify
+from broker.exam.scenarios import SCENARIOS
+
+APP = typer.Typer()
+APP.command()(verify)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "name the program after --"),
+        (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; there are coordinator-failover"),
+        (("--skip", "earthquake", "--", "true"), "there is no scenario earthquake"),
+        (("--by", "colour", "--", "true"), "tells no records apart"),
+        (("--keep", ".", "--", "true"), "not an empty directory"),
+        (("--", "./pyproject.toml"), "cannot be run: Permission denied"),
+        (("--keep", "pyproject.toml", "--", "true"), "not an empty directory"),
+        (("--junit", "no/such/directory/verify.xml", "--", "true"), "there is no directory"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_2_and_says_why(words: tuple[str, ...], why: str) -> None:
+    done = CliRunner().invoke(APP, list(words))
+    assert done.exit_code == 2
+    assert why in " ".join(done.stderr.split())
+
+
+def test_too_few_records_are_refused() -> None:
+    assert CliRunner().invoke(APP, ["--records", "19", "--", "true"]).exit_code == 2
+
+
+def test_the_scenarios_are_listed() -> None:
+    done = CliRunner().invoke(APP, ["--list"])
+    assert done.exit_code == 0
+    assert all(each.name in done.stdout for each in SCENARIOS)
