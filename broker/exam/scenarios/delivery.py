@@ -49,7 +49,7 @@ def leader_unavailable(stage: Stage, calm: Calm) -> Script:
     """The leader refuses some requests and takes others that were sent after them."""
     api = ApiKey.PRODUCE if calm.writes else ApiKey.FETCH
     after = max(min(2, calm.part_way(api)), calm.part_way(api, 0.3))
-    rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=4,share=0.6,seed=3")
+    rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
     stage.start()
     yield stage.hit(rule)
 
