@@ -76,7 +76,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
-        results = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
+        results, failure = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
     if junit is not None:
         write_junit(results, " ".join(program), junit)
     if as_json_:
@@ -86,13 +86,15 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         for line in stories(results):
             typer.echo(line)
         typer.echo(summary(results))
+    if failure is not None:
+        raise CliError(f"could not judge: {failure}", COULD_NOT_JUDGE)
     bad = {Standing.BROKEN, Standing.EXPOSED} if strict else {Standing.BROKEN}
     if any(each.standing in bad for each in results):
         raise typer.Exit(BROKEN)
 
 
-def _run(exam: Exam) -> list[Result]:
-    """The exam, with progress on standard error."""
+def _run(exam: Exam) -> tuple[list[Result], str | None]:
+    """The exam, with progress on standard error: its results, and why it could not go on, if so."""
     results: list[Result] = []
     console = Console(stderr=True, highlight=False)
     with console.status("…") as status:
@@ -102,8 +104,8 @@ def _run(exam: Exam) -> list[Result]:
                 if result.standing is not Standing.DOES_NOT_APPLY:
                     console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
         except (CannotJudge, CannotStart, RuntimeError, OSError) as error:
-            raise CliError(f"could not judge: {error or type(error).__name__}", COULD_NOT_JUDGE) from error
-    return results
+            return results, str(error) or type(error).__name__
+    return results, None
 
 
 @contextmanager

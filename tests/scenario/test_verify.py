@@ -105,6 +105,11 @@ def test_what_cannot_be_judged_ends_with_2_and_says_why(words: tuple[str, ...], 
     assert why in " ".join(verify(*words, code=2).stderr.split())
 
 
+def test_what_was_shown_before_it_could_not_be_judged_is_told() -> None:
+    told = json.loads(verify("--timeout", "1", "--json", "--", *PROGRAM, "hangs", code=2).stdout)
+    assert [(each["name"], each["standing"]) for each in told["scenarios"]] == [("calm", "broken")]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(command("--", *PROGRAM, "hangs"), env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
@@ -123,20 +128,3 @@ def test_what_a_program_leaves_behind_ends_with_its_exam(tmp_path: Path) -> None
     verify("--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "leaves-a-child")
     left = int((kept / "calm" / "work" / "pids").read_text())
     assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.parametrize(
-    ("role", "client", "mistake", "name", "guarantee"),
-    [
-        ("producer", "confluent", None, "lost-ack", None),
-        ("producer", "aiokafka", "no-idempotence", "lost-ack", "once"),
-        ("consumer", "kafka_python", "append-only-store", "crash-restart", "once"),
-    ],
-)
-def test_the_samples_hold_and_their_mistakes_show(role: str, client: str, mistake: str | None, name: str, guarantee: str | None) -> None:
-    program = [sys.executable, "-m", f"client_compat.samples.{client}_{role}"]
-    result = ["--result", " ".join([*program, "--result"])] if role == "consumer" else []
-    wrong = ["--mistake", mistake] if mistake else []
-    asked = ["--role", role, "--scenario", name, "--records", "200", "--json", *result]
-    told = json.loads(verify(*asked, "--", *program, *wrong, code=1 if mistake else 0).stdout)
-    assert [each["guarantee"] for each in told["scenarios"][1]["breaches"]] == ([guarantee] if guarantee else [])
