@@ -18,6 +18,7 @@ from broker.exam.candidate import Role
 from broker.exam.scenario import Calm
 from broker.exam.scenarios.transactions import EPOCH_BUMPING_END, LATE
 from broker.exam.stage import Ending, Stage
+from broker.exam.witness import EXAMINER
 from broker.testing.anomalies import Anomaly, Identity, by_key, by_value
 from broker.testing.contents import Outcome, Stored, contents
 from broker.testing.story import story
@@ -117,7 +118,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
     """The topics that the program wrote without faults, what it achieved and how often, and what was wrong already. Raises RuntimeError."""
-    topics = frozenset(send.topic for send in stage.broker.history.sends if not send.topic.startswith("__"))
+    topics = frozenset(send.topic for send in stage.broker.history.sends if send.client_id != EXAMINER and not send.topic.startswith("__"))
     found = examine(stage.broker, stage.broker.history, topics, by=by)
     if stage.candidate.role is Role.CONSUMER:
         effects: Counter[Hashable] = Counter(_effects(stage))

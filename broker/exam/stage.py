@@ -17,7 +17,7 @@ from typing import Final
 from broker.exam import candidate as programs
 from broker.exam.candidate import Candidate, Instance, Role
 from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
-from broker.exam.witness import Witness
+from broker.exam.witness import EXAMINER, Witness
 from broker.faults.rules import Rule
 from broker.testing.in_process import InProcessBroker
 from broker.txns.transaction import EPOCH_MAX
@@ -102,6 +102,7 @@ class Stage:
     def _set(self) -> None:
         """Topics, input and observers."""
         self.broker.script.on_crash = self._crash
+        self.broker.script.spared = EXAMINER
         for topic in (self.candidate.input, self.candidate.output):
             self.broker.topics.create(topic, PARTITIONS)
         if self.candidate.role is not Role.PRODUCER:
