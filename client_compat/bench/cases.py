@@ -64,7 +64,7 @@ CASES: list[Case] = [
     *(
         _throughput(client, label, size, partitions, records)
         for client in ("librdkafka", "Java")
-        for label, size, records in (("100 B", 100, 400_000), ("1 KB", 1_024, 150_000))
+        for label, size, records in (("100 B", 100, 1_000_000), ("1 KB", 1_024, 300_000))
         for partitions in (1, 6)
     ),
     Case(
