@@ -2,8 +2,8 @@
 
 Kafka 4.3.1's coordinator takes a partition whose leader it does not know for a deleted one, and goes on without a marker in it
 (`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`). After a kill it may read its transactions before it has learnt who leads
-what. Most times it comes back to such a transaction; in about one kill of ten it completes it: then a transaction that is called committed
-has no marker, and its records share the fate of the producer's next one.
+what. Mostly it comes back to such a transaction; at times it completes it (seen in two of six runs of the kills, not in each), and then a
+transaction that is called committed has no marker, and its records share the fate of the producer's next one.
 """
 
 from __future__ import annotations
