@@ -19,6 +19,7 @@ from client_compat.bench.peers.all import PEERS, WITHOUT_FAULTS, missing
 from client_compat.bench.run import bench
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 
 REPORT_WIDTH = 170
 
@@ -101,4 +102,5 @@ def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], 
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -17,6 +17,7 @@ from rich.table import Table
 from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, Result, run_claims
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 
 PIPE_WIDTH = 150
 
@@ -93,4 +94,5 @@ def _print(console: Console, results: list[Result], seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -15,6 +15,7 @@ from rich.table import Table
 from client_compat.crash.run import CrashRun, crash
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 
 SEED_MAX = 2**32
 
@@ -67,4 +68,5 @@ def _print(console: Console, run: CrashRun, directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -13,6 +13,7 @@ from rich.console import Console
 from client_compat.support.brokers import BrokerFailed, ottla
 from client_compat.support.command import ottla_command
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 from client_compat.support.workers import RunFailed
 
 MARKER = "flights.tsv"
@@ -86,4 +87,5 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -14,6 +14,7 @@ from rich.markup import escape
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.support.brokers import BrokerFailed
+from client_compat.support.signals import end_on_signals
 
 SHOWN_CHARS = 300
 
@@ -64,4 +65,5 @@ def _print(console: Console, found: Difference) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

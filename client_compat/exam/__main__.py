@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from client_compat.samples.mistakes import MISTAKES, Mistake, Role
+from client_compat.support.signals import end_on_signals
 
 CLIENTS = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
 ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
@@ -163,4 +164,5 @@ def _console() -> Console:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -14,6 +14,7 @@ from rich.table import Table
 from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 
 SEED_MAX = 2**32
 
@@ -84,4 +85,5 @@ def _print(console: Console, run: FuzzRun, directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from client_compat.known_bugs.catalog import CATALOG, Bug
 from client_compat.known_bugs.stage import Stage, stages
+from client_compat.support.signals import end_on_signals
 
 
 def main(
@@ -51,4 +52,5 @@ def _show(console: Console, bug: Bug, stage: Stage) -> bool:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)

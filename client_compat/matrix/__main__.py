@@ -26,6 +26,7 @@ from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support.progress import progress
+from client_compat.support.signals import end_on_signals
 
 REPORT = ROOT / "client_compat"
 CELLS = "cells.jsonl"
@@ -160,4 +161,5 @@ def _list(console: Console, clients: list[str], scenarios: list[Scenario], broke
 
 
 if __name__ == "__main__":
+    end_on_signals()
     typer.run(main)
