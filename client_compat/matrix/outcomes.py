@@ -75,6 +75,7 @@ KNOWN: tuple[Known, ...] = (
         "admin/admin-partitions",
         "it describes from metadata that it keeps for six seconds, and at times does not know a new topic",
     ),
+    Known("kafka-go", "groups/group-over-a-restart", "its Writer at times goes on with a connection that ended with the broker"),
     Known("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
     Known("kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"),
     Known("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
