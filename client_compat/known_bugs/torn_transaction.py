@@ -22,8 +22,6 @@ from protocol.records.control import ControlType
 from protocol.records.record import SimpleRecord, build_batch
 
 TIMEOUT_MS = 10_000
-SOCKET_TIMEOUT_MS = 100
-"""librdkafka looks once a second which requests are over their time."""
 DEBIT, CREDIT = "debit Ann 5", "credit Bob 5"
 PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
 
@@ -41,14 +39,16 @@ def torn_by_an_old_client(stage: Stage) -> bool:
 
 def _with_librdkafka(stage: Stage, topic: str) -> bool:
     stage.truth.create_topic(topic, 2)
-    producer = stage.producer(transactional_id=topic, socket_timeout_ms=SOCKET_TIMEOUT_MS, transaction_timeout_ms=TIMEOUT_MS)
+    producer = stage.producer(transactional_id=topic, transaction_timeout_ms=TIMEOUT_MS)
     producer.init_transactions(READ_S)
-    stage.admin.add(f"hold-request:api=EndTxn,transactional_id={topic},times=1,name=late")
+    stage.admin.add(f"late-request:api=EndTxn,transactional_id={topic},times=1,name=late")
     producer.begin_transaction()
     producer.produce(topic, b"opening balance", partition=0)
     producer.commit_transaction(READ_S)
     stage.admin.wait_held()
-    stage.tell("Transaction 1: the first EndTxn is held; the client times out, repeats it, and is told: committed.")
+    stage.tell(
+        "Transaction 1: the connection of the first EndTxn is lost; the client repeats it, and is told: committed. The first is still under way."
+    )
     producer.begin_transaction()
     producer.produce(topic, DEBIT.encode(), partition=0)
     producer.flush(READ_S)

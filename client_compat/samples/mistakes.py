@@ -88,7 +88,7 @@ MISTAKES: Final = (
         "append-only-store",
         "consumer",
         "the effect is appended without a key or a position beside it: what is read again happens again",
-        "zombie-restart",
+        "crash-restart",
         "once",
     ),
 )
