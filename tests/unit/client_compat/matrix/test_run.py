@@ -92,10 +92,10 @@ def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -
 
 
 def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_another(run_one: RunOne) -> None:
-    used: list[int] = []
+    used: list[object] = []
 
     def note(scene: Scene) -> None:
-        used.append(id(scene.client.program))
+        used.append(scene.client.program)
 
     def note_and_fail(scene: Scene) -> None:
         note(scene)
@@ -103,7 +103,9 @@ def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_anot
 
     for scenario in (note, note, note_and_fail, note):
         run_one(scenario)
-    assert used[0] == used[1] == used[2] != used[3]
+    first, second, third, fourth = used
+    assert first is second is third
+    assert fourth is not first
 
 
 def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: RunOne) -> None:
