@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     if junit is not None:
         _check_junit(junit)
     quiet_client_logs()
-    candidate = Candidate(program, role, records=records, result=None if result is None else _words(result))
+    candidate = Candidate(program, role, records=records, result=None if result is None else shlex.split(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
@@ -146,9 +147,3 @@ def _identity(by: str) -> Identity:
         return identity_of(by)
     except ValueError as error:
         raise CliError(str(error), COULD_NOT_JUDGE) from error
-
-
-def _words(text: str) -> list[str]:
-    import shlex  # noqa: PLC0415 # rarely used
-
-    return shlex.split(text)
