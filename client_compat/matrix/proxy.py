@@ -89,7 +89,9 @@ class Proxy:
             asyncio.ensure_future(self._answers(from_broker, to_client, asked)),
         ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            # Cancelled by `_end` alone; asyncio logs a connection's task that ends as cancelled.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()

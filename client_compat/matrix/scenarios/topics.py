@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from client_compat.matrix.control import ClientError, Unsupported
+from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Record, numbered
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
 from client_compat.matrix.truth import TruthFailed
 
-ASKS_FOR_NONE: Mapping[str, str] = {
-    "franz-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
-    "kafka-go": "its default is not to ask for a topic's creation (AllowAutoTopicCreation)",
-}
 NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
 """A client that asks for the metadata of a topic that is just being deleted would else make it again."""
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -22,12 +16,7 @@ UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 def auto_creation(scene: Scene) -> None:
     topic = scene.name("created")
     producer = scene.producer(acks="all")
-    try:
-        producer.send_ok(topic, [Record(b"first"), Record(b"second")], mode="sync")
-    except ClientError as error:
-        if error.code == UNKNOWN and scene.client_name in ASKS_FOR_NONE:
-            raise Unsupported(f"{scene.client_name}: {ASKS_FOR_NONE[scene.client_name]}") from error
-        raise
+    producer.send_ok(topic, [Record(b"first"), Record(b"second")], mode="sync")
     producer.close()
     scene.truth.wait_until_led(topic)
     same(scene.truth.values(topic), [b"first", b"second"], "the log's values")

@@ -41,3 +41,4 @@ def test_a_known_failure_that_passes_now_is_told() -> None:
     table = (Known("c", "area/.*", "it is so"), Known("other", ".*", "not run"))
     assert unneeded([cell(OURS, Outcome.PASS)], table) == [table[0]]
     assert unneeded([cell(OURS, Outcome.PASS), cell(OURS, Outcome.FAIL, scenario="area/t")], table) == []
+    assert unneeded([cell(OURS, Outcome.PASS), cell(KAFKA, Outcome.FAIL)], table) == []
