@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 COMMANDS = {
     "serve": "broker.cli.serve:serve",
@@ -28,9 +31,20 @@ COMMANDS = {
 }
 
 
+EXIT_NO_RESULT = 2
+"""What audit, explain, dedup and verify say where they could not judge; 1 is a verdict."""
+EXIT_INTERRUPTED = 130
+
+
 def main() -> None:
     """Entry point of the console script."""
-    argv = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:  # wherever it came, in the middle of an import for instance
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _run(argv: list[str]) -> None:
     if argv[:1] == ["serve"]:
         from broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
@@ -39,26 +53,47 @@ def main() -> None:
         from broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
 
         raise SystemExit(health(argv[1:]))
-    _run_typer(argv)
+    app = _typer_app(argv)
+    try:
+        app()
+    except Exception as bug:  # noqa: BLE001 # a bug of ours must not end with the exit code that means "violations found"
+        sys.excepthook(type(bug), bug, bug.__traceback__)
+        raise SystemExit(EXIT_NO_RESULT) from None
 
 
-def _run_typer(argv: list[str]) -> None:
+def _typer_app(argv: list[str]) -> typer.Typer:
     import typer  # noqa: PLC0415 # not on the serving path
 
+    from broker.cli.common import ExtraMissing  # noqa: PLC0415 # as above
+
     app = typer.Typer(name="ottla", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=True)
+    version = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
 
     @app.callback()
-    def ottla() -> None:
+    def ottla(version: bool = version) -> None:
         """A Kafka broker in Python, and the tools around it."""
 
-    asked = [name for name in COMMANDS if name in argv[:1]] or list(COMMANDS)
-    for name in asked:
+    asked = [name for name in COMMANDS if name in argv[:1]]
+    for name in asked or COMMANDS:
         module_name, _, attribute = COMMANDS[name].partition(":")
-        if find_spec(module_name) is None:
+        try:
+            found = getattr(import_module(module_name), attribute)
+        except ExtraMissing as missing:
+            if asked:
+                print(f"ottla {name} {missing}", file=sys.stderr)
+                raise SystemExit(EXIT_NO_RESULT) from None
+            app.command(name, help=f"Needs the extra '{missing.extra}', which is not installed; `ottla {name}` says how to.")(lambda: None)
             continue
-        found = getattr(import_module(module_name), attribute)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
             app.command(name)(found)
-    app()
+    return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 # only where it is asked for
+
+        print(f"ottla {version('ottla')}")
+        raise SystemExit

@@ -7,6 +7,7 @@ where the command says nothing else; a wrong argument is exit code 2, as Typer's
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -43,6 +44,14 @@ class CliError(Exception):
         self.exit_code = exit_code
 
 
+class ExtraMissing(Exception):
+    """A command's packages are those of an extra that is not installed; the text says how to get them."""
+
+    def __init__(self, extra: str, error: ModuleNotFoundError) -> None:
+        super().__init__(f"needs the packages of the extra '{extra}': pip install 'ottla[{extra}]' ({error})")
+        self.extra = extra
+
+
 def host_port(address: str) -> tuple[str, int]:
     """`host[:port]`, `[ipv6]:port`; the port is Kafka's 9092 where none is given. Raises `CliError`."""
     host, colon, port = address.rpartition(":")
@@ -72,7 +81,8 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except CliError as error:
-            typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
+            text = f"error: {error}"
+            typer.echo(text if os.environ.get("NO_COLOR") else typer.style(text, fg=typer.colors.RED), err=True)
             raise typer.Exit(error.exit_code) from None
 
     return guarded

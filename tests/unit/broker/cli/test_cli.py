@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,3 +161,54 @@ def test_nothing_is_deleted_without_a_yes() -> None:
     result = CliRunner().invoke(topics.app, ["delete", "orders", "--bootstrap-server", "127.0.0.1:1"], input="n\n")
     assert result.exit_code == 1
     assert "deleted" not in result.stdout
+
+
+def ottla(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own: which packages there are is a matter of the whole interpreter."""
+    command_line = [sys.executable, "-m", "broker", *arguments]
+    return subprocess.run(command_line, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_path: Path) -> None:
+    for package in ("pyarrow", "duckdb"):
+        (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')")
+    help_ = ottla("--help", PYTHONPATH=str(tmp_path))
+    assert help_.returncode == 0
+    assert "Needs the extra 'audit'" in help_.stdout
+    misspelt = ottla("tpics", PYTHONPATH=str(tmp_path))
+    assert (misspelt.returncode, "Did you mean 'topics'" in misspelt.stderr) == (2, True)
+    audit = ottla("audit", "data", "--html", "page.html", PYTHONPATH=str(tmp_path))
+    assert (audit.returncode, audit.stdout) == (2, "")
+    assert audit.stderr == "ottla audit needs the packages of the extra 'audit': pip install 'ottla[audit]' (No module named 'pyarrow')\n"
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert ottla("--version").stdout == f"ottla {metadata.version('ottla')}\n"
+
+
+def test_an_interrupt_in_the_middle_of_an_import_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "aiokafka.py").write_text("raise KeyboardInterrupt")
+    stopped = ottla("consume", "numbers", PYTHONPATH=str(tmp_path))
+    assert (stopped.returncode, stopped.stderr) == (130, "")
+
+
+def test_a_bug_does_not_end_with_the_exit_code_of_a_verdict(tmp_path: Path) -> None:
+    (tmp_path / "duckdb.py").write_text("raise RuntimeError('a bug')")
+    (tmp_path / "data" / "orders-0").mkdir(parents=True)
+    (tmp_path / "data" / "orders-0" / "00000000000000000000.log").touch()
+    failed = ottla("audit", "--engine", "duckdb", str(tmp_path / "data"), PYTHONPATH=str(tmp_path))
+    assert (failed.returncode, "a bug" in failed.stderr) == (2, True)
+
+
+def test_an_error_is_red_on_a_terminal_unless_no_color_is_set() -> None:
+    def shown(**environment: str) -> bytes:
+        terminal, its_end = os.openpty()
+        wrong = [sys.executable, "-m", "broker", "topics", "list", "-b", "localhost:x"]
+        subprocess.run(wrong, env={**os.environ, **environment}, stderr=its_end, timeout=60, check=False)
+        os.close(its_end)
+        with os.fdopen(terminal, "rb", 0) as reader:
+            return reader.read(1_000)
+
+    line = b"error: 'localhost:x' is no address: it looks like localhost:9092"
+    assert shown(NO_COLOR="") == b"\x1b[31m" + line + b"\x1b[0m\r\n"
+    assert shown(NO_COLOR="1") == line + b"\r\n"
