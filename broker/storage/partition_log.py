@@ -515,7 +515,7 @@ class PartitionLog:
         load_snapshot(
             self.producer_state,
             self.snapshots,
-            start=self.log_start_offset,
+            start=self.segments.first.base_offset,
             end=end,
             now_ms=now_ms,
             expiration_ms=self.producer_expiration_ms,

@@ -27,17 +27,18 @@ def load_snapshot(
 ) -> list[Finding]:
     """Starts `state` from the newest good snapshot up to `end`, or empty at `start`; bad ones are removed. Raises `OSError`.
 
-    A snapshot below `start` still counts: retention takes records, not what is known of their producers.
+    `start` is where the first segment begins, not the log's start: a batch that DeleteRecords hid still says what its producer did last, a
+    hidden marker that its transaction is over. What an older snapshot knows may have changed in batches that are gone: it says nothing.
     """
     findings = []
-    while (offset := snapshots.newest(end)) is not None:
+    while (offset := snapshots.newest(end)) is not None and offset >= start:
         try:
             entries = snapshots.read(offset)
         except (CorruptSnapshot, FileNotFoundError) as e:
             findings.append(Finding(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log serves"))
             snapshots.remove(offset)
             continue
-        state.load((e for e in entries if not is_expired(e, now_ms, expiration_ms)), max(offset, start))
+        state.load((e for e in entries if not is_expired(e, now_ms, expiration_ms)), offset)
         return findings
     state.load((), start)
     return findings

@@ -80,7 +80,7 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Finding]]:
     log_start = max(request.log_start_offset, listed.first.base_offset)
     if end < log_start:
         end = _start_over(load, listed, log_start)
-    _load_producers(load, listed, log_start, end)
+    _load_producers(load, listed, end)
     _settle_epochs(load, listed, log_start, end)
     parts = LogParts(
         topic=request.topic,
@@ -251,9 +251,9 @@ def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
     return log_start
 
 
-def _load_producers(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
+def _load_producers(load: _Loading, segments: SegmentList, end: int) -> None:
     load.snapshots.remove_above(end)
-    _load_snapshot(load, load.producers, log_start, end)
+    _load_snapshot(load, load.producers, segments.first.base_offset, end)
     if load.producers.end_offset < end:
         replay(load.producers, segments, end)
         with contextlib.suppress(OSError):  # the next start is slower; the log itself says the same

@@ -92,6 +92,16 @@ class LogMachine(RuleBasedStateMachine):
         self.box.log.flush()
         self.flushed = self.end
 
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        if not self.model:
+            return
+        self.flush()
+        log = self.box.log
+        log.delete_records_before(data.draw(st.integers(0, self.model[-1][0])))
+        log.apply_retention(NOW_MS)
+        self.model = [e for e in self.model if e[1] >= log.log_start_offset]
+
     @rule()
     def crash(self) -> None:
         before = (producers(self.box.log), self.box.log.last_stable_offset, self.aborted())
@@ -149,7 +159,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def every_offset_is_found(self) -> None:
         for base, last, _, _ in self.model[-3:]:
-            for offset in (base, last):
+            for offset in (max(base, self.box.log.log_start_offset), last):
                 records = self.box.log.read(offset, 1, isolation=Isolation.LOG_END, min_one_batch=True).records
                 assert [h.base_offset for _, h in split_batches(records)] == [base]
 

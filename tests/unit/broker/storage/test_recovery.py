@@ -328,6 +328,34 @@ def test_the_log_start_checkpoint_hides_what_was_deleted(tmp_path: Path) -> None
     assert (box.log.log_start_offset, offsets(box)) == (2, [2])
 
 
+def test_what_producers_did_in_records_that_were_deleted_is_known_after_a_crash(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(7, 0, 0, transactional=True))
+    box.append(batch(8, 0, 0))
+    box.log.roll(NOW_MS)
+    box.append(marker(7, 0, committed=True), origin=Origin.COORDINATOR)
+    box.append(batch(8, 0, 1))
+    box.append(batch())
+    box.log.delete_records_before(4)
+    box.log.apply_retention(NOW_MS)
+    before = producers(box.log)
+    box.crash()
+    assert producers(box.log) == before
+    assert box.log.last_stable_offset == box.log.log_end_offset
+    assert box.append(batch(8, 0, 2)).first_offset == 5
+
+
+def test_a_snapshot_older_than_the_log_tells_nothing(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(7, 0, 0, transactional=True))
+    box.log.roll(NOW_MS)
+    box.append(batch(8, 0, 0, transactional=True))
+    box.log.release()
+    box.open(clean=False, log_start=50)
+    assert producers(box.log) == {}
+    assert box.append(batch(8, 0, 5)).first_offset == 50
+
+
 def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path: Path) -> None:
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
