@@ -24,6 +24,7 @@ from broker.exam.scenario import Scenario
 from broker.exam.scenarios import SCENARIOS
 from broker.exam.stage import Terms
 from broker.testing.anomalies import Identity
+from broker.testing.verdict import audit_missing
 
 BROKEN, COULD_NOT_JUDGE = 1, 2
 
@@ -69,8 +70,9 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help has all)", COULD_NOT_JUDGE)
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
-    if junit is not None:
-        _check_junit(junit)
+    if junit is not None and not junit.parent.is_dir():
+        raise CliError(f"--junit: there is no directory {junit.parent}", COULD_NOT_JUDGE)
+    _check_extra()
     quiet_client_logs()
     candidate = Candidate(program, role, records=records, result=None if result is None else shlex.split(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
@@ -124,14 +126,13 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _check_junit(path: Path) -> None:
-    """Before the exam, not after it. Raises CliError."""
-    try:
-        import junitparser  # noqa: F401, PLC0415 # asks whether the extra is there
-    except ImportError as error:
-        raise CliError(f"--junit needs the packages of the extra 'audit': pip install 'ottla[audit]' ({error})", COULD_NOT_JUDGE) from error
-    if not path.parent.is_dir():
-        raise CliError(f"--junit: there is no directory {path.parent}", COULD_NOT_JUDGE)
+def _check_extra() -> None:
+    """Before the exam, not after it: the guarantee `whole` is the audit's to judge. Raises CliError."""
+    missing = audit_missing()
+    if missing is not None:
+        raise CliError(
+            f"the exam needs the packages of the extra 'audit': pip install 'ottla[audit]' (there is no {missing})", COULD_NOT_JUDGE
+        )
 
 
 def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scenario]:

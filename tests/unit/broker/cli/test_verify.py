@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -40,3 +42,11 @@ def test_the_scenarios_are_listed() -> None:
     done = CliRunner().invoke(APP, ["--list"])
     assert done.exit_code == 0
     assert all(each.name in done.stdout for each in SCENARIOS)
+
+
+@pytest.mark.parametrize("package", ["duckdb", "pyarrow", "junitparser"])
+def test_no_exam_is_held_where_the_log_cannot_be_judged(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.testing.verdict.find_spec", lambda name: None if name == package else find_spec(name))
+    done = CliRunner().invoke(APP, ["--", "true"])
+    assert done.exit_code == 2
+    assert f"pip install 'ottla[audit]' (there is no {package})" in done.stderr
