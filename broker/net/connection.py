@@ -120,22 +120,20 @@ class Connection(asyncio.Protocol):
             if not session.runnable:
                 break
             session.run()
+        shared = self._shared
         if not session.paused:
             if not self._reading:
-                self._switch_reading(True)
+                self._reading = True
+                transport.resume_reading()
         elif session.finished:
             transport.close()
-        elif self._reading:
-            self._switch_reading(False)
-
-    def _switch_reading(self, on: bool) -> None:
-        self._reading = on
-        if on:
-            self._transport.resume_reading()
-            return
-        self._transport.pause_reading()
-        if self._shared.budget.exhausted:
-            self._shared.starved.add(self)
+        else:
+            if self._reading:
+                self._reading = False
+                transport.pause_reading()
+            if shared.budget.exhausted:
+                shared.starved.add(self)
+        shared.wake_starved()
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""

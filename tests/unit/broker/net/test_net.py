@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from protocol.client import Client
-from protocol.codec import decode_response
+from protocol.codec import decode_response, encode_request
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -74,3 +74,22 @@ def test_a_client_that_does_not_read_its_responses_holds_little_memory(tmp_path:
         for _ in range(60):
             assert len(lazy.read_frame()) > 3_600_000
         assert running.call(lambda broker: broker.buffered_bytes) == 0
+
+
+def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that_held_it_is_complete(tmp_path: Path) -> None:
+    """Nobody closes a connection or reads a response meanwhile: the memory comes back by the request's being handled."""
+    large = b"".join(encode_request(3, 9, 1, "test", MetadataRequest([MetadataRequestTopic(name="x" * 200)] * 700)))
+    with (
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}) as running,
+        running.client() as holder,
+        running.client() as other,
+    ):
+        assert other.call(MetadataRequest([])).brokers
+        holder.send_raw(large[:-1])
+        running.call_until(lambda broker: broker.buffered_bytes == len(large) - 1)
+        other.send(MetadataRequest([]), 9)
+        other.read_frame()
+        other.send(MetadataRequest([]), 9)
+        holder.send_raw(large[-1:])
+        holder.read_frame()
+        other.read_frame()
