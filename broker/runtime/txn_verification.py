@@ -8,8 +8,8 @@ Rules that hold here:
 
 * Kafka's verification guard is the turn of the loop: what `verify` allows is appended before anything else can happen. Whoever had to wait
   (the addition must be durable before the data, or a crash would leave data without a transaction) asks again in the turn of its append.
-* While one request of a producer waits, the producer's later ones for partitions without its transaction wait behind it: no sequence
-  overtakes another. Kafka refuses them instead, as out of order, by its "lowest sequence" of a verification.
+* While one request of a producer waits, all later ones of the producer wait behind it, also those for partitions where its transaction is
+  open: no sequence overtakes another. Kafka handles one request of a connection at a time.
 * An addition that meets the end of the transaction before (CONCURRENT_TRANSACTIONS) is tried again a few times: markers are on their way.
 """
 
@@ -78,11 +78,13 @@ class TxnVerification:
 
         Errors are the coordinator's, but for INVALID_PRODUCER_EPOCH, which is what the word PRODUCER_FENCED is where data is written.
         """
-        new = _without_transaction(writer, partitions)
-        if not new or not (writer.adds or self._enabled()):
+        if not (writer.adds or self._enabled()):
             return {}
         if writer.producer_id in self._waiting:
             return self._line_up(writer, partitions, None)
+        new = _without_transaction(writer, partitions)
+        if not new:
+            return {}
         answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
         return answer if isinstance(answer, dict) else self._line_up(writer, partitions, answer)
 
@@ -127,6 +129,8 @@ class TxnVerification:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
         for _ in range(limits.ADD_PARTITIONS_TRIES):
             new = _without_transaction(writer, partitions)
+            if not new:
+                return {}
             if added is None:
                 answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
                 if isinstance(answer, dict):

@@ -88,8 +88,8 @@ def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene,
     return answer
 
 
-async def verify_later(verification: TxnVerification, scene: PartitionScene, writer: Writer = ADDING) -> Refused:
-    answer = verification.verify(writer, [scene.partitions.get("t", 0)])
+async def verify_later(verification: TxnVerification, scene: PartitionScene, *indexes: int) -> Refused:
+    answer = verification.verify(ADDING, [scene.partitions.get("t", index) for index in indexes or (0,)])
     assert inspect.isawaitable(answer)
     return await answer
 
@@ -222,3 +222,22 @@ async def test_a_later_batch_of_the_producer_does_not_overtake_one_that_waits(
     await asyncio.gather(first, second)
     assert order == [0, 1]
     assert verify(verification, ADDING, scene, 1) == {}, "nobody is in line any more"
+
+
+async def test_nor_does_one_for_a_partition_where_the_transaction_is_open(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    write(scene, 0, sequence=0)
+    durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    coordinator.answers = [durable]
+
+    async def produce(sequence: int, *indexes: int) -> None:
+        assert await verify_later(verification, scene, *indexes) == {}
+        write(scene, 0, sequence)
+
+    first, second = asyncio.ensure_future(produce(1, 0, 1)), asyncio.ensure_future(produce(2, 0))
+    await asyncio.sleep(0)
+    durable.set_result(ErrorCode.NONE)
+    await asyncio.gather(first, second)
+    assert coordinator.asked == [frozenset({T1})]
+    assert verify(verification, ADDING, scene, 0) == {}, "nobody is in line any more"
