@@ -38,6 +38,8 @@ from protocol.records.errors import CorruptBatch
 from protocol.records.record import encode_record, iter_section, records_section
 
 _DIGEST_BYTES: Final = 16
+HORIZON_MAX_MS: Final = 2**62
+"""A delete.retention.ms of "for ever" ends here, so that no record's distance from the horizon leaves 64 bits."""
 
 
 def key_digest(key: bytes) -> bytes:
@@ -151,20 +153,26 @@ class BatchCleaner:
 
     def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """What is to be written in the place of `batch`: itself, a smaller one, its header alone, or None. Raises `RecordsError`."""
-        if header.magic != MAGIC_V2 or header.base_offset >= self._rules.end_offset:
+        if header.magic != MAGIC_V2:
             return batch
         _check(batch, header)
-        if header.record_count == 0:
+        control, empty = header.is_control, header.record_count == 0
+        gone = False
+        if not control:
+            gone = self._transactions.data_is_aborted(header)
+        elif not empty:
+            gone = self._transactions.marker_is_empty(header, batch)
+        # Only now: a transaction that was aborted behind the range still needs its index entry, or its data would be seen.
+        if header.base_offset >= self._rules.end_offset:
+            return batch
+        if empty:
             return batch if self._must_stay(header) else None
-        if header.is_control:
-            return self._clean_marker(batch, header)
-        if self._transactions.data_is_aborted(header):
-            return self._without_records(header)
-        return self._clean_data(batch, header)
+        if control:
+            return self._clean_marker(batch, header) if gone else batch
+        return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        if not self._transactions.marker_is_empty(header, batch):
-            return batch
+        """The marker of a transaction of which nothing is left."""
         if self._horizon_passed(header):
             return self._without_records(header)
         return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
@@ -200,7 +208,7 @@ class BatchCleaner:
 
     def _with_horizon(self, header: BatchHeader, section: Buffer, kept: list[int] | None) -> bytes:
         """The records of these ordinals (None: all) with the horizon in the base timestamp's place and the deltas counted from there."""
-        horizon = self._rules.now_ms + self._rules.delete_retention_ms
+        horizon = min(self._rules.now_ms + self._rules.delete_retention_ms, HORIZON_MAX_MS)
         records = list(iter_section(section, header))
         if kept is not None:
             records = [records[i] for i in kept]

@@ -7,7 +7,7 @@ Rules inside:
 between; a
   `FlushTicket` that it yields must be synced (on any thread) before it goes on. Appends, rolls, retention and DeleteRecords may happen
   meanwhile;
-  when a segment that is being cleaned has left the log, the pass ends there without effect.
+  when a segment that is being cleaned has left the log, or the log was deleted, the pass ends there without effect.
 * Never cleaned: the active segment, what lies at or above the last stable offset, what is younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes what a crash
 leaves.
@@ -89,7 +89,8 @@ def clean_log(log: PartitionLog, files: Files, open_files: OpenFiles, first_dirt
     """
     found = dirtiness(log, first_dirty, now_ms)
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
-    keys = OffsetMap(limits.COMPACTION_KEYS, aborted)
+    # The map reads from the first dirty offset on: of a transaction that ended before, it would wait for the marker in vain.
+    keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
     yield from _fill(keys, log, found)
     end = keys.end_offset
     if end <= found.first_dirty:
@@ -127,7 +128,8 @@ def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Iterator[None
 
 
 def _holds(log: PartitionLog, segment: Segment) -> bool:
-    return any(s is segment for s in log.segments)
+    """Whether the segment's files are still this log's: those of a deleted log have moved, and their names may be another topic's now."""
+    return log.failure is None and any(s is segment for s in log.segments)
 
 
 def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
@@ -179,6 +181,8 @@ class _Writer:
 
     def write(self, cleaner: BatchCleaner) -> Generator[FlushTicket | None, None, bool]:
         """Write and sync the `.cleaned` files; False when a segment of the group has left the log meanwhile."""
+        if not all(_holds(self._log, segment) for segment in self._group):
+            return False
         self._new.create_files()
         read = 0
         for segment in self._group:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import random
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import pytest
 
 from broker.core import limits
 from broker.core.log_config import LogConfig
+from broker.core.settings import BrokerSettings
 from broker.storage.files import Files
 from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
+from broker.storage.log_dir import LogDir
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import Isolation, Origin, PartitionLog
 from broker.storage.recovery import OpenRequest, open_log
@@ -46,6 +50,15 @@ def opened(directory: Path, *, config: LogConfig = CONFIG, files: Files | None =
 def append(log: PartitionLog, batch: bytes) -> None:
     log.append(batch, origin=Origin.COORDINATOR, leader_epoch=0, now_ms=NOW)
     log.advance_high_watermark(log.log_end_offset)
+
+
+def data_of(producer_id: int, key: bytes, value: bytes | None, sequence: int = 0) -> bytes:
+    record = SimpleRecord(key, value, NOW)
+    return build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
+def decided(producer_id: int, *, committed: bool) -> bytes:
+    return end_txn_marker(committed=committed, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=NOW)
 
 
 def fill(log: PartitionLog, rounds: int = 20) -> dict[bytes, bytes | None]:
@@ -195,6 +208,86 @@ def test_a_tombstone_is_gone_after_its_retention(tmp_path: Path) -> None:
     log.roll(NOW)
     finish(log.compacting(end, NOW + 1000))
     assert content(log) == {b"b": b"1", b"c": b"1", b"d": b"1"}
+
+
+def test_transactions_aborted_behind_the_stable_offset_stay_hidden(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, build_batch([SimpleRecord(b"a", b"1", NOW)]))
+    append(log, data_of(4, b"open", b"x"))
+    append(log, data_of(5, b"b", b"aborted"))
+    append(log, decided(5, committed=False))
+    log.roll(NOW)
+    assert finish(log.compacting(0, NOW)) == 1
+    append(log, decided(4, committed=True))
+    found = log.read(0, 10_000, isolation=Isolation.READ_COMMITTED)
+    assert found.aborted == [(5, 2)]
+    assert log.last_stable_offset == log.log_end_offset
+
+
+def test_a_tombstone_of_a_producer_that_once_aborted_takes_the_older_value_along(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, build_batch([SimpleRecord(b"a", b"1", NOW)]))
+    append(log, data_of(5, b"b", b"aborted"))
+    append(log, decided(5, committed=False))
+    log.roll(NOW)
+    end = finish(log.compacting(0, NOW))
+    append(log, data_of(5, b"a", None, sequence=1))
+    append(log, decided(5, committed=True))
+    append(log, build_batch([SimpleRecord(b"c", b"1", NOW)]))
+    log.roll(NOW)
+    end = finish(log.compacting(end, NOW))
+    assert content(log)[b"a"] is None
+    append(log, build_batch([SimpleRecord(b"d", b"1", NOW)]))
+    log.roll(NOW)
+    finish(log.compacting(end, NOW + 1000))
+    assert content(log) == {b"c": b"1", b"d": b"1"}
+
+
+def test_a_marker_stays_as_long_as_a_header_of_its_transaction(tmp_path: Path) -> None:
+    """Without the marker a replay of the log would find the transaction open for ever."""
+    log = opened(tmp_path / "t-0")
+    append(log, data_of(5, b"a", b"1"))
+    append(log, decided(5, committed=True))
+    end = 0
+    for round_ in range(3):
+        append(log, build_batch([SimpleRecord(b"a", b"2", NOW)]))
+        log.roll(NOW)
+        end = finish(log.compacting(end, NOW + round_ * 10_000))
+    log.release()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        path.unlink()
+    again = opened(tmp_path / "t-0")
+    assert again.last_stable_offset == again.log_end_offset
+    assert [(p.producer_id, p.last_sequence) for p in again.producers()] == [(5, 0)]
+
+
+def test_a_pass_over_a_deleted_log_leaves_the_new_topic_of_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
+    for slices in range(1, 78, 7):
+        log_dir = LogDir.open(tmp_path / str(slices), BrokerSettings(), NOW)
+        log = log_dir.create_log("t", 0, b"1" * 16, CONFIG)
+        fill(log)
+        cleaning = log.compacting(0, NOW)
+        for ticket in itertools.islice(cleaning, slices):
+            if ticket is not None:
+                ticket.sync()
+        log_dir.delete_log("t", 0)
+        log_dir.create_log("t", 0, b"2" * 16, CONFIG)
+        before = names(tmp_path / str(slices) / "t-0")
+        finish(cleaning)
+        assert names(tmp_path / str(slices) / "t-0") == before
+        log_dir.close()
+
+
+def test_a_delete_retention_without_end_keeps_tombstones_for_ever(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", config=dataclasses.replace(CONFIG, delete_retention_ms=2**63 - 1))
+    append(log, build_batch([SimpleRecord(b"a", None, -1), SimpleRecord(b"b", None, NOW)]))
+    end = 0
+    for key in (b"c", b"d"):
+        append(log, build_batch([SimpleRecord(key, b"1", NOW)]))
+        log.roll(NOW)
+        end = finish(log.compacting(end, NOW + 10**15))
+    assert content(log) == {b"a": None, b"b": None, b"c": b"1", b"d": b"1"}
 
 
 class Crash(Exception):
