@@ -57,6 +57,8 @@ class ConsumerGroups:
         else:
             draft = self._draft_to_join(beat, now)
             answer = consumer_heartbeat.heartbeat(draft, beat)
+            if isinstance(upgraded := self._groups.get(beat.group_id), ClassicGroup):
+                draft.replies += upgraded.release_waiting(ErrorCode.REBALANCE_IN_PROGRESS).replies
         return self._effects(draft, (answer, draft.replies))
 
     def join(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:

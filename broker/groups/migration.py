@@ -59,7 +59,6 @@ def upgrade(group: ClassicGroup, draft: Draft) -> None:
         draft.put_assignment(replace(member, assigned=assigned))
         draft.keep_session(member)
     draft.put_target_epoch(group.generation)
-    draft.replies += group.release_waiting(ErrorCode.REBALANCE_IN_PROGRESS).replies
 
 
 def may_downgrade(draft: Draft) -> bool:

@@ -73,6 +73,19 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
     assert set(driver.group.members) == {first.member_id, "second", "new"}
 
 
+def test_members_that_wait_in_the_classic_group_wait_on_when_the_one_of_the_new_protocol_is_refused() -> None:
+    driver = GroupsDriver()
+    first = driver.joined()
+    driver.classic_join(new_member_id="second")
+    waiting = driver._tickets
+    assert driver.refused("new", 0, topic_regex="(", topic_names=None, rebalance_timeout_ms=1, owned={}) is (
+        ErrorCode.INVALID_REGULAR_EXPRESSION
+    )
+    assert waiting not in driver.answers
+    driver.joined(first.member_id)
+    assert driver.answers[waiting].error is ErrorCode.NONE
+
+
 def test_a_partition_that_the_old_leader_gave_twice_has_one_owner_afterwards() -> None:
     driver = GroupsDriver()
     first = driver.joined()
