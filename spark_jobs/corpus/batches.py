@@ -95,6 +95,24 @@ def below_segment(root: Path) -> None:
     log.data(5, offset=40)
 
 
+def negative_offset(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    sign = log.file.stat().st_size
+    log.data(5)
+    log.data(5)
+    flip(log.file, sign, 0x80)
+
+
+def below_the_log_start_behind_it(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    log.data(5)
+    log.data(5, offset=1)
+    log.data(5)
+    checkpoint(root, "log-start-offset-checkpoint", [("t", 0, 7)])
+
+
 def hole(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5)
@@ -295,6 +313,14 @@ BATCHES: dict[str, Case] = {
     "regress": Case(regress, [("offsets", "violation", "offset regress", "t-0@3")]),
     "overlap": Case(overlap, [("offsets", "violation", "offset overlap", "t-0@7")]),
     "below_segment": Case(below_segment, [("offsets", "violation", "below its segment", "t-0@40")]),
+    "negative_offset": Case(
+        negative_offset,
+        [
+            ("offsets", "violation", "below its segment", f"t-0@{5 - 2**63}"),
+            ("offsets", "info", "offset gap", "t-0@10"),
+        ],
+    ),
+    "below_the_log_start_behind_it": Case(below_the_log_start_behind_it, [("offsets", "violation", "offset regress", "t-0@1")]),
     "hole": Case(hole, [("offsets", "warning", "offset gap", "t-0@8")]),
     "leader_epoch_regress": Case(leader_epoch_regress, [("leader-epochs", "violation", "leader epoch regress", "t-0@15")]),
     "leader_epochs_unknown": Case(leader_epochs_unknown, []),

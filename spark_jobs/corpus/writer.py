@@ -88,10 +88,10 @@ def numbered(count: int) -> list[SimpleRecord]:
     return [SimpleRecord(b"k", b'{"row": "h%d"}' % i, T0) for i in range(count)]
 
 
-def flip(file: Path, position: int) -> None:
+def flip(file: Path, position: int, bit: int = 0x10) -> None:
     """Flip one bit of a file."""
     content = bytearray(file.read_bytes())
-    content[position] ^= 0x10
+    content[position] ^= bit
     file.write_bytes(content)
 
 

@@ -36,7 +36,7 @@ def batch_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.R
         if isinstance(item, Stop):
             yield _stop_row(part, schema, item)
             continue
-        keep = wanted_rows(item, part.segment.log_start_offset, filters)
+        keep = wanted_rows(item, part.segment, filters)
         if filters.end_timestamp < 2**63 - 1:
             keep = keep[np.asarray(item.headers.max_timestamps)[keep] < filters.end_timestamp]
         if len(keep):

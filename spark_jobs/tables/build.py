@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from protocol.records.batch_walk import Headers
-from spark_jobs.log_files import LogFile
+from spark_jobs.log_files import LogFile, Segment
 from spark_jobs.segment_reader import Run
 from spark_jobs.tables.filters import Filters
 
@@ -74,12 +74,18 @@ def sequence_after(base_sequences: Numbers, deltas: Numbers) -> Numbers:
     return found
 
 
-def wanted_rows(run: Run, log_start_offset: int, filters: Filters) -> Numbers:
-    """Which batches of a run may hold a row that is wanted: those with an offset in the log and in the range, not older than the range."""
+def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
+    """Which batches of a run may hold a row that is wanted: those with an offset in the log and in the range, not older than the range.
+
+    Below the log start lie only batches before any that is above it: a lower offset behind those is damage, and in the log."""
     head = HeaderNumbers(run.headers)
     last = head.last_offsets
     high, low = np.maximum(head.base_offsets, last), np.minimum(head.base_offsets, last)
-    keep = (last >= log_start_offset) & (high >= filters.start_offset) & (low < filters.end_offset)
+    keep = np.ones(run.rows, bool)
+    if segment.base_offset < segment.log_start_offset:
+        keep = np.maximum.accumulate(last >= segment.log_start_offset)
+    if filters.has_offsets:
+        keep &= (high >= filters.start_offset) & (low < filters.end_offset)
     if filters.has_times:
         keep &= (head.max_timestamps >= filters.start_timestamp) | (head.magics < 2)
     found: Numbers = np.flatnonzero(keep)

@@ -54,7 +54,7 @@ def offset_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 def _kept(part: Part, filters: Filters, *, control: bool) -> Iterator[tuple[Run, Numbers]]:
     for run in read_runs(part):
         if isinstance(run, Run):
-            keep = wanted_rows(run, part.segment.log_start_offset, filters)
+            keep = wanted_rows(run, part.segment, filters)
             flags = np.asarray(run.headers.attributes)[keep] & CONTROL
             yield run, keep[(flags != 0) == control]
 

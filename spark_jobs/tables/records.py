@@ -36,7 +36,7 @@ def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
     for run in read_runs(part):
         if isinstance(run, Stop):
             continue
-        for opened in open_batches(run, wanted_rows(run, part.segment.log_start_offset, filters)):
+        for opened in open_batches(run, wanted_rows(run, part.segment, filters)):
             rows = _rows(part, schema, run, opened, filters)
             if rows is not None and rows.num_rows:
                 yield rows
