@@ -8,7 +8,8 @@ Rules that hold here, for groups and transactions alike:
 * A response is given when its records are durable. One that wrote nothing waits behind earlier writes that are not: what it tells must
   not be lost.
 * Reading the log back calls the same `apply`, and `end_transaction` for each marker. A record that cannot be read is skipped with a warning
-  that names it: refusing to start would take all other groups or transactions down with it.
+  that names it: refusing to start would take all other groups or transactions down with it. A damaged batch ends the reading of its
+  partition, which is not served: nobody knows what it said.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from broker.core.effects import Effects
+from broker.core.rejected import Rejected
 from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.records.batch import split_batches
 from protocol.records.control import ControlType, parse_marker
+from protocol.records.errors import RecordsError
 from protocol.records.record import SimpleRecord, build_batch, iter_records
 
 if TYPE_CHECKING:
@@ -131,12 +134,15 @@ class Coordinator(Generic[RecordT]):
         return self._last_write
 
     async def load(self, chunk_bytes: int) -> None:
-        """Read the whole log back; other work gets its turn after each chunk."""
+        """Read the whole log back; other work gets its turn after each chunk. Raises Rejected when it cannot be read."""
         log = self.partition.log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             chunk = log.read(offset, chunk_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
-            offset = max(self._load_chunk(bytes(chunk)), offset + 1)
+            try:
+                offset = max(self._load_chunk(bytes(chunk)), offset + 1)
+            except RecordsError as damage:
+                raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at offset {offset} or soon after is damaged: {damage}") from damage
             if offset < log.log_end_offset:
                 await asyncio.sleep(0)
 

@@ -13,7 +13,8 @@ Rules that hold here:
   comes too early looks again.
 * The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
   groups needs none of it.
-* Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does).
+* Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does); if it cannot
+  be, NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class _Shard:
         self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
         self.timers: dict[str, TimerHandle] = {}
         self.loaded = False
+        self.unreadable = False
 
     def stop(self) -> None:
         for timer in self.timers.values():
@@ -183,8 +185,10 @@ class GroupService:
         return self._shard(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
-        """Every group. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        """Every group that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self._shards.values():
+            if shard.unreadable:
+                continue
             if not shard.loaded:
                 raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             yield from shard.machine.groups.values()
@@ -312,7 +316,7 @@ class GroupService:
         except Rejected as error:
             raise Rejected(append_error(error.code), error.message) from error
         if not shard.loaded:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise Rejected(ErrorCode.NOT_COORDINATOR if shard.unreadable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def _shard_at(self, index: int) -> _Shard:
@@ -341,6 +345,7 @@ class GroupService:
             try:
                 await self._load(shard)
             except Rejected as error:
+                shard.unreadable = True
                 logger.error("Could not read %s-%d back, its groups are not served: %s", OFFSETS_TOPIC, shard.partition.index, error)
 
     async def _load(self, shard: _Shard) -> None:
