@@ -41,8 +41,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Known:
     """Cells that fail for a known reason: patterns (whole matches) of client and scenario. `deviation` is the first cell of its line in
-    docs/deviations.md where this broker is meant to differ; empty where the client itself fails, on Apache Kafka as well. `broker` is the only
-    one that it excuses; empty: any."""
+    docs/deviations.md where this broker is meant to differ; empty where the client itself fails, on Apache Kafka as well. `broker` is
+    the only one that it excuses; empty: any."""
 
     client: str
     scenario: str

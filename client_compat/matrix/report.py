@@ -112,7 +112,7 @@ def _difference_section(cells: Sequence[Cell]) -> str:
         return "\n".join([*lines, "Nowhere: every cell came to the same on both."])
     lines += ["| client | scenario | Ottla | Apache Kafka | why |", "| --- | --- | --- | --- | --- |"]
     for ours, theirs in pairs:
-        row = known(ours)
+        row = known(ours) or known(theirs)
         reason = plain_reason(ours.reason or theirs.reason) if row is None else f"{row.why} ({row.deviation or 'the client'})"
         lines.append(f"| {ours.client} | {ours.scenario} | {SIGNS[ours.outcome]} | {SIGNS[theirs.outcome]} | {_cell_text(reason)} |")
     return "\n".join(lines)
