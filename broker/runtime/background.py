@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.core.rejected import Rejected
-from broker.storage.files import Files
 from broker.storage.log_cleaner_manager import LogCleanerManager
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def start_background_work(
         name="high watermark checkpoint",
     )
     if settings.log_cleaner_enable:
-        cleaner = LogCleanerManager(log_dir.path, Files())
+        cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
         housekeeping.every(
             settings.log_cleaner_backoff_ms,
             lambda: _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms())),

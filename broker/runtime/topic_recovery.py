@@ -88,6 +88,7 @@ def _open_topics(
         metadata_log.write_now(_first_records(found.values(), settings, random_bytes))
     else:
         _set_aside_strays(log_dir, catalog, found, metadata_log.replay())
+    log_dir.removal_checkpoint()()
     broker_configs = BrokerConfigs(settings, catalog)
     broker_configs.refresh()
     metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
@@ -152,7 +153,6 @@ def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[st
                 "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
             )
             log_dir.mark_stray(name, index)
-    log_dir.sync_names()
 
 
 def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:

@@ -150,8 +150,8 @@ class TopicService:
                 listener(topic)
             logger.info("deleted topic %s", topic.name)
         if doomed:
-            # A name that a power loss brought back could be taken for that of a new topic of the same name.
-            await self._flusher.run(self._log_dir.sync_names)
+            # A name that a power loss brought back, or an offset in a checkpoint, could be taken for that of a new topic of the same name.
+            await self._flusher.run(self._log_dir.removal_checkpoint())
         return effects.response
 
     async def _create_partitions(self, topics: Sequence[MorePartitions], validate_only: bool) -> list[tuple[str, Rejected | None]]:

@@ -1,19 +1,15 @@
-"""Chooses what to clean and remembers how far each log is clean (Kafka: LogCleanerManager, `cleaner-offset-checkpoint`).
+"""Chooses what to clean and remembers how far each log is clean (Kafka: LogCleanerManager).
 
 Rules inside: one log at a time, the one with the greatest share of dirty bytes; a log with a damaged batch is named once and left alone
-until the
-next start; an offset is noted only after its segments are in place. A lost checkpoint costs work, never data.
+until the next start; an offset is noted only after its segments are in place. A lost checkpoint costs work, never data.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
-from functools import partial
-from pathlib import Path
+from weakref import WeakSet
 
-from broker.storage.checkpoint_file import CLEANER, CorruptCheckpoint, decode_offsets, encode_offsets
-from broker.storage.files import Files
 from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
 from broker.storage.partition_log import PartitionLog
 from protocol.records.errors import RecordsError
@@ -25,22 +21,12 @@ Blocking = Callable[[], None]
 
 
 class LogCleanerManager:
-    """The logs of one directory."""
+    """`cleaned`: how far each log is clean, shared with who forgets logs that are removed; `checkpoint` makes the write that saves it."""
 
-    def __init__(self, directory: Path, files: Files) -> None:
-        self._path = directory / CLEANER
-        self._files = files
-        self._uncleanable: set[Key] = set()
-        self._cleaned = self._load()
-
-    def _load(self) -> dict[Key, int]:
-        try:
-            return decode_offsets(self._files.read_bytes(self._path))
-        except FileNotFoundError:
-            return {}
-        except (OSError, CorruptCheckpoint) as e:
-            logger.warning("%s is not usable, compacted topics are cleaned from their start: %s", self._path, e)
-            return {}
+    def __init__(self, cleaned: dict[Key, int], checkpoint: Callable[[], Blocking]) -> None:
+        self._cleaned = cleaned
+        self._checkpoint = checkpoint
+        self._uncleanable: WeakSet[PartitionLog] = WeakSet()
 
     def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
         """One pass over the dirtiest of `logs` that needs one, in slices. What it yields (if not None) waits for the disk: it is to be
@@ -54,18 +40,18 @@ class LogCleanerManager:
         try:
             end = yield from _blocking(log.compacting(self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
-            self._uncleanable.add(key)
+            self._uncleanable.add(log)
             logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, e)
             return
         logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
         if logs.get(key) is log:
-            self._cleaned = {k: offset for k, offset in self._cleaned.items() if k in logs} | {key: end}
-            yield partial(self._files.write_atomic, self._path, encode_offsets(self._cleaned))
+            self._cleaned[key] = end
+            yield self._checkpoint()
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
         found: list[tuple[float, Key]] = []
         for key, log in logs.items():
-            if log.config.compacts and log.failure is None and key not in self._uncleanable and len(log.segments) > 1:
+            if log.config.compacts and log.failure is None and log not in self._uncleanable and len(log.segments) > 1:
                 dirty = dirtiness(log, self._cleaned.get(key, 0), now_ms)
                 if needs_cleaning(log, dirty, now_ms):
                     found.append((dirty.ratio, key))

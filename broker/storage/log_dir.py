@@ -4,7 +4,9 @@ Rules inside:
 * the lock is taken first and given back last; the clean-shutdown marker is removed before anything changes and written after all
   is synced;
 * a directory that carries another cluster's or node's id is refused by name, and nothing in it is touched;
-* damage is repaired and reported in `findings`; a partition that the disk refuses is left out and named in `failed`; the others are served.
+* damage is repaired and reported in `findings`; a partition that the disk refuses is left out and named in `failed`; the others are served;
+* a checkpoint speaks of the partitions that are here, those that failed included, and of no other: a new topic must not begin with the
+  offsets of an older one of its name.
 """
 
 from __future__ import annotations
@@ -63,6 +65,8 @@ class LogDir:
         self.meta = MetaProperties("", -1, bytes(16))
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
+        self.cleaned: dict[Key, int] = {}
+        """How far the cleaner has come in each log; its own to change, and in a checkpoint as the others."""
         self.findings: list[Finding] = []
         self._now_ms = now_ms
         self._files = files
@@ -73,6 +77,7 @@ class LogDir:
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, tuple[int, bytes]] = {}
+        self._found: dict[str, dict[Key, int]] = {}
         self._lock = DirLock(path)
 
     @property
@@ -114,6 +119,7 @@ class LogDir:
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT)
         log_starts = self._read_offsets(checkpoints.LOG_START)
         high_watermarks = self._read_offsets(checkpoints.REPLICATION)
+        cleaned = self._read_offsets(checkpoints.CLEANER)
         if self.was_clean:
             self._files.remove(marker)
             self._files.sync_dir(self.path)
@@ -124,6 +130,7 @@ class LogDir:
                 self._doomed[self.path / entry.name] = None
             elif (key := parse_live(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
+        self.cleaned = {key: offset for key, offset in cleaned.items() if key in self.logs}
         for finding in self.findings:
             logger.warning("%s", finding)
 
@@ -147,19 +154,22 @@ class LogDir:
     def _read_offsets(self, name: str) -> dict[Key, int]:
         path = self.path / name
         try:
-            return decode_offsets(self._files.read_bytes(path))
+            data = self._files.read_bytes(path)
+            self._found[name] = decode_offsets(data)
         except FileNotFoundError:
             return {}
         except CorruptCheckpoint as e:
             self.findings.append(Finding(path, f"not usable ({e}); the logs themselves are looked at instead"))
             self.was_clean = self.was_clean and name != checkpoints.RECOVERY_POINT
             return {}
+        self._written[name] = -1, data
+        return self._found[name]
 
     def _load_log(self, key: Key, recovery_point: int, log_start: int, high_watermark: int) -> None:
         directory = self.path / live_name(*key)
-        request = self._request(key, self._topic_id(directory), self._default_config())
-        request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
         try:
+            request = self._request(key, self._topic_id(directory), self._default_config())
+            request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
             log, findings = open_log(request)
         except OSError as e:
             self.failed[key] = e
@@ -206,11 +216,13 @@ class LogDir:
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        """Makes the directory of a partition that is not here. Raises `Rejected` when the disk refuses."""
+        """Makes the directory of a partition that is not here; one that a refused removal has left goes first. Raises `Rejected`."""
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} is there already"
         request = self._request(key, topic_id, config)
         try:
+            if self._files.exists(request.directory):
+                self._doomed[self._rename(key, DELETE_SUFFIX)] = None
             self._files.make_dir(request.directory)
             metadata = partition_metadata.encode_metadata(topic_id)
             self._files.write_atomic(request.directory / partition_metadata.FILE_NAME, metadata, sync=False)
@@ -239,21 +251,38 @@ class LogDir:
 
     def _set_aside(self, key: Key, suffix: str) -> Path:
         log = self.logs.pop(key)
+        self.cleaned.pop(key, None)
         log.release()
-        target = self.path / set_aside(*key, self._random_bytes(16), suffix)
+        log.failure = FileNotFoundError(f"{log.directory} was set aside")
         try:
-            self._files.rename(log.directory, target)
+            return self._rename(key, suffix)
         except OSError as e:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {log.directory}: {e}") from e
-        log.failure = FileNotFoundError(f"{log.directory} is {target.name} now")
+
+    def _rename(self, key: Key, suffix: str) -> Path:
+        target = self.path / set_aside(*key, self._random_bytes(16), suffix)
+        self._files.rename(self.path / live_name(*key), target)
         return target
 
-    def sync_names(self) -> None:
-        """Returns once no power loss brings a name back that was set aside. Blocks, on any thread; raises `FsyncFailed`."""
-        try:
-            self._files.sync_dir(self.path)
-        except OSError as e:
-            raise FsyncFailed(*e.args) from e
+    def removal_checkpoint(self) -> Write:
+        """Returns once nothing is left of what was set aside: no checkpoint speaks of it, and no power loss brings its name back.
+
+        Raises `FsyncFailed`. A checkpoint that cannot be written now is with the next ones.
+        """
+        written = [self.recovery_point_checkpoint(), self.log_start_checkpoint(), self.cleaner_checkpoint()]
+
+        def write() -> None:
+            try:
+                for checkpoint in written:
+                    checkpoint()
+            except OSError as e:
+                logger.error("the checkpoints in %s still speak of partitions that were removed: %s", self.path, e)
+            try:
+                self._files.sync_dir(self.path)
+            except OSError as e:
+                raise FsyncFailed(*e.args) from e
+
+        return write
 
     def remove_doomed(self, now_ms: int) -> None:
         """Removes partitions whose delay is over; it counts from the first call after the deletion. Raises `OSError`."""
@@ -279,15 +308,20 @@ class LogDir:
     def high_watermark_checkpoint(self) -> Write:
         return self._checkpoint(checkpoints.REPLICATION, {key: log.high_watermark for key, log in self.logs.items()})
 
+    def cleaner_checkpoint(self) -> Write:
+        return self._checkpoint(checkpoints.CLEANER, self.cleaned)
+
     def _checkpoint(self, name: str, offsets: dict[Key, int]) -> Write:
         number = next(self._checkpoints)
+        known_before = self._found.get(name, {})
+        offsets = {key: known_before[key] for key in self.failed if key in known_before} | offsets
 
         def write() -> None:
             with self._checkpoint_lock:
                 newest, known = self._written.get(name, (-1, b""))
                 if number < newest:
                     return
-                data = encode_offsets(offsets)
+                data = encode_offsets(dict(sorted(offsets.items())))
                 if known != data:
                     self._files.write_atomic(self.path / name, data)
                 self._written[name] = number, data
@@ -303,6 +337,7 @@ class LogDir:
                 self.recovery_point_checkpoint()()
                 self.log_start_checkpoint()()
                 self.high_watermark_checkpoint()()
+                self.cleaner_checkpoint()()
                 marker = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
                 self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
         except OSError as e:

@@ -122,3 +122,19 @@ def check_outcome(opened: TopicDir, operation: Operation, succeeded: bool) -> st
             assert [opened.append("old", index) for index in range(2)] == [1, 1]
     assert after or not succeeded, "what was answered as done is not"
     return "after" if after else "before"
+
+
+async def test_a_topic_that_is_deleted_and_created_again_forgets_where_the_older_one_began(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("old", 1)])
+    for _ in range(5):
+        opened.append("old", 0)
+    opened.partitions.get("old", 0).log.delete_records_before(5)
+    opened.log_dir.log_start_checkpoint()()
+    assert await delete_and_create_again(opened)
+    assert [opened.append("old", 0) for _ in range(3)] == [0, 1, 2]
+    opened.crash()
+    again = TopicDir(tmp_path)
+    log = again.partitions.get("old", 0).log
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    again.crash()

@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.log_config import LogConfig
 from broker.storage.files import Files
-from broker.storage.log_cleaner_manager import LogCleanerManager
+from broker.storage.log_cleaner_manager import Key, LogCleanerManager
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import Origin, PartitionLog
 from broker.storage.recovery import OpenRequest, open_log
@@ -22,7 +22,7 @@ COMPACT = frozenset({"compact"})
 
 def made(root: Path, topic: str, batches: int, policy: frozenset[str] = COMPACT) -> PartitionLog:
     directory = root / f"{topic}-0"
-    directory.mkdir()
+    directory.mkdir(parents=True)
     config = LogConfig(cleanup_policy=policy, segment_bytes=1000)
     files, rng = Files(), random.Random(1)
     log, _ = open_log(OpenRequest(directory, topic, 0, bytes(16), config, NOW, files, OpenFiles(10), rng))
@@ -37,6 +37,11 @@ def fill(log: PartitionLog, batches: int) -> None:
     log.roll(NOW)
 
 
+def manager_of(cleaned: dict[Key, int], saved: list[dict[Key, int]] | None = None) -> LogCleanerManager:
+    """Saves what it is to remember in `saved`."""
+    return LogCleanerManager(cleaned, lambda: lambda: (saved if saved is not None else []).append(dict(cleaned)))
+
+
 def clean(manager: LogCleanerManager, logs: Mapping[tuple[str, int], PartitionLog]) -> None:
     for blocking in manager.clean_dirtiest(logs, NOW):
         if blocking is not None:
@@ -46,20 +51,22 @@ def clean(manager: LogCleanerManager, logs: Mapping[tuple[str, int], PartitionLo
 def test_only_compacted_logs_that_are_dirty_are_cleaned_and_the_offset_is_noted(tmp_path: Path) -> None:
     logs = {("kept", 0): made(tmp_path, "kept", 20, frozenset({"delete"})), ("small", 0): made(tmp_path, "small", 20)}
     sizes = {key: log.size_bytes for key, log in logs.items()}
-    manager = LogCleanerManager(tmp_path, Files())
+    saved: list[dict[Key, int]] = []
+    manager = manager_of({}, saved)
     clean(manager, logs)
     assert logs["kept", 0].size_bytes == sizes["kept", 0]
     assert logs["small", 0].size_bytes < sizes["small", 0] / 5
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nsmall 0 20\n"
+    assert saved == [{("small", 0): 20}]
     assert list(manager.clean_dirtiest(logs, NOW)) == []
 
 
 def test_the_dirtiest_log_comes_first_also_after_a_restart(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
-    clean(LogCleanerManager(tmp_path, Files()), {("b", 0): logs["b", 0]})
+    cleaned: dict[Key, int] = {}
+    clean(manager_of(cleaned), {("b", 0): logs["b", 0]})
     fill(logs["b", 0], 8)
     size = logs["a", 0].size_bytes
-    clean(LogCleanerManager(tmp_path, Files()), logs)
+    clean(manager_of(cleaned), logs)
     assert logs["a", 0].size_bytes < size
 
 
@@ -69,27 +76,23 @@ def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path,
     data = bytearray(path.read_bytes())
     data[70] ^= 1
     path.write_bytes(data)
-    manager = LogCleanerManager(tmp_path, Files())
+    cleaned: dict[Key, int] = {}
+    manager = manager_of(cleaned)
     for _ in range(3):
         clean(manager, {("a", 0): log})
     assert [record.levelname for record in caplog.records if "a-0" in record.message] == ["ERROR"]
-    assert not (tmp_path / "cleaner-offset-checkpoint").exists()
-
-
-def test_a_damaged_checkpoint_is_named_and_cleaning_begins_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "cleaner-offset-checkpoint").write_text("nonsense")
-    log = made(tmp_path, "a", 20)
-    size = log.size_bytes
-    clean(LogCleanerManager(tmp_path, Files()), {("a", 0): log})
-    assert log.size_bytes < size
-    assert "cleaner-offset-checkpoint is not usable" in caplog.text
+    assert cleaned == {}
+    again = made(tmp_path / "again", "a", 20)
+    clean(manager, {("a", 0): again})
+    assert cleaned == {("a", 0): again.log_end_offset}
 
 
 def test_a_log_that_was_deleted_meanwhile_is_not_noted(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20)}
-    work = LogCleanerManager(tmp_path, Files()).clean_dirtiest(logs, NOW)
+    cleaned: dict[Key, int] = {}
+    work = manager_of(cleaned).clean_dirtiest(logs, NOW)
     next(work)
     del logs["a", 0]
     done = [blocking() for blocking in work if blocking is not None]
     assert done
-    assert not (tmp_path / "cleaner-offset-checkpoint").exists()
+    assert cleaned == {}

@@ -190,6 +190,75 @@ def test_a_checkpoint_of_earlier_offsets_does_not_replace_a_later_one(tmp_path: 
     log_dir.close()
 
 
+def test_a_new_topic_does_not_begin_with_the_offsets_of_an_older_one_of_its_name(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    old = log_dir.logs["topic", 2]
+    old.delete_records_before(2)
+    old.flush()
+    log_dir.cleaned["topic", 2] = 3
+    for write in (log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint(), log_dir.cleaner_checkpoint()):
+        write()
+    log_dir.delete_log("topic", 2)
+    log_dir.removal_checkpoint()()
+    append(log_dir.create_log("topic", 2, b"2" * 16, LogConfig()))
+    log_dir.close(clean=False)
+    again = opened(tmp_path)
+    log = again.logs["topic", 2]
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point, again.cleaned) == (0, 1, 0, {})
+    again.close()
+
+
+def test_how_far_the_cleaner_came_is_known_after_a_crash(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.cleaned["topic", 1] = 2
+    log_dir.cleaner_checkpoint()()
+    log_dir.close(clean=False)
+    again = opened(tmp_path)
+    assert again.cleaned == {("topic", 1): 2}
+    again.close()
+
+
+def test_what_the_checkpoints_say_of_a_partition_outlives_a_start_that_could_not_read_it(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    log_dir = filled(tmp_path, files=files)
+    log_dir.logs["topic", 2].delete_records_before(2)
+    log_dir.close()
+
+    def fail(operation: str, path: Path) -> None:
+        if path.parent.name == "topic-2":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    crippled = opened(tmp_path, files=files)
+    crippled.recovery_point_checkpoint()()
+    crippled.log_start_checkpoint()()
+    crippled.close()
+    files.heal()
+    log = opened(tmp_path, files=files).logs["topic", 2]
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (2, 3, 3)
+
+
+def test_what_a_refused_removal_left_is_not_taken_for_the_new_partition(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    log_dir = filled(tmp_path, files=files)
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "rename":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected, match="topic-2"):
+        log_dir.delete_log("topic", 2)
+    with pytest.raises(Rejected, match="topic-2"):
+        log_dir.create_log("topic", 2, b"2" * 16, LogConfig())
+    files.heal()
+    assert log_dir.create_log("topic", 2, b"2" * 16, LogConfig()).log_end_offset == 0
+    log_dir.remove_doomed(NOW_MS)
+    log_dir.remove_doomed(NOW_MS + 10**9)
+    assert {entry.name for entry in files.scan(tmp_path) if entry.is_dir} == {"topic-0", "topic-1", "topic-2"}
+    log_dir.close()
+
+
 def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.high_watermark_checkpoint()()
@@ -203,7 +272,7 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     log_dir.close()
 
 
-@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication", "cleaner"])
 @pytest.mark.parametrize("content", [b"x", b"0\n5\n", b"0\n1\ntopic 0\n", b"1\n0\n", b"\xff\xfe"], ids=repr)
 def test_a_corrupt_checkpoint_is_reported_by_name_and_loses_no_record(tmp_path: Path, name: str, content: bytes) -> None:
     filled(tmp_path).close()
