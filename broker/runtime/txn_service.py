@@ -7,7 +7,7 @@ Rules that hold here:
   (`txn_markers`), then Complete is appended. What needs no waiting happens in the same turn of the loop.
 * After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
   that it had.
-* Until its partition is read back, an id answers COORDINATOR_LOAD_IN_PROGRESS.
+* Until its partition is read back, an id answers COORDINATOR_LOAD_IN_PROGRESS; if it cannot be, NOT_COORDINATOR.
 * Markers carry the leader epoch of the id's partition as coordinator epoch.
 
 Source: KIP-98, KIP-360, KIP-890; KAFKA TransactionCoordinator, TransactionStateManager.
@@ -76,6 +76,7 @@ class _Shard:
         encode = partial(encode_record, transaction_version=transaction_version)
         self.coordinator: Coordinator[TxnRecord] = Coordinator(partition, self.machine, encode, decode_record)
         self.loaded = partition.log.log_start_offset == partition.log.log_end_offset
+        self.unreadable = False
 
     def append(self, txn: Transaction) -> Durable:
         """Raises Rejected with the error that a coordinator's client is told."""
@@ -153,8 +154,8 @@ class TxnService:
         return self._shard(transactional_id).machine.transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
-        """Every id. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
-        shards = list(self._shards.values())
+        """Every id that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        shards = [shard for shard in self._shards.values() if not shard.unreadable]
         if not all(shard.loaded for shard in shards):
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for shard in shards:
@@ -324,7 +325,7 @@ class TxnService:
         if shard is None:
             shard = self._open(index)
         if not shard.loaded:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise Rejected(ErrorCode.NOT_COORDINATOR if shard.unreadable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def _open(self, index: int) -> _Shard:
@@ -343,6 +344,7 @@ class TxnService:
                 if not shard.loaded:
                     await shard.coordinator.load(LOAD_CHUNK_BYTES)
             except Rejected as error:
+                shard.unreadable = True
                 logger.error("Could not read %s-%d back, its ids are not served: %s", TRANSACTION_STATE, shard.partition.index, error)
                 continue
             shard.loaded = True

@@ -21,7 +21,7 @@ from broker.topics.delete_topics import TopicRef
 from broker.txns.states import TxnState
 from broker.txns.txn_records import TxnRecord
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import split_batches
+from protocol.records.batch import HEADER_BYTES, split_batches
 from protocol.records.control import ControlType
 from protocol.records.record import SimpleRecord
 from tests.support.memory_files import MemoryFiles
@@ -296,6 +296,27 @@ async def test_a_record_that_cannot_be_read_costs_its_own_id_only(
         again = await reopened(opened, tmp_path, files)
     assert [txn.transactional_id for txn in again.txns.all_transactions()] == ["tx"]
     assert caplog.text.count("Skipping the record") == 2
+    again.crash()
+
+
+async def test_a_damaged_batch_takes_the_ids_of_its_partition_out_and_no_others(
+    tmp_path: Path, files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = BrokerSettings(transaction_state_log_num_partitions=2, offsets_topic_num_partitions=1)
+    opened = await TxnDir(tmp_path, files=files, settings=settings).load()
+    await opened.make_topics(("t", 1))
+    for name in ("a", "b"):  # partitions 1 and 0
+        opened.init(name)
+    opened.crash()
+    again = TxnDir(tmp_path, files=files, settings=settings)
+    fd = files.open(again.partitions.get("__transaction_state", 1).log.segments.active.path)
+    files.pwrite(fd, [b"\x00"], HEADER_BYTES)
+    files.close(fd)
+    await again.load()
+    assert "Could not read __transaction_state-1 back" in caplog.text
+    assert again.init("a") == Answer(ErrorCode.NOT_COORDINATOR)
+    assert again.init("b").producer_epoch == 1
+    assert [txn.transactional_id for txn in again.txns.all_transactions()] == ["b"]
     again.crash()
 
 
