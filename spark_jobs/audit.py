@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
@@ -23,7 +23,7 @@ from spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory,
 from spark_jobs.filesystem import is_cluster
 from spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from spark_jobs.judging import BusinessKey, Job, run
-from spark_jobs.log_files import LogDirectory, find_logs
+from spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, find_logs, no_logs
 from spark_jobs.reports.pictures import Pictures
 from spark_jobs.session import CannotJudge, require_spark
 from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
@@ -80,10 +80,13 @@ def audit(
     """
     started = time.perf_counter()
     steps = len(RULES) + 2
+    key = None if key_field is None else BusinessKey.parse(key_field)
     with ExitStack() as stack:
         given = stack.enter_context(_sources(paths, topics, wire, replicas, progress))
         found = [find_logs(path, topics) for path in given.paths]
         verdicts = {logs.path: _directory_verdict(logs, given) for logs in found}
+        if not any(map(is_cluster, paths)):  # which told it themselves
+            _miss_topics(found, verdicts, topics)
         for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
             verdict.retries_absorbed = absorbed
         total_bytes = sum(logs.size_bytes for logs in found)
@@ -92,7 +95,6 @@ def audit(
         if not any(logs.segments for logs in found):
             return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
         progress(f"starting {chosen}", 0, steps)
-        key = None if key_field is None else BusinessKey.parse(key_field)
         args: dict[str, Any] = {
             "expiration_ms": producer_expiration_ms,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
@@ -180,6 +182,14 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
     return embedded_engine(total_bytes, memory_mb)
 
 
+def _miss_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
+    """A misspelt topic beside a right one must not be called clean; a topic may be in one of several brokers' directories only."""
+    there = COMPACTED_BY_DESIGN.union(segment.topic for logs in found for segment in logs.segments)
+    for logs in found:
+        if logs.segments:
+            verdicts[logs.path].problems += [no_logs(logs.path, [topic]) for topic in topics if topic not in there]
+
+
 def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
     verdict = DirectoryVerdict(logs.path, segments=len(logs.segments), size_bytes=logs.size_bytes)
     verdict.notes = logs.notes + given.notes.get(logs.path, [])
@@ -235,6 +245,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     pictures: dict[str, Pictures] | None = None if html is None else {}
     read = with_server(paths, bootstrap_server)
     try:
+        _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
         if follow:
             raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))
         with report.progress() as show:
@@ -257,9 +268,20 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     except CannotJudge as e:
         print(f"Could not judge: {e}", file=sys.stderr)
         raise typer.Exit(2) from e
-    _show(verdict, samples, json_file)
-    _write_reports(verdict, pictures, html, junit, parquet)
+    try:
+        _show(verdict, samples, json_file)
+        _write_reports(verdict, pictures, html, junit, parquet)
+    except OSError as e:
+        print(f"error: {e}", file=sys.stderr)
+        raise typer.Exit(2) from e
     raise typer.Exit(verdict.exit_code)
+
+
+def _check_places(*files: Path) -> None:
+    """Before the audit, which may take long, not after it. Raises CannotJudge."""
+    for file in files:
+        if not file.parent.is_dir():
+            raise CannotJudge(f"there is no directory {file.parent} for {file.name}")
 
 
 def _follow(  # noqa: PLR0917 # the options of the command, handed on

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from spark_jobs.log_files import find_logs
 from spark_jobs.tables import Filters, read
 from spark_jobs.wire.sources import CommandConfig, Wire, sources
 
@@ -138,7 +139,8 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
             if holds and found is not None:
                 found.transaction = Transaction(open_[producer_id])
     if first is None:
-        raise NotThere(f"{path} holds nothing of {topic}-{partition}")
+        logs = find_logs(path, [topic])
+        raise NotThere("; ".join(logs.problems) or f"{logs.path} holds nothing of {topic}-{partition}")
     if found is None:
         where = "before the log's start" if offset < first else "after its end" if offset > last else "in a hole (compacted or lost)"
         raise NotThere(f"{topic}-{partition}@{offset} is {where}: the log holds offsets {first} to {last}")

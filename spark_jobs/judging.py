@@ -18,6 +18,7 @@ from spark_jobs.costs import COSTS, TopicCosts
 from spark_jobs.engines import Engine, Row
 from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, find_logs
 from spark_jobs.reports.pictures import Pictures, collect
+from spark_jobs.session import CannotJudge
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 from spark_jobs.wire.sources import came_over_the_wire
 
@@ -34,11 +35,13 @@ class BusinessKey:
 
     @classmethod
     def parse(cls, field: str) -> BusinessKey:
-        """`order.id` (a field of the JSON value; `$...`, a path to it), `header:NAME`, or `key:` (the record's key)."""
+        """`order.id` (a field of the JSON value; `$...`, a path to it), `header:NAME`, or `key:` (the record's key). Raises CannotJudge."""
         if field == "key:":
             return cls("key")
         if field.startswith("header:"):
             return cls("header", field.removeprefix("header:"))
+        if not all(field.split(".")) or '"' in field:
+            raise CannotJudge(f"{field!r} names no key: it is a field of the JSON value (order.id), header:NAME, or key:")
         return cls("value", field)
 
 

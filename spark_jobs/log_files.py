@@ -31,7 +31,6 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 """Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
-NO_LOGS: Final = "{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
 LISTINGS_AT_ONCE: Final = 16
 """Directories listed at a time where each listing is a round trip."""
 
@@ -135,8 +134,15 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
         else:
             _add_partition(found, where, name, listed, facts)
     if not found.segments and not found.problems:
-        found.problems.append(NO_LOGS.format(path=path))
+        found.problems.append(no_logs(found.path, topics))
     return found
+
+
+def no_logs(path: str, topics: Collection[str]) -> str:
+    """The problem of a directory in which nothing was found."""
+    if topics:
+        return f"{path}: no partition of {', '.join(sorted(topics))} here"
+    return f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_jobs.filesystem import place
-from spark_jobs.log_files import NO_LOGS, LogDirectory, Segment, SideFile, find_logs
+from spark_jobs.log_files import LogDirectory, Segment, SideFile, find_logs, no_logs
 
 PINNED: Final = "pinned:"
 """In front of the file that says what to read."""
@@ -53,7 +53,7 @@ def pinned(path: str, topics: Collection[str] = ()) -> LogDirectory:
     found.side_files = [SideFile(**each) for each in said["side_files"] if not topics or each["topic"] in topics]
     found.high_watermarks = {(topic, partition): offset for topic, partition, offset in said["high_watermarks"]}
     if not found.segments and not found.problems:
-        found.problems.append(NO_LOGS.format(path=found.path))
+        found.problems.append(no_logs(found.path, topics))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -28,11 +28,19 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
 
 
+class _Terminal(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever reads has seen enough. The verdict, and with it the exit code, stays what it is."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+
+
 def show(verdict: Verdict, samples: int, console: Console | None = None) -> None:
     """Print counts, one row a rule, the first findings, and what was passed over."""
-    out = console or Console()
+    out = console or _Terminal()
     names = _names(verdict.directories)
-    out.print(summary(verdict, names))
+    if any(result.judged for directory in verdict.directories for result in directory.rules.values()):
+        out.print(summary(verdict, names))
     for directory, name in zip(verdict.directories, names, strict=True):
         found = [finding for result in directory.rules.values() for finding in result.samples]
         if found and samples:

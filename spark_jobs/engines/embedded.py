@@ -75,7 +75,7 @@ class EmbeddedEngine:
         self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
         if keep:
             replaced = self._number_names(paths, topics) if level == "batches" else ""
-            self._connection.execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving")
+            self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
             self._connection.unregister("arriving")
 
     def _number_names(self, paths: Sequence[str], topics: Sequence[str]) -> str:
@@ -125,7 +125,12 @@ class EmbeddedEngine:
             raise
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-        return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
+        try:
+            return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
+        except (duckdb.Error, RuntimeError) as e:
+            if str(e) == "Query interrupted" or str(e).rstrip().endswith("\nKeyboardInterrupt"):
+                raise KeyboardInterrupt from e  # Ctrl-C, within DuckDB or within what it reads from
+            raise
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

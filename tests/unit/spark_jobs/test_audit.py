@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +103,55 @@ def test_the_verdict_says_which_engine_judged(tmp_path: Path) -> None:
     CASES["gap"].write(tmp_path / "gap")
     _, out = run(str(tmp_path / "gap"), "--json", "-")
     assert json.loads(out)["engine"] == "duckdb"
+
+
+def test_where_nothing_was_judged_there_is_no_table_of_rules(tmp_path: Path) -> None:
+    code, out = run(str(tmp_path / "missing"))
+    assert (code, out.splitlines()[0]) == (2, f"could not judge: {tmp_path / 'missing'}: no such directory")
+
+
+@pytest.mark.parametrize("topics", [["nosuch"], ["t", "nosuch"]])
+def test_a_misspelt_topic_is_not_clean(tmp_path: Path, topics: list[str]) -> None:
+    CASES["sound"].write(tmp_path / "sound")
+    code, out = run(str(tmp_path / "sound"), *(word for topic in topics for word in ("--topic", topic)))
+    assert code == 2
+    assert f"{tmp_path / 'sound'}: no partition of nosuch here" in out
+
+
+def test_a_topic_may_be_in_one_of_several_directories_only(tmp_path: Path) -> None:
+    CASES["sound"].write(tmp_path / "a")
+    CASES["sound"].write(tmp_path / "b")
+    (tmp_path / "b" / "t-0").rename(tmp_path / "b" / "other-0")
+    judged = audit([tmp_path / "a", tmp_path / "b"], topics=["t", "other"])
+    assert [directory.problems for directory in judged.directories] == [[], []]
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--parquet"])
+def test_a_report_that_cannot_be_written_is_found_before_the_audit_and_is_no_violation(tmp_path: Path, option: str) -> None:
+    CASES["gap"].write(tmp_path / "gap")
+    code, out = run(str(tmp_path / "gap"), option, str(tmp_path / "no" / "file"))
+    assert (code, "Audit" in out) == (2, False)
+    assert f"there is no directory {tmp_path / 'no'}" in out
+    code, out = run(str(tmp_path / "gap"), option, str(tmp_path))
+    assert (code, "error: " in out) == (2, True)
+
+
+@pytest.mark.parametrize("field", ["", "order.", "a..b", 'a"b'])
+def test_what_names_no_key_is_refused(tmp_path: Path, field: str) -> None:
+    code, out = run(str(tmp_path), "--key-field", field)
+    assert code == 2
+    assert "names no key" in out
+
+
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    CASES["sound"].write(tmp_path / "sound")
+    reading, writing = os.pipe()
+    os.close(reading)
+    audited = subprocess.run(
+        [sys.executable, "-m", "broker", "audit", str(tmp_path / "sound")], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writing)
+    assert (audited.returncode, audited.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("field", ["n.id", "$.n.id"])

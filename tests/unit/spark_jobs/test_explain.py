@@ -89,3 +89,7 @@ def test_the_command_prints_text_or_json_and_ends_with_2_where_there_is_nothing(
     assert (found["read_committed"], found["transaction"]["outcome"]) == (False, "abort")
     absent = CliRunner().invoke(app, ["payments-0@99", str(log)])
     assert (absent.exit_code, "after its end" in absent.stderr) == (2, True)
+    topic = CliRunner().invoke(app, ["nosuch-0@1", str(log)])
+    assert (topic.exit_code, topic.stderr) == (2, f"error: {log}: no partition of nosuch here\n")
+    directory = CliRunner().invoke(app, ["payments-0@1", str(log / "missing")])
+    assert (directory.exit_code, directory.stderr) == (2, f"error: {log / 'missing'}: no such directory\n")

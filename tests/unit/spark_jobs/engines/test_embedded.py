@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,28 @@ from spark_jobs.session import CannotJudge
 def engine() -> Iterator[EmbeddedEngine]:
     with embedded_engine() as running:
         yield running
+
+
+def test_an_interrupt_while_rows_are_read_is_an_interrupt(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array(["a"])], names=["s"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spark_jobs.engines.embedded.read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.read("t", "records", [], (), "s string")
+
+
+def test_an_interrupt_while_a_query_runs_is_an_interrupt(engine: EmbeddedEngine) -> None:
+    engine.table("t", "n int", [[n] for n in range(4_000)])
+    timer = threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.rows("SELECT count(*) AS n FROM t a, t b, t c WHERE (a.n + b.n * c.n) % 7 = 3", {})
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def test_nulls_sort_first_as_in_spark(engine: EmbeddedEngine) -> None:
