@@ -68,7 +68,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
     read = _read_all(ctx, request, fetch)
-    if request.max_wait_ms <= 0 or _is_enough(read, request):
+    if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
         return _respond(ctx, fetch, read)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
     return _wait(ctx, request, fetch, deadline, _park(ctx, request, read, deadline))
@@ -84,13 +84,18 @@ def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, i
             yield (topic.topic_id if by_id else topic.topic), index
 
 
-def _is_enough(read: _Read, request: FetchRequest) -> bool:
-    return read.must_answer or read.bytes >= min(request.min_bytes, request.max_bytes) or not read.results
+def _wanted_bytes(ctx: Context, request: FetchRequest) -> int:
+    """What a long poll waits for: what the client asks, but no more than one answer may hold."""
+    return min(request.min_bytes, request.max_bytes, ctx.services.settings.fetch_max_bytes)
+
+
+def _is_enough(read: _Read, wanted_bytes: int) -> bool:
+    return read.must_answer or read.bytes >= wanted_bytes or not read.results
 
 
 def _park(ctx: Context, request: FetchRequest, read: _Read, deadline: int) -> asyncio.Future[bool]:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
-    waiting = ctx.services.fetch_waits.wait(read.watched, request.min_bytes - read.bytes, deadline)
+    waiting = ctx.services.fetch_waits.wait(read.watched, _wanted_bytes(ctx, request) - read.bytes, deadline)
     ctx.connection.on_closed[waiting] = waiting.cancel
     return waiting
 
@@ -103,7 +108,7 @@ async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, deadli
         finally:
             ctx.connection.on_closed.pop(waiting, None)
         read = _read_all(ctx, request, fetch)
-        if not woken or _is_enough(read, request):
+        if not woken or _is_enough(read, _wanted_bytes(ctx, request)):
             return _respond(ctx, fetch, read)
         waiting = _park(ctx, request, read, deadline)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +133,13 @@ def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) 
             produce(client, "t", value)
         broker.call_until(lambda running: running.services.fetch_waits.parked == 0)
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"a" * 50, b"b" * 50]
+
+
+def test_a_long_poll_waits_for_no_more_than_the_broker_gives_in_one_answer(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", {"fetch.max.bytes": "1024"}) as broker, broker.client() as client:
+        create(client, "t")
+        produce(client, "t", b"x" * 1024)
+        assert values(fetch(client, request(part(), max_wait_ms=60_000, min_bytes=1 << 30))) == [b"x" * 1024]
 
 
 @pytest.mark.parametrize("later", [[], [b"new"]])
