@@ -39,6 +39,7 @@ from protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_GENERATION = -1
+LAST_TIMESTAMP = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class GroupCoordinator:
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
             self._touch_by_commit(group, commit.member_id, now)
-        expiry = NO_EXPIRY if commit.retention_ms == -1 else now.wall_ms + commit.retention_ms
+        expiry = NO_EXPIRY if commit.retention_ms == -1 else min(now.wall_ms + commit.retention_ms, LAST_TIMESTAMP)
         records, errors = [], []
         for wanted in commit.offsets:
             if self._is_too_long(wanted.metadata):

@@ -272,6 +272,14 @@ def test_an_offset_with_its_own_retention_expires_when_it_says() -> None:
     assert driver.fetch(0)[0].offset == -1
 
 
+def test_an_offset_that_is_to_be_kept_for_longer_than_time_can_tell_is_kept() -> None:
+    driver = Driver()
+    driver.commit(at(0, 1), retention_ms=2**63 - 1)
+    driver.pass_ms(70 * DAY_MS)
+    expire(driver)
+    assert driver.fetch(0)[0].offset == 1
+
+
 def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group() -> None:
     driver = Driver()
     driver.commit(at(0, 1))
