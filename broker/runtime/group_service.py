@@ -34,6 +34,7 @@ from broker.runtime.coordinator import Coordinator, Durable, append_error
 from broker.runtime.group_topics import GroupTopics
 from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
 from protocol.error_codes import ErrorCode
+from protocol.wire import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
@@ -427,8 +428,10 @@ class GroupService:
 
 
 def new_member_id(prefix: str) -> str:
-    """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId)."""
-    return f"{prefix}-{uuid4()}"
+    """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId), cut where the whole
+    would be longer than a string of the protocol."""
+    suffix = f"-{uuid4()}"
+    return prefix.encode()[: STRING_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
 
 
 def random_member_id() -> str:

@@ -282,6 +282,11 @@ def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
     assert first != second
 
 
+def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
+    assert len(new_member_id("c" * 32_767)) == 32_767
+    assert len(new_member_id("\N{SNOWMAN}" * 10_922).encode()) <= 32_767
+
+
 async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from broker.runtime import group_service
 
