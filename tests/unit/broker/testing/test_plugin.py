@@ -129,3 +129,16 @@ def test_it_works_with_coroutines_of_anyio(suite: pytest.Pytester) -> None:
         """,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_the_plugin_does_not_import_the_broker_into_every_test_run(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import sys
+
+        def test_nobody_asked():
+            assert not [name for name in sys.modules if name.startswith(("broker.app", "broker.storage", "protocol"))]
+        """,
+    )
+    result.assert_outcomes(passed=1)
