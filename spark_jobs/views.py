@@ -27,17 +27,22 @@ TRUSTED_COLUMNS: Final = ", ".join(
 """What is known of a batch that can be trusted: it has no error."""
 
 
+TRACE: Final = "crc_ok AND (delete_horizon OR record_count = 0 OR (sparse AND records_fault IS NULL))"
+"""What only the cleaner leaves: a delete horizon, an emptied batch, a batch whose records' own offsets have holes."""
+
+
 def batches(columns: str = TRUSTED_COLUMNS) -> str:
     """The query of view `batches` with these columns of `raw_batches`: the batches whose CRC is right, in log order.
 
     `compacted`: the cleaner may have removed records of this batch (its checkpoint, the topic's name, or traces that only it leaves say
-    so). `hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`.
+    so). `hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`. None
+    is known of before a legacy message: a compressed one has the last of its records' offsets.
     """
     return f"""
         WITH seen AS (
             SELECT *,
                 sum(CASE WHEN error IS NULL AND coalesce(crc_ok, true) THEN 0 ELSE 1 END) OVER in_log AS blind_before,
-                max(coalesce(crc_ok AND (delete_horizon OR record_count = 0), false))
+                max(coalesce({TRACE}, false))
                     OVER (PARTITION BY log_dir, topic, partition) AS has_traces
             FROM raw_batches
             WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position ROWS UNBOUNDED PRECEDING)
@@ -54,7 +59,7 @@ def batches(columns: str = TRUSTED_COLUMNS) -> str:
             WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
         ), holed AS (
             SELECT *,
-                CASE WHEN blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1
+                CASE WHEN magic = 2 AND blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1
                      ELSE 0 END AS hole
             FROM ordered
         )

@@ -13,7 +13,7 @@ RULE = Rule(
     limits=(
         "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
         "internal topic's name, a delete horizon, "
-        "or an emptied batch marks as compacted, nor in a batch whose records' own offsets leave holes (no producer can write one). "
+        "an emptied batch, or a batch whose records' own offsets leave holes (no producer can write one) marks as compacted. "
         "A compressed section that would give more than 64 MiB is reported as unreadable."
     ),
     sql="""
@@ -23,8 +23,7 @@ RULE = Rule(
                 CASE WHEN records_fault IS NOT NULL THEN 'records unreadable'
                      WHEN record_count < 0 OR last_offset_delta < 0 THEN 'negative count'
                      WHEN record_count > CAST(last_offset_delta AS BIGINT) + 1 THEN 'more records than offsets'
-                     WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted AND NOT coalesce(sparse, false)
-                     THEN 'fewer records than offsets'
+                     WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted THEN 'fewer records than offsets'
                 END AS kind,
                 log_dir, topic, partition, base_offset AS offset, file, position,
                 record_count, last_offset_delta, records_found, coalesce(records_fault, '') AS detail

@@ -9,7 +9,7 @@ from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES
 from protocol.records.control import end_txn_marker
 from protocol.records.record import build_batch
 from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, numbered, reheaded
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, reheaded
 
 DAY_MS = 86_400_000
 EPOCH_MAX = 32_767
@@ -57,6 +57,22 @@ def old_formats(root: Path) -> None:
     log.data(5, pid=1, seq=0)
 
 
+def old_formats_compressed(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for last_offset in (9, 19, 29):  # a compressed message has the offset of the last one in it
+        body = struct.pack(">Ibbqii", 0, 1, 1, T0, -1, 2) + b"gz"
+        log.raw(struct.pack(">qi", last_offset, len(body)) + body)
+    log.next_offset = 30
+    log.data(5, pid=1, seq=0)
+
+
+def compacted_where_no_checkpoint_says_so(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, seq=0)
+    log.batch(cleaned(build_batch(numbered(5), producer_id=1, producer_epoch=0, base_sequence=5), 0, 3))
+    log.data(5, pid=1, seq=30, offset=30)
+
+
 def exhausted_epochs(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5, pid=1, epoch=EPOCH_MAX - 1, seq=0, transactional=True)
@@ -95,6 +111,8 @@ LEGAL: dict[str, Case] = {
     "emptied_markers": Case(emptied_markers, []),
     "delete_horizons": Case(delete_horizons, [("offsets", "info", "offset gap", "t-0@20")]),
     "old_formats": Case(old_formats, []),
+    "old_formats_compressed": Case(old_formats_compressed, []),
+    "compacted_where_no_checkpoint_says_so": Case(compacted_where_no_checkpoint_says_so, [("offsets", "info", "offset gap", "t-0@30")]),
     "exhausted_epochs": Case(exhausted_epochs, []),
     "fenced_by_a_new_instance": Case(fenced_by_a_new_instance, []),
     "segments_of_a_retained_tail": Case(segments_of_a_retained_tail, []),

@@ -9,7 +9,7 @@ from pathlib import Path
 from protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header, stamp
 from protocol.records.compression import Codec
 from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
+from protocol.records.record import SimpleRecord, build_batch, encode_record, iter_records
 
 T0 = 1_700_000_000_000
 
@@ -74,6 +74,13 @@ class PartitionWriter:
         """Append a transaction marker."""
         made = end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=at)
         return self.batch(made, leader_epoch=leader_epoch)
+
+
+def cleaned(batch: bytes, *kept: int) -> bytes:
+    """The batch as the cleaner leaves it, with only these of its records."""
+    records = [encode_record(r.offset_delta, r.timestamp_delta, r.key, r.value, r.headers) for r in iter_records(batch)]
+    section = b"".join(records[i] for i in kept)
+    return pack_header(read_header(batch)._replace(record_count=len(kept)), section) + section
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:

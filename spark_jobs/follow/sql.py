@@ -124,7 +124,7 @@ ROLES: Final = f"""
             row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 ORDER BY segment DESC, position DESC) AS last_v2,
             row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 AND leader_epoch >= 0 ORDER BY segment DESC, position DESC) AS last_led,
             row_number() OVER (PARTITION BY {_PARTITION}, magic = 2 ORDER BY leader_epoch DESC, segment, position) AS top_led,
-            row_number() OVER (PARTITION BY {_PARTITION}, crc_ok AND (delete_horizon OR record_count = 0)
+            row_number() OVER (PARTITION BY {_PARTITION}, {views.TRACE}
                                ORDER BY segment DESC, position DESC) AS last_trace,
             row_number() OVER (PARTITION BY {_PARTITION} ORDER BY max_timestamp DESC, segment, position) AS top_time,
             row_number() OVER (PARTITION BY {_PARTITION}, control OR log_append_time OR startswith(topic, '__')
@@ -135,7 +135,7 @@ ROLES: Final = f"""
         SELECT {_ROW}, true AS tail, false AS of_producer, false AS of_sequence FROM partition_rows
         WHERE last_row = 1 OR top_offset = 1 OR top_time = 1
            OR last_v2 = 1 AND magic = 2 OR last_led = 1 AND magic = 2 AND leader_epoch >= 0 OR top_led = 1 AND magic = 2
-           OR last_trace = 1 AND crc_ok AND (delete_horizon OR record_count = 0)
+           OR last_trace = 1 AND {views.TRACE}
            OR top_broker_time = 1 AND (control OR log_append_time OR startswith(topic, '__'))
         UNION ALL
         SELECT {_ROW}, false, true, false FROM producer_rows
