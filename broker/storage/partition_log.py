@@ -210,7 +210,12 @@ class PartitionLog:
         config = self.config
         if size > config.segment_bytes:
             raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {config.segment_bytes}")
-        if self.segments.active.should_roll(config, size, max_timestamp, last_offset, now_ms):
+        active = self.segments.active
+        try:
+            full = active.should_roll(config, size, max_timestamp, last_offset, now_ms)
+        except (OSError, RecordsError) as e:
+            raise _storage_error(f"cannot read {active.path}", e) from e
+        if full:
             self.roll(now_ms)
 
     def _checked_marker(self, header: BatchHeader, unstamped: tuple[Buffer, ...], transaction_version: int) -> Marker | None:
@@ -221,6 +226,10 @@ class PartitionLog:
         if not marker.ends_transaction:
             return None
         self.producer_state.check_marker(header, marker, transaction_version)
+        try:
+            self.segments.active.txn_index.entries()  # read now: once the marker is written, its entry must not be refused
+        except (OSError, ValueError) as e:
+            raise _storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
         return marker
 
     def _write(self, buffers: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int) -> None:
@@ -290,7 +299,15 @@ class PartitionLog:
         segment = Segment(
             self._files, self._open_files, self.directory, base_offset, size=0, created_ms=now_ms, jitter_ms=jitter, fresh=True
         )
-        segment.create_files()
+        try:
+            segment.create_files()
+        except OSError:
+            # The log may go on in the segment before it, and a restart would take the base of this one for the log's end.
+            try:
+                self._remove(segment)
+            except OSError as worse:
+                self.failure = worse
+            raise
         self._names_synced = False
         return segment
 
@@ -562,5 +579,5 @@ class PartitionLog:
         self._reader.forget_positions()
 
 
-def _storage_error(what: str, error: OSError) -> Rejected:
+def _storage_error(what: str, error: Exception) -> Rejected:
     return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")

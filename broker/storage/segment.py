@@ -113,8 +113,9 @@ class Segment:
     @property
     def fd(self) -> int:
         if self._fd < 0:
+            fd = self._open()
             self._open_files.opened(self)
-            self._fd = self._open()
+            self._fd = fd
         return self._fd
 
     def _open(self) -> int:
@@ -148,9 +149,12 @@ class Segment:
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
         """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
         position = self.size
+        if self._bytes_since_index > index_interval:  # what may have to be read is read now: nothing can fail once the batch is written
+            self.offset_index.last()
+            self.time_index.last()
         self._files.pwrite(self._fd if self._fd >= 0 else self.fd, buffers, position)
-        self.size = position + size
         self._note(position, size, last_offset, max_timestamp, index_interval)
+        self.size = position + size
 
     def _note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
         """What appending a batch at `position` means for the indexes."""

@@ -487,6 +487,87 @@ def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_ba
     assert failures >= 20
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_roll_that_fails_half_way_leaves_nothing_that_a_restart_takes_for_the_logs_end(suffix: str) -> None:
+    box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
+    for sequence in range(3):
+        box.append(batch(7, 0, sequence))
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "create" and path == box.file(suffix, 3):
+            raise OSError(errno.ENOSPC, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected):
+        box.append(batch(8, 0, 0, size=2 * BATCH))
+    box.append(batch(7, 0, 3))
+    files.heal()
+    box.restart()
+    assert (box.findings, box.log.log_end_offset, len(box.headers())) == ([], 4, 4)
+
+
+def test_a_log_whose_failed_roll_cannot_be_taken_back_goes_offline() -> None:
+    box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
+    for sequence in range(3):
+        box.append(batch(7, 0, sequence))
+
+    def fail(operation: str, path: Path) -> None:
+        if path == box.file(".index", 3) or operation == "remove":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    for size in (2 * BATCH, 10):
+        with pytest.raises(Rejected) as caught:
+            box.append(batch(8, 0, 0, size=size))
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    box.crash()
+    assert box.append(batch(7, 0, 3)).first_offset == 3
+
+
+def test_a_batch_whose_index_entry_cannot_be_made_is_not_written() -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=BATCH))
+
+    def fail(operation: str, path: Path) -> None:
+        if path.suffix in {".index", ".timeindex"}:
+            raise OSError(errno.EMFILE, "failed here", str(path))
+
+    refused = 0
+    for sequence in range(10):
+        box.log.flush()
+        box.log.segments.active.release()
+        files.on_call = fail
+        if not written(box, sequence):
+            refused += 1
+            files.heal()
+            assert written(box, sequence)
+        files.heal()
+    assert refused > 2
+    box.crash()
+    assert [(h.base_offset, h.base_sequence) for h in box.headers()] == [(i, i) for i in range(10)]
+    assert box.findings == []
+
+
+def test_an_abort_whose_index_cannot_be_read_is_not_written() -> None:
+    box, files = memory_box()
+    box.append(batch(7, 0, 0, transactional=True))
+    box.log.flush()
+    box.log.segments.active.release()
+
+    def fail(operation: str, path: Path) -> None:
+        if path.suffix == ".txnindex":
+            raise OSError(errno.EMFILE, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected) as caught:
+        box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    assert box.log.log_end_offset == 2
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
+
+
 def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
     box, files = memory_box()
     box.append(batch())
