@@ -14,13 +14,14 @@ RULE = Rule(
         "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
         "internal topic's name, a delete horizon, "
         "an emptied batch, or a batch whose records' own offsets leave holes (no producer can write one) marks as compacted. "
-        "A compressed section that would give more than 64 MiB is reported as unreadable."
+        "A compressed section that gives more than 64 MiB is not opened, and a warning: nothing is known of its records."
     ),
     sql="""
         SELECT * FROM (
             SELECT
-                'violation' AS severity,
-                CASE WHEN records_fault IS NOT NULL THEN 'records unreadable'
+                CASE WHEN records_fault LIKE 'not opened: %' THEN 'warning' ELSE 'violation' END AS severity,
+                CASE WHEN records_fault LIKE 'not opened: %' THEN 'records not opened'
+                     WHEN records_fault IS NOT NULL THEN 'records unreadable'
                      WHEN record_count < 0 OR last_offset_delta < 0 THEN 'negative count'
                      WHEN record_count > CAST(last_offset_delta AS BIGINT) + 1 THEN 'more records than offsets'
                      WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted THEN 'fewer records than offsets'

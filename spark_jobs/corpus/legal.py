@@ -6,8 +6,9 @@ import struct
 from pathlib import Path
 
 from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES
+from protocol.records.compression import Codec
 from protocol.records.control import end_txn_marker
-from protocol.records.record import build_batch
+from protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, reheaded
 
@@ -73,6 +74,12 @@ def compacted_where_no_checkpoint_says_so(root: Path) -> None:
     log.data(5, pid=1, seq=30, offset=30)
 
 
+def too_large_to_open(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.batch(build_batch([SimpleRecord(b"k", bytes(DECOMPRESSED_MAX_BYTES), T0)], codec=Codec.ZSTD))
+    log.data(5)
+
+
 def exhausted_epochs(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5, pid=1, epoch=EPOCH_MAX - 1, seq=0, transactional=True)
@@ -113,6 +120,7 @@ LEGAL: dict[str, Case] = {
     "old_formats": Case(old_formats, []),
     "old_formats_compressed": Case(old_formats_compressed, []),
     "compacted_where_no_checkpoint_says_so": Case(compacted_where_no_checkpoint_says_so, [("offsets", "info", "offset gap", "t-0@30")]),
+    "too_large_to_open": Case(too_large_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
     "exhausted_epochs": Case(exhausted_epochs, []),
     "fenced_by_a_new_instance": Case(fenced_by_a_new_instance, []),
     "segments_of_a_retained_tail": Case(segments_of_a_retained_tail, []),

@@ -16,7 +16,7 @@ from protocol.records import walk
 from protocol.records.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
 from protocol.records.compression import Codec
 from protocol.records.control import parse_marker
-from protocol.records.errors import InvalidRecord, RecordsError
+from protocol.records.errors import BatchTooLarge, InvalidRecord, RecordsError
 from protocol.records.record import records_section
 from spark_jobs.columns import SEGMENT_COLUMNS
 from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
@@ -86,7 +86,7 @@ def _stop_row(part: Part, schema: pa.Schema, stop: Stop) -> pa.RecordBatch:
 
 
 class _Opened(NamedTuple):
-    """What the records of a batch say. `records_fault`: what is wrong with them."""
+    """What the records of a batch say. `records_fault`: what is wrong with them, or `not opened: ` and why."""
 
     records_found: int | None
     found_max_timestamp: int | None
@@ -109,6 +109,8 @@ def _open(run: Run, row: int) -> _Opened:
         if scan.sequential:
             return _Opened(head.record_count, scan.max_timestamp, False, None)
         offsets = np.asarray(walk.columns(section, head.record_count, head.base_offset, head.base_timestamp).offsets)
+    except BatchTooLarge as e:
+        return _Opened(None, None, None, f"not opened: {e}")
     except RecordsError as e:
         return _Opened(None, None, None, str(e))
     if (np.diff(offsets) <= 0).any() or offsets[0] < head.base_offset or offsets[-1] > head.last_offset:
