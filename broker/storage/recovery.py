@@ -72,11 +72,11 @@ class _Loading:
 def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Finding]]:
     """Opens or makes the log of one partition. Raises `OSError`."""
     load = _Loading(request)
-    segments, missing = _load_segments(load)
+    segments, suspect = _load_segments(load)
     load.epochs = _load_epochs(load)
     listed = SegmentList(segments) if segments else SegmentList([_new_segment(load, request.log_start_offset)])
     load.snapshots.remove_strays(listed.base_offsets)
-    end = _recover(load, listed, missing)
+    end = _recover(load, listed, suspect)
     log_start = max(request.log_start_offset, listed.first.base_offset)
     if end < log_start:
         end = _start_over(load, listed, log_start)
@@ -111,7 +111,7 @@ def _new_segment(load: _Loading, base_offset: int) -> Segment:
 
 
 def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
-    """The segments of the directory, and the bases of those without an offset index."""
+    """The segments of the directory, and the bases of those that must be checked whole: an index is missing or says nothing."""
     request = load.request
     entries = finish_swaps(request.files, request.directory)
     logs = {_base(e): e.size for e in entries if e.name.endswith(".log")}
@@ -125,7 +125,19 @@ def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
         Segment(request.files, request.open_files, request.directory, base, size=size, created_ms=request.now_ms)
         for base, size in sorted(logs.items())
     ]
-    return segments, set(logs) - indexed
+    suspect = set(logs) - indexed
+    for base in sorted(suspect):
+        load.found(request.directory / f"{base:020d}.index", "missing; the segment is checked whole and its indexes are built again")
+    with_aborted = {_base(e) for e in entries if e.name.endswith(".txnindex")}
+    for segment in segments:
+        if segment.base_offset in with_aborted:
+            try:
+                segment.txn_index.entries()
+            except ValueError as e:
+                load.found(segment.txn_index.path, f"not usable ({e}); the segment is checked whole and its indexes are built again")
+                suspect.add(segment.base_offset)
+            segment.txn_index.release()
+    return segments, suspect
 
 
 def _base(entry: FileEntry) -> int:
@@ -146,12 +158,9 @@ def _load_epochs(load: _Loading) -> LeaderEpochs:
     return LeaderEpochs(request.files, request.directory)
 
 
-def _recover(load: _Loading, segments: SegmentList, missing: set[int]) -> int:
+def _recover(load: _Loading, segments: SegmentList, suspect: set[int]) -> int:
     """Checks what must be checked and returns the log's end offset."""
     request = load.request
-    suspect = set(missing)
-    for base in sorted(missing):
-        load.found(request.directory / f"{base:020d}.index", "missing; the segment is checked whole and its indexes are built again")
     if request.clean:
         try:
             end = segments.active.resume()

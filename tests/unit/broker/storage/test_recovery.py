@@ -318,6 +318,28 @@ def test_the_aborted_index_is_built_again_with_the_transactions_that_began_befor
     assert [list(s.txn_index.entries()) for s in box.log.segments] == before
 
 
+@pytest.mark.parametrize("content", [b"junk", b"\x00\x01" + bytes(32), b"\xff" * 34], ids=["short", "version 1", "ones"])
+@pytest.mark.parametrize("is_active", [True, False], ids=["active", "older"])
+@pytest.mark.parametrize("clean", [True, False], ids=["restart", "crash"])
+def test_a_garbage_index_of_aborted_transactions_is_built_again(tmp_path: Path, content: bytes, is_active: bool, clean: bool) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    box.append(batch(7, 0, 0, transactional=True))
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    if not is_active:
+        box.log.roll(NOW_MS)
+    box.append(batch(8, 0, 0, transactional=True))
+    before = [list(s.txn_index.entries()) for s in box.log.segments]
+    box.log.close()
+    box.file(".txnindex").write_bytes(content)
+    box.open(clean=clean, recovery_point=box.log.recovery_point)
+    assert [f.file for f in box.findings] == [box.file(".txnindex")]
+    assert [list(s.txn_index.entries()) for s in box.log.segments] == before
+    box.append(marker(8, 0, committed=False), origin=Origin.COORDINATOR)
+    box.restart()
+    assert box.findings == []
+    assert box.log.read(0, 1 << 20, isolation=Isolation.READ_COMMITTED).aborted[0] == (7, 0)
+
+
 # --- the log's start --------------------------------------------------------------------------------------------------
 
 
