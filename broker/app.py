@@ -153,7 +153,10 @@ class Broker:
 
     def _open_log_dir(self) -> LogDir:
         path = data_dir(self.settings)
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StartError(f"the data directory {path} cannot be made: {error.strerror}") from error
         return LogDir.open(path, self.settings, self.clock.now_ms(), files=FillableFiles(self._faults))
 
     async def _open_services(self) -> Services:
@@ -261,9 +264,13 @@ async def _serve(broker: Broker, port_file: Path | None, beside: Beside) -> None
             stack.push_async_callback(broker.stop)
             await stack.enter_async_context(beside(broker))
         except OSError as error:
-            raise StartError(str(error)) from error
+            raise StartError(_without_number(error)) from error
         await _until_stopped(broker, port_file)
     logger.info("Stopped")
+
+
+def _without_number(error: OSError) -> str:
+    return str(error) if error.filename is not None or not error.strerror else error.strerror
 
 
 async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
@@ -287,12 +294,15 @@ async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
 
 def _announce(broker: Broker, port_file: Path | None) -> None:
     host, port = broker.address
+    if port_file is not None:
+        partial = port_file.with_name(port_file.name + ".tmp")
+        try:
+            partial.write_text(f"{port}\n")
+            partial.replace(port_file)
+        except OSError as error:
+            raise StartError(f"the port file {port_file} cannot be written: {error.strerror}") from error
     print(
         f"Ottla is listening on {host}:{port} (data in {broker.log_dir.path}, cluster id {broker.services.cluster_id}, "
         f"node {broker.settings.node_id}, {len(broker.services.partitions)} partitions)",
         flush=True,
     )
-    if port_file is not None:
-        partial = port_file.with_name(port_file.name + ".tmp")
-        partial.write_text(f"{port}\n")
-        partial.replace(port_file)

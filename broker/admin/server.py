@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, contextmanager
@@ -32,7 +33,10 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST) -> AsyncIterator[int]:
     """Serve while the context lasts; gives the port. Raises OSError where `port` is taken or `host` is none of this machine's."""
-    sock = socket.create_server((host, port))
+    try:
+        sock = socket.create_server((host, port))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on http://{host}:{port}, the admin port: {os.strerror(error.errno or 0)}") from error
     config = uvicorn.Config(make_api(broker, faults, clock), log_level="warning", lifespan="off", access_log=False)
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))

@@ -25,21 +25,26 @@ Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HO
 ADMIN = "127.0.0.1:9644"
 TIMEOUT_S = 30.0
 WAIT_POLL_S = 0.02
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""No proxy that the environment names for the web leads to a broker's own machine."""
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """One call of the admin port: what it answers. Raises CliError with its own words."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://{admin}{path}", data, {"Content-Type": "application/json"}, method=method)
+    request = urllib.request.Request(
+        f"http://{admin.removeprefix('http://').rstrip('/')}{path}", data, {"Content-Type": "application/json"}, method=method
+    )
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+        with _DIRECT.open(request, timeout=TIMEOUT_S) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
         raise CliError(_detail(error.read())) from error
     except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
         raise CliError(
-            f"no admin port answers at {admin} ({error}); start the broker with --admin-port, and name it here with --admin"
+            f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and name it here with --admin"
         ) from error
     return json.loads(text) if text else None
 

@@ -27,7 +27,13 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="ottla health", description="Ask a broker whether it serves: exit code 0 when it answers ApiVersions, 1 when it does not."
     )
-    made.add_argument("--broker", metavar="HOST:PORT", help=f"default: the first of OTTLA_LISTENERS, or else {DEFAULT_ADDRESS}")
+    made.add_argument(
+        "--broker",
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+        help=f"the broker to ask (default: the first of OTTLA_LISTENERS, or else {DEFAULT_ADDRESS})",
+    )
     made.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help=f"how long to wait (default {TIMEOUT_S:g})")
     return made
 
@@ -61,5 +67,7 @@ def first_listener(env: Mapping[str, str]) -> str:
 def ask(address: str, timeout_s: float = TIMEOUT_S) -> None:
     """Raises OSError or ProtocolError where the broker at host:port does not answer ApiVersions in time, ValueError for a bad address."""
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError("this is no address: it looks like localhost:9092")
     with Client(host.strip("[]"), int(port), client_id="ottla-health", timeout_s=timeout_s) as client:
         client.highest_version(ApiVersionsRequest)

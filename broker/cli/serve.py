@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.faults.engine import Faults
 
 EXIT_USAGE = 2
+_PORT_MAX = 65_535
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
-    made.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one (default 9092)")
+    made.add_argument("--port", type=_port, help="the port to listen on; 0 takes a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--admin-port",
-        type=int,
+        type=_port,
         metavar="PORT",
         help="serve faults and the clock over HTTP on this port (docs/faults.md; default off)",
     )
@@ -56,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: it is a number from 0 to {_PORT_MAX}")
+    return int(text)
 
 
 def serve() -> None:

@@ -37,6 +37,8 @@ _WAIT_FOR_ADDRESS = (
 )
 _GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
 _COUNTED = ("seen", "hits", "consumed")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""No proxy that the environment names for the web leads to the admin port."""
 
 
 class KafkaAnswers(WaitStrategy):
@@ -123,7 +125,7 @@ class OttlaContainer(DockerContainer):
         """One call of the admin port: what it answers. Raises HTTPError for an answer that is no success."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.get_admin_url() + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as answer:
+        with _DIRECT.open(request, timeout=START_TIMEOUT_S) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 

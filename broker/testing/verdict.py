@@ -77,6 +77,7 @@ def assert_exactly_once(
     `audit`: also run the audit's rules over the log, where they can run (extra `audit`; without it they are left out).
     RuntimeError when the history is not complete.
     """
+    __tracebackhide__ = True  # pytest then shows the caller's line and the story
     identity = {"value": by_value, "key": by_key}[by] if isinstance(by, str) else by
     found = examine(broker, history, topics, expected=expected, by=identity, audit=audit)
     if found.anomalies or found.findings:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +55,30 @@ def test_after_sigkill_what_was_acknowledged_is_there(process: BrokerProcess) ->
     process.start()
     with process.client() as client:
         assert produce(client, "t", b"x") == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--port", "65536"), 2, "argument --port: '65536' is no port: it is a number from 0 to 65535"),
+        (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
+        (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
+        (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be made: File exists"),
+        (("--port", "{taken}"), 1, "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: Address already in use"),
+        (("--admin-port", "{taken}"), 1, "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: Address already in use"),
+    ],
+)
+def test_what_cannot_be_had_is_one_line_without_a_trace(tmp_path: Path, options: tuple[str, ...], code: int, says: str) -> None:
+    (tmp_path / "file").touch()
+    with socket.create_server((HOST, 0)) as taken:
+        given = {"there": tmp_path, "taken": taken.getsockname()[1]}
+        words = [sys.executable, "-m", "broker", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
+        words += [option.format(**given) for option in options]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == code
+    assert says.format(**given) in ended.stderr.splitlines()[-1 if code == 2 else 0]
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_second_broker_on_the_same_directory_is_refused_by_name(process: BrokerProcess) -> None:

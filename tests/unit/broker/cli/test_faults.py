@@ -45,6 +45,12 @@ def test_a_rule_lives_from_add_to_remove(broker: InProcessBroker) -> None:
     assert json.loads(run(broker, "list", "--json").stdout) == []
 
 
+def test_the_admin_port_is_asked_without_the_proxy_of_the_web(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    assert run(broker, "list", "--json").stdout == "[]\n"
+
+
 def test_what_is_held_is_listed_and_released(broker: InProcessBroker) -> None:
     released: list[str] = []
     rule = broker.faults.add("hold-request:name=h")
