@@ -33,7 +33,7 @@ def is_cluster(path: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a directory. `path` is as `Place.open` takes it."""
+    """A name in a directory. `path` is as `Place.open` takes it. A link that leads nowhere counts as a directory: listing it fails."""
 
     name: str
     path: str
@@ -76,15 +76,15 @@ class Place:
 
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name. Raises OSError, FileNotFoundError where it is none."""
-        found = self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
-        return sorted(
-            (
-                Entry(each.base_name, f"{path}/{each.base_name}", each.type == arrow_fs.FileType.Directory, each.size or 0)
-                for each in found
-                if each.type != arrow_fs.FileType.NotFound
-            ),
-            key=lambda entry: entry.name,
-        )
+        found = [
+            Entry(each.base_name, f"{path}/{each.base_name}", each.type == arrow_fs.FileType.Directory, each.size or 0)
+            for each in self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
+            if each.type != arrow_fs.FileType.NotFound
+        ]
+        if self.is_local:  # Arrow passes over links that lead nowhere
+            with os.scandir(path) as there:
+                found += [Entry(each.name, each.path, True, 0) for each in there if each.is_symlink() and not Path(each).exists()]
+        return sorted(found, key=lambda entry: entry.name)
 
     def readable(self, path: str) -> bool:
         """Whether the file may be read; on other than local file systems that shows only in reading."""

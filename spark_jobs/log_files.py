@@ -18,10 +18,12 @@ from spark_jobs.filesystem import Entry, Place, is_cluster, place
 if TYPE_CHECKING:
     from spark_jobs.wire.address import Address
 
-PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
-SEGMENT_FILE: Final = re.compile(r"\d{20}\.log")
-SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)")
+SEGMENT_FILE: Final = re.compile(r"\d{20}\.log", re.ASCII)
+SWAP_FILE: Final = re.compile(r"\d{20}\.log\.swap", re.ASCII)
+"""What the cleaner made, on its way to take the place of segments (Kafka's `LocalLog.replaceSegments`)."""
+SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)", re.ASCII)
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -31,6 +33,8 @@ TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 """Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
+SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
+PARTITION_MAX: Final = 2**31 - 1
 LISTINGS_AT_ONCE: Final = 16
 """Directories listed at a time where each listing is a round trip."""
 
@@ -176,7 +180,7 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
         found.notes.append(f"{name}: passed over (a deleted, moving or stray replica)")
         return None
     match = PARTITION_DIR.fullmatch(name)
-    if match is None:
+    if match is None or int(match["partition"]) > PARTITION_MAX:
         found.notes.append(f"{name}: passed over (not a partition's directory)")
         return None
     topic = match["topic"]
@@ -187,6 +191,12 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
+    unread = [f"{entry.path}: not readable" for entry in logs if not where.readable(entry.path)]
+    unread += [f"{entry.path}: {SWAPPING}" for entry in entries if SWAP_FILE.fullmatch(entry.name)]
+    if unread:
+        # What is not read may be what a rule would miss: a gap, or an open transaction, that there is not.
+        found.problems += [f"{reason}; {name[0]}-{name[1]} is not judged" for reason in unread]
+        return
     if not logs:
         found.notes.append(f"{name[0]}-{name[1]}: holds no segment")
     unknown = 2**63 - 1 if name[0] in COMPACTED_BY_DESIGN else 0
@@ -199,9 +209,6 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
         "clean_shutdown": facts.clean_shutdown,
     }
     for i, entry in enumerate(logs):
-        if not where.readable(entry.path):
-            found.problems.append(f"{entry.path}: not readable")
-            continue
         last = i == len(logs) - 1
         segment = Segment(
             base_offset=bases[i],
@@ -216,6 +223,9 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     for entry in entries:
         match = SIDE_FILE.fullmatch(entry.name)
         if match is not None or entry.name == LEADER_EPOCHS:
+            if not where.readable(entry.path):
+                found.problems.append(f"{entry.path}: not readable; it is not held against the log")
+                continue
             kind = entry.name if match is None else match["kind"]
             base = min(bases, default=0) if match is None else int(match["offset"])
             found.side_files.append(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.log_files import find_logs
+import pytest
+
+from spark_jobs.log_files import SWAPPING, find_logs
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 
 
@@ -53,3 +55,50 @@ def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> Non
 
 def test_a_missing_directory_is_a_problem(tmp_path: Path) -> None:
     assert find_logs(tmp_path / "none").problems == [f"{tmp_path / 'none'}: no such directory"]
+
+
+def test_a_partition_of_which_a_segment_cannot_be_read_is_a_problem_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    PartitionWriter(tmp_path, "u", 0)
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(log.file))
+    found = find_logs(tmp_path)
+    assert found.problems == [f"{log.file}: not readable; t-0 is not judged"]
+    assert [segment.topic for segment in found.segments] == ["u"]
+
+
+def test_an_index_that_cannot_be_read_is_a_problem_and_its_log_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    index = log.file.with_suffix(".index")
+    index.touch()
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(index))
+    found = find_logs(tmp_path)
+    assert found.problems == [f"{index}: not readable; it is not held against the log"]
+    assert (len(found.segments), found.side_files) == (1, [])
+
+
+def test_a_partition_whose_segments_were_being_swapped_is_a_problem_and_not_judged(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(5, pid=1, seq=0)
+    log.roll()
+    log.data(5, pid=1, seq=5)
+    swap = log.file.with_suffix(".log.swap")
+    log.file.rename(swap)
+    log.roll()
+    log.data(5, pid=1, seq=10)
+    found = find_logs(tmp_path)
+    assert found.problems == [f"{swap}: {SWAPPING}; t-0 is not judged"]
+    assert found.segments == []
+
+
+def test_a_partition_behind_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0)
+    (tmp_path / "u-0").symlink_to(tmp_path / "not mounted")
+    (problem,) = find_logs(tmp_path).problems
+    assert problem.startswith(f"{tmp_path / 'u-0'}: Cannot list directory")
+    assert find_logs(tmp_path, ["t"]).problems == []
+
+
+@pytest.mark.parametrize("name", ["t-00", "t-99999999999", "t-2147483648", "t-٣"])
+def test_a_number_that_no_partition_has_is_a_foreign_directory(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    assert find_logs(tmp_path).notes == [f"{name}: passed over (not a partition's directory)"]
