@@ -211,8 +211,16 @@ LOGS: Final = """
 """Each partition. `broker_time`: the newest time in the directory by a broker's clock; `last_time`: by anybody's."""
 
 OPEN_TRANSACTIONS: Final = """
+    WITH earlier AS (
+        SELECT t.log_dir, t.topic, t.partition, t.first_offset, max(b.max_timestamp) AS broker_time
+        FROM transactions t
+        JOIN batches b ON b.log_dir = t.log_dir AND b.topic = t.topic AND b.partition = t.partition AND b.base_offset < t.first_offset
+            AND (b.control OR b.log_append_time)
+        WHERE t.outcome IS NULL AND t.data_records > 0
+        GROUP BY t.log_dir, t.topic, t.partition, t.first_offset
+    )
     SELECT t.*, l.blind > t.blind_at AS blind,
-        coalesce(l.broker_time, l.last_time) - t.first_timestamp AS age_ms,
+        coalesce(l.broker_time, l.last_time) - greatest(t.first_timestamp, coalesce(e.broker_time, t.first_timestamp)) AS age_ms,
         coalesce(l.broker_time, l.last_time) - CASE WHEN s.state = 'Ongoing' THEN s.started ELSE s.updated END AS state_age_ms,
         min(t.first_offset) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS last_stable_offset,
         p.newest_epoch, s.transactional_id, s.state, s.timeout_ms, s.producer_epoch AS state_epoch,
@@ -222,12 +230,14 @@ OPEN_TRANSACTIONS: Final = """
     JOIN logs l ON l.log_dir = t.log_dir AND l.topic = t.topic AND l.partition = t.partition
     JOIN (SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
           FROM producer_batches GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id
+    LEFT JOIN earlier e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition AND e.first_offset = t.first_offset
     LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
     LEFT JOIN complete_states c ON c.log_dir = t.log_dir
     WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
 """
 """Transactions without a marker, with what the coordinator's last word on their producer is. Compaction never passes an open transaction:
-where it has been, there was an end. `complete_states`: the directories that hold every partition of `__transaction_state`."""
+where it has been, there was an end. `age_ms`: a producer may write old times, so what a broker wrote `earlier` counts if it is later.
+`complete_states`: the directories that hold every partition of `__transaction_state`."""
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "

@@ -9,9 +9,11 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "last_stable_offset", "age_ms", "transactional_id", "coordinator", "timeout_ms"),
     limits=(
-        "Open is told as info while `__transaction_state` says ongoing (or markers to be written) within the transaction's timeout, by the "
+        "Open is told as info while `__transaction_state` says ongoing (or markers to be written) within the transaction's timeout and a "
+        "minute (coordinators look for what timed out every ten seconds), by the "
         "newest time that a broker wrote into the directory. Where `__transaction_state` is not there, or not all of its partitions are, "
-        "open for longer than transaction.max.timeout.ms is a violation. Behind unreadable bytes, which may have been the marker, it is a "
+        "open for longer than transaction.max.timeout.ms is a violation; it began, as far as one can tell, at the time of its first batch, "
+        "or at the newest time that a broker wrote before that batch. Behind unreadable bytes, which may have been the marker, it is a "
         "warning. Judge a stopped broker's directory or a snapshot: of a running one, files are read one after another, and a transaction "
         "may end between."
     ),
@@ -26,9 +28,9 @@ RULE = Rule(
                 CASE WHEN blind THEN 'marker not readable'
                      WHEN behind OR newest_epoch > data_epoch THEN 'orphan: a newer epoch wrote'
                      WHEN state LIKE 'Prepare%' AND listed
-                     THEN CASE WHEN state_age_ms > timeout_ms THEN 'decided, markers overdue' ELSE 'markers being written' END
+                     THEN CASE WHEN state_age_ms > timeout_ms + 60000 THEN 'decided, markers overdue' ELSE 'markers being written' END
                      WHEN state = 'Ongoing' AND listed AND state_epoch = data_epoch
-                     THEN CASE WHEN state_age_ms > timeout_ms THEN 'over its timeout' ELSE 'open' END
+                     THEN CASE WHEN state_age_ms > timeout_ms + 60000 THEN 'over its timeout' ELSE 'open' END
                      WHEN state IS NOT NULL OR states_known THEN 'orphan: unknown to its coordinator'
                      WHEN age_ms > :transaction_timeout_ms THEN 'no marker' ELSE 'open' END AS kind
             FROM open_transactions

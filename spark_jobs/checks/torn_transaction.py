@@ -11,7 +11,9 @@ RULE = Rule(
     limits=(
         "Which partitions belong to one transaction is known in transactions of version 2 (KIP-890: each has an epoch of its own), and "
         "from the decisions that `__transaction_state` still holds; compaction removes old ones. Transactions of version 1 share an epoch: "
-        "they are matched with decisions by the time between prepare and complete, so brokers' clocks must agree. A marker missing from a "
+        "they are matched with decisions by the time between prepare and complete, so brokers' clocks must agree. Where not all of "
+        "`__transaction_state` is there, a marker may be about to be written: a warning, unless the producer has gone on since. "
+        "Directories are judged each by itself; partitions in different ones are compared over the wire only. A marker missing from a "
         "partition without open data is a warning: its topic may have been deleted and made anew. Or its coordinator took it for deleted: "
         "Apache Kafka's may, when it starts again and does not know the partition's leader yet; then the records share the fate of the "
         "producer's next transaction. So is data appended a second and more "
@@ -49,7 +51,8 @@ RULE = Rule(
         FROM ended a JOIN committed c ON c.log_dir = a.log_dir AND c.producer_id = a.producer_id AND c.data_epoch = a.data_epoch
         WHERE a.outcome = 'abort'
         UNION ALL
-        SELECT CASE WHEN o.blind THEN 'warning' WHEN o.state LIKE 'Prepare%' AND o.listed THEN 'info' ELSE 'violation' END,
+        SELECT CASE WHEN o.blind OR (o.state IS NULL AND NOT o.states_known AND o.newest_epoch <= o.data_epoch) THEN 'warning'
+                    WHEN o.state LIKE 'Prepare%' AND o.listed THEN 'info' ELSE 'violation' END,
             'committed elsewhere, open here', o.log_dir, o.topic, o.partition, o.first_offset, o.file, o.position,
             o.producer_id, o.data_epoch, 'none', c.elsewhere, 'commit', o.transactional_id
         FROM open_transactions o

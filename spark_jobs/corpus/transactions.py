@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.records.batch import LOG_APPEND_TIME, read_header
+from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
 from spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
@@ -87,6 +88,25 @@ def stopped_between_markers(root: Path) -> None:
 def markers_overdue(root: Path) -> None:
     stopped_between_markers(root)
     Partition(root, "other", 0).marker(9, 0, 30, committed=False)
+
+
+def just_over_its_timeout(root: Path) -> None:
+    open_within_its_timeout(root)
+    now = BEGAN_MS + MINUTE_MS + 9_000
+    Partition(root, "other", 0).append(end_txn_marker(committed=False, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=now))
+
+
+def open_with_old_times(root: Path) -> None:
+    first = Partition(root, "payments", 0)
+    first.marker(9, 0, 30, committed=False)
+    first.data(1, 0, 0, 0)
+
+
+def stopped_where_no_state_is(root: Path) -> None:
+    first, second = Partition(root, "payments", 0), Partition(root, "payments", 1)
+    first.data(1, 0, 0, 0)
+    second.data(1, 0, 0, 0)
+    first.marker(1, 1, 0)
 
 
 def nobody_knows_it(root: Path) -> None:
@@ -186,6 +206,15 @@ TRANSACTIONS: dict[str, Case] = {
         [
             ("hanging-transaction", "violation", "decided, markers overdue", "payments-1@0"),
             ("torn-transaction", "info", "committed elsewhere, open here", "payments-1@0"),
+        ],
+    ),
+    "just_over_its_timeout": Case(just_over_its_timeout, [("hanging-transaction", "info", "open", "payments-0@0")]),
+    "open_with_old_times": Case(open_with_old_times, [("hanging-transaction", "info", "open", "payments-0@1")]),
+    "stopped_where_no_state_is": Case(
+        stopped_where_no_state_is,
+        [
+            ("hanging-transaction", "info", "open", "payments-1@0"),
+            ("torn-transaction", "warning", "committed elsewhere, open here", "payments-1@0"),
         ],
     ),
     "nobody_knows_it": Case(nobody_knows_it, [("hanging-transaction", "violation", "orphan: unknown to its coordinator", "payments-0@0")]),
