@@ -1,7 +1,8 @@
 """Every bound of the broker, with the sum that gives it. Settings may lower some of them; nothing may exceed them.
 
 Memory held for one connection is at most: one partly read frame (socket.request.max.bytes) + one read (READ_CHUNK_BYTES)
-+ responses not yet taken by the peer (WRITE_HIGH_BYTES, plus the one response that crossed it, at most fetch.max.bytes).
++ responses not yet taken by the peer (WRITE_HIGH_BYTES, plus the one response that crossed it, at most fetch.max.bytes)
++ responses of long polls that end meanwhile (PROMISED_BYTES, plus the one that crossed it).
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ WRITE_HIGH_BYTES = 1 * MIB
 
 WRITE_LOW_BYTES = 256 * KIB
 """Below this the connection goes on: a quarter of the high mark, so that it does not flutter."""
+
+PROMISED_BYTES = 64 * MIB
+"""Above this many bytes that the long polls of a connection may bring, no further request of it is started: one Fetch of a Java consumer
+(50 MiB), or 64 that ask for 1 MiB each."""
 
 IN_FLIGHT_REQUESTS = 256
 """Requests of one connection that wait for something; clients keep 5 (Java, librdkafka idempotent) to 100 in flight."""

@@ -91,8 +91,10 @@ class Connection(asyncio.Protocol):
         remote = transport.get_extra_info("peername") or ("", 0)
         local = transport.get_extra_info("sockname") or (self._listener.host, self._listener.port)
         shared.made += 1
-        self.peer = Peer(remote[0], local[0], local[1], self._listener, number=shared.made)
-        self._session = Session(partial(shared.dispatcher.handle, self.peer), self.flush, shared.budget, shared.max_request_bytes)
+        peer = self.peer = Peer(remote[0], local[0], local[1], self._listener, number=shared.made)
+        self._session = Session(
+            partial(shared.dispatcher.handle, peer), self.flush, shared.budget, shared.max_request_bytes, lambda: peer.promised_bytes
+        )
         reason = shared.refusal(remote[0])
         shared.connections.add(self)
         shared.per_ip[remote[0]] += 1
@@ -117,6 +119,8 @@ class Connection(asyncio.Protocol):
             out = session.take_output()
             if out:
                 transport.writelines(out)
+                if session.write_blocked:
+                    self._count_output()
             if not session.runnable:
                 break
             session.run()
@@ -138,8 +142,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""
         self._session.write_blocked = True
-        self._held_output = self._transport.get_write_buffer_size()
-        self._shared.budget.used += self._held_output
+        self._count_output()
 
     def resume_writing(self) -> None:
         """The peer caught up."""
@@ -180,6 +183,11 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close without waiting for unsent output."""
         self._transport.abort()
+
+    def _count_output(self) -> None:
+        size = self._transport.get_write_buffer_size()
+        self._shared.budget.used += size - self._held_output
+        self._held_output = size
 
     def _release_output(self) -> None:
         self._shared.budget.used -= self._held_output

@@ -3,8 +3,9 @@
 Rules:
 * requests are handled in the order they came, each the moment it may be; responses leave in the same order, whatever finishes first;
 * a request without a response (acks=0) takes no place in that order;
-* nothing further is started while unsent output, requests in flight, or the memory of all connections are at their limit; what was read
-  stays in the backlog (at most one read's worth), and the shell is told to stop reading;
+* nothing further is started while unsent output (answers that wait for those before them included), what parked requests may bring,
+  requests in flight, or the memory of all connections are at their limit; what was read stays in the backlog (at most one read's worth),
+  and the shell is told to stop reading;
 * bytes that cannot be trusted, or a CLOSE reply, end the session once everything before them is answered. No later frame is handled.
 """
 
@@ -36,7 +37,7 @@ Handle = Callable[[Buffer], "Reply | PendingReply"]
 
 
 class ByteBudget:
-    """Bytes that all connections together hold: partly read frames, backlogs, unsent output."""
+    """Bytes that all connections together hold: partly read frames, backlogs, answers that wait for their turn, unsent output."""
 
     __slots__ = ("limit", "used")
 
@@ -66,17 +67,27 @@ class _Slot:
 
 
 class Session:
-    """One connection's requests and responses. `on_output` is called when a pending reply made output (or room) outside of `receive`."""
+    """One connection's requests and responses. `on_output` is called when a pending reply made output (or room) outside of `receive`;
+    `promised` says how many bytes the pending replies may bring."""
 
-    def __init__(self, handle: Handle, on_output: Callable[[], None], budget: ByteBudget, max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        on_output: Callable[[], None],
+        budget: ByteBudget,
+        max_request_bytes: int,
+        promised: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._handle = handle
         self._on_output = on_output
         self._budget = budget
+        self._promised = promised
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
         self._slots: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._queued_bytes = 0
         self._held = 0
         self._unframed = 0
         self._ending = False
@@ -105,7 +116,12 @@ class Session:
 
     @property
     def _full(self) -> bool:
-        return self.write_blocked or len(self._slots) >= limits.IN_FLIGHT_REQUESTS or self._out_bytes >= limits.WRITE_HIGH_BYTES
+        return (
+            self.write_blocked
+            or len(self._slots) >= limits.IN_FLIGHT_REQUESTS
+            or self._out_bytes + self._queued_bytes >= limits.WRITE_HIGH_BYTES
+            or self._promised() >= limits.PROMISED_BYTES
+        )
 
     def receive(self, data: Buffer) -> None:
         """Take what the socket gave; handle every request that is complete and allowed."""
@@ -141,7 +157,7 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._place(reply)
-        if self._held:
+        if self._held or self._queued_bytes:
             self._account()
 
     def take_output(self) -> list[Buffer]:
@@ -158,7 +174,7 @@ class Session:
         """The connection is gone: forget everything that would be written."""
         self._ending = True
         self._drop_backlog()
-        self._slots.clear()
+        self._forget_slots()
         self._out.clear()
         self._unframed = 0
         self._account()
@@ -171,34 +187,42 @@ class Session:
         slot = _Slot()
         self._slots.append(slot)
         if isinstance(reply, list):
-            slot.reply, slot.done = reply, True
-            self._release()
+            self._fill(slot, reply)
             return
 
         def completed(pending: PendingReply) -> None:
-            slot.reply, slot.done = CLOSE if pending.cancelled() else pending.result(), True
-            if self._slots and self._slots[0] is slot:
-                self._release()
+            reply = CLOSE if pending.cancelled() else pending.result()
+            if self._slots:
+                self._fill(slot, reply)
+                self._account()
                 self._on_output()
 
         reply.add_done_callback(completed)
+
+    def _fill(self, slot: _Slot, reply: Reply) -> None:
+        slot.reply, slot.done = reply, True
+        if isinstance(reply, list):
+            self._queued_bytes += sum(map(len, reply))
+        self._release()
 
     def _release(self) -> None:
         """Move the replies at the head of the order to the output."""
         slots = self._slots
         while slots and slots[0].done:
             reply = slots.popleft().reply
-            if isinstance(reply, Action):
+            if isinstance(reply, list):
+                size = sum(map(len, reply))
+                self._queued_bytes -= size
+                self._out_bytes += size
+                self._out += reply
+            if isinstance(reply, Action | LastWords):
                 self._ending = True
+                self._forget_slots()
                 self._drop_backlog()
-                slots.clear()
-            elif reply is not None:
-                self._out.extend(reply)
-                self._out_bytes += sum(map(len, reply))
-                if isinstance(reply, LastWords):
-                    self._ending = True
-                    self._drop_backlog()
-                    slots.clear()
+
+    def _forget_slots(self) -> None:
+        self._slots.clear()
+        self._queued_bytes = 0
 
     def _end(self, error: ProtocolError) -> None:
         peer_logger.warning("Closing a connection: %s", error)
@@ -210,6 +234,6 @@ class Session:
         self._account()
 
     def _account(self) -> None:
-        held = self._unframed + sum(map(len, self._backlog))
+        held = self._unframed + sum(map(len, self._backlog)) + self._queued_bytes
         self._budget.used += held - self._held
         self._held = held

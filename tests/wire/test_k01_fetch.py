@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.core import limits
 from protocol.client import Client
 from protocol.codec import decode_response
 from protocol.error_codes import ErrorCode
@@ -177,6 +178,18 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(broker: RunningBroker, clien
         delete(client, "t")
         response = decode_response(1, 12, reader.read_frame())[1]
         assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_long_polls_of_a_connection_together_ask_for_a_bounded_amount_of_memory(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        for _ in range(60):
+            reader.send(request(part(max_bytes=4 << 20), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == limits.PROMISED_BYTES // (4 << 20))
+        produce(client, "t", b"now")
+        answers = [decode_response(1, 12, reader.read_frame())[1] for _ in range(60)]
+        assert [values(answer) for answer in answers] == [[b"now"]] * 60
+        assert broker.call(lambda running: {one.peer.promised_bytes for one in running._shared.connections if one.peer}) == {0}
 
 
 def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBroker, client: Client) -> None:

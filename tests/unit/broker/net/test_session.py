@@ -23,8 +23,9 @@ class Scene:
         self.handled: list[bytes] = []
         self.pending: list[asyncio.Future[Reply]] = []
         self.woken = 0
+        self.promised = 0
         self.budget = budget or ByteBudget()
-        self.session = Session(self.handle, self.wake, self.budget, max_request_bytes)
+        self.session = Session(self.handle, self.wake, self.budget, max_request_bytes, lambda: self.promised)
 
     def handle(self, data: Buffer) -> Reply | asyncio.Future[Reply]:
         body = bytes(data)
@@ -76,7 +77,7 @@ async def test_responses_keep_the_order_of_requests_whatever_finishes_first(scen
     scene.pending[0].set_result([b"W1"])
     await asyncio.sleep(0)
     assert scene.output() == b"W1<fast>W2<last>"
-    assert scene.woken == 1
+    assert scene.woken == 2
 
 
 async def test_a_request_without_response_takes_no_place_in_the_order(scene: Scene) -> None:
@@ -146,6 +147,34 @@ def test_large_responses_stop_the_session_until_they_are_taken(scene: Scene) -> 
     scene.output()
     scene.session.run()
     assert scene.handled == [b"B", b"B"]
+
+
+async def test_large_responses_that_wait_for_their_turn_stop_the_session_and_count_against_the_budget(scene: Scene) -> None:
+    scene.session.receive(frame(b"w") + frame(b"B") + frame(b"B") + frame(b"a"))
+    assert scene.handled == [b"w", b"B"]
+    assert scene.session.paused
+    assert scene.budget.used > limits.WRITE_HIGH_BYTES
+    scene.pending[0].set_result([b"W"])
+    await asyncio.sleep(0)
+    assert len(scene.output()) == 1 + limits.WRITE_HIGH_BYTES
+    scene.session.run()
+    scene.output()
+    scene.session.run()
+    assert scene.handled == [b"w", b"B", b"B", b"a"]
+    assert scene.budget.used == 0
+
+
+async def test_nothing_is_started_while_parked_requests_may_bring_too_much(scene: Scene) -> None:
+    scene.session.receive(frame(b"w1") + frame(b"w2"))
+    scene.promised = limits.PROMISED_BYTES
+    scene.session.receive(frame(b"a"))
+    assert scene.handled == [b"w1", b"w2"]
+    assert scene.session.paused
+    scene.promised -= 1
+    scene.pending[1].set_result([b"W2"])
+    await asyncio.sleep(0)
+    assert scene.woken == 1, "the shell goes on with the backlog"
+    assert scene.session.runnable
 
 
 def test_partly_read_frames_count_against_the_budget_until_they_are_handled() -> None:
