@@ -8,9 +8,8 @@ Rules that hold here:
 * A member that has to wait holds a future, which is its ticket in the machine. A future whose connection went away is cancelled and
   skipped;
   the machine forgets it when the phase that it waited for ends, so nothing is left behind.
-* Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer:
-  one that
-  comes too early looks again.
+* Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer: one
+  that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
 * The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
   groups needs none of it.
 * Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does); if it cannot
@@ -216,7 +215,10 @@ class GroupService:
             shard = self._shard(group_id)
         except Rejected as error:
             return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
-        return shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._watch(shard, group_id)
+        return error
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
         """Join, go on in or leave a consumer group. Raises Rejected."""

@@ -369,3 +369,20 @@ async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and
     assert set(group.members) == {"m"}
     place.pass_ms(1)
     assert group.members == {}
+
+
+async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_is_told_to_is_out_after_its_rebalance_timeout() -> None:
+    place = Place()
+    beat(place)
+    joined = place.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
+    assert isinstance(joined, JoinAnswer)
+    place.sync("old", joined.generation)
+    place.pass_ms(2_000)
+    place.service.leave("g", [Leaving("m")])
+    assert place.service.heartbeat("g", "old", None, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    place.pass_ms(999)
+    assert set(group.members) == {"old"}
+    place.pass_ms(1)
+    assert group.members == {}
