@@ -213,8 +213,8 @@ class GroupService:
         """What the heartbeat is answered; it never waits."""
         try:
             shard = self._shard(group_id)
-        except Rejected as error:
-            return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+        except Rejected as refused:
+            return ErrorCode.NONE if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else refused.code
         error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._watch(shard, group_id)
