@@ -33,6 +33,10 @@ class BusinessKey:
     place: str
     name: str = ""
 
+    def __str__(self) -> str:
+        """As it was given."""
+        return {"key": "key:", "header": f"header:{self.name}"}.get(self.place, self.name)
+
     @classmethod
     def parse(cls, field: str) -> BusinessKey:
         """`order.id` (a field of the JSON value; `$...`, a path to it), `header:NAME`, or `key:` (the record's key). Raises CannotJudge."""
@@ -174,10 +178,21 @@ def run(job: Job) -> None:
         found = _judge(job, others)
         job.progress("judging records", len(others) + 2)
         found += _judge(job, of_records) if early is None else early.result()
+    _miss_key(job)
     for row in found:
         _add(job.verdicts[row["log_dir"]].rules[row["rule"]], by_name[row["rule"]], row, job.samples)
     if job.pictures is not None:
         job.pictures.update(collect(job.engine, job.verdicts.values(), transactional=transactional, args=job.args))
+
+
+def _miss_key(job: Job) -> None:
+    """A misspelt key, which no record has, must not be called clean."""
+    if job.key is None or job.engine.rows("SELECT offset FROM visible_records WHERE business_key IS NOT NULL LIMIT 1", job.args):
+        return
+    if job.engine.rows("SELECT offset FROM visible_records LIMIT 1", job.args):
+        for verdict in job.verdicts.values():
+            verdict.rules["business-key"].judged = False
+            verdict.problems.append(f"{verdict.path}: no record has the key --key-field {job.key}")
 
 
 def _judge(job: Job, rules: Sequence[Rule]) -> list[Row]:

@@ -166,3 +166,19 @@ def test_findings_count_though_no_sample_is_wanted(tmp_path: Path) -> None:
     judged = audit([tmp_path / "gap"], samples=0)
     assert (judged.exit_code, judged.directories[0].rules["sequence-gap"].violations) == (1, 1)
     assert judged.directories[0].rules["sequence-gap"].samples == []
+
+
+@pytest.mark.parametrize("field", ["nn.id", "header:id"])
+def test_a_key_that_no_record_has_is_not_judged(tmp_path: Path, field: str) -> None:
+    CASES["key_twice"].write(tmp_path / "log")
+    judged = audit([tmp_path / "log"], key_field=field, engine="duckdb")
+    assert judged.exit_code == 2
+    assert judged.directories[0].problems == [f"{tmp_path / 'log'}: no record has the key --key-field {field}"]
+    assert not judged.directories[0].rules["business-key"].judged
+
+
+def test_a_log_without_records_has_no_duplicate_key(tmp_path: Path) -> None:
+    CASES["sound"].write(tmp_path / "log")
+    (tmp_path / "log" / "t-0" / f"{0:020d}.log").write_bytes(b"")
+    (tmp_path / "log" / "t-0" / f"{25:020d}.log").write_bytes(b"")
+    assert audit([tmp_path / "log"], key_field="row", engine="duckdb").exit_code == 0
