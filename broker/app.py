@@ -27,6 +27,7 @@ from broker.api.dispatch import Dispatcher
 from broker.api.routes import ROUTES
 from broker.core import limits
 from broker.core.clock import Clock
+from broker.core.descriptors import allow_open_files
 from broker.core.heap import keep_freed_memory
 from broker.core.settings_load import data_dir
 from broker.core.timers import Timers
@@ -246,6 +247,7 @@ def run(
 ) -> int:
     """Run a broker until a signal stops it; the exit code. Raises StartError."""
     keep_freed_memory()
+    allow_open_files()
     try:
         import uvloop  # noqa: PLC0415 # does not exist everywhere
     except ImportError:

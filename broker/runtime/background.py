@@ -1,18 +1,20 @@
 """Which work happens in the background, and how often: each job with the setting that gives its interval.
 
 Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over. What
-waits for the disk runs on the flusher's threads. A
-recovery point is written only after the sync that makes it true. What a restart has to read again is bounded by syncing what is not on
-disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll of a segment.
+waits for the disk runs on the flusher's threads. A recovery point is written only after the sync that makes it true. What a restart has to
+read again is bounded by syncing what is not on disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll
+of a segment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.storage.log_cleaner_manager import LogCleanerManager
 
@@ -100,6 +102,8 @@ def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) 
 
 
 def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher) -> Iterator[object]:
-    """What the last round synced goes into the checkpoint; then start the syncs of this one."""
+    """What the last round synced goes into the checkpoint; then come the syncs of this one, a few at a time: each holds descriptors."""
     yield from _off_the_loop(flusher, [log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint()])
-    yield from _each(partitions, lambda partition: partition.flush())
+    begun: deque[asyncio.Future[None] | None] = deque()
+    for _ in _each(partitions, lambda partition: begun.append(partition.flush())):
+        yield begun.popleft() if len(begun) > limits.FLUSH_THREADS else None

@@ -33,10 +33,11 @@ class Flusher:
         self.syncs = 0
         """How many fsyncs of logs were done."""
 
-    def flush(self, log: PartitionLog, done: Callable[[int], None]) -> None:
+    def flush(self, log: PartitionLog, done: Callable[[int], None]) -> asyncio.Future[None]:
         """Sync `log` up to its present end; then call `done(offset)` on the loop, where all before `offset` is on disk.
 
-        The caller sees to it that one log has one flush at a time.
+        The caller sees to it that one log has one flush at a time. The future is for pacing: its result is looked at here. Raises `OSError`
+        when the sync cannot even begin, as without a free descriptor; then nothing has changed.
         """
         end_offset = log.log_end_offset
         ticket = log.flush_begin()
@@ -44,7 +45,7 @@ class Flusher:
         def completed(sync: asyncio.Future[None]) -> None:
             error = None if sync.cancelled() else sync.exception()
             if isinstance(error, OSError | FsyncFailed):
-                self._fail(error)
+                self.fail(error)
             elif error is not None:
                 raise error
             elif not sync.cancelled() and not self._failed:
@@ -52,7 +53,9 @@ class Flusher:
                 log.flush_end(ticket)
                 done(end_offset)
 
-        asyncio.get_running_loop().run_in_executor(self._pool, ticket.sync).add_done_callback(completed)
+        sync = self.run(ticket.sync)
+        sync.add_done_callback(completed)
+        return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run other blocking file work (a checkpoint's write and sync) on the same threads; the future has what it returns or raises."""
@@ -62,8 +65,9 @@ class Flusher:
         """Wait for the threads; nothing can be flushed afterwards."""
         self._pool.shutdown(wait=True)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Something is written of which nobody can say whether it is on disk: the process has to stop."""
         if not self._failed:
             self._failed = True
-            logger.critical("fsync failed, stopping: what the disk holds is unknown until a restart reads it (%s)", error)
+            logger.critical("Stopping: a sync failed, and what the disk holds is unknown until a restart reads it (%s)", error)
             self._on_failure(error)

@@ -80,7 +80,10 @@ class MetadataLog:
             return
         self._append(records)
         synced: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._flusher.flush(self.log, synced.set_result)
+        try:
+            self._flusher.flush(self.log, synced.set_result)
+        except OSError as error:
+            self._flusher.fail(error)  # the records are in the log and not in the catalog: a restart brings the two together
         await synced
         self._durable(records)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.runtime.flusher import Flusher
 
+logger = logging.getLogger(__name__)
 retries = logging.getLogger("broker.retries")
 """A log does not hold the retries that it absorbed, and a counter would die with a SIGKILL: who wants to count them reads this."""
 
@@ -62,7 +63,7 @@ class Partition:
         self._flushing = False
         self._unsynced_since_ms = 0
         self._active = log.segments.active
-        self._synced_offset = log.log_end_offset
+        self._synced_offset = log.recovery_point
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         log.advance_high_watermark(log.log_end_offset)
 
@@ -148,12 +149,21 @@ class Partition:
         if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
             self.flush()
 
-    def flush(self) -> None:
-        """Start syncing what is not on disk yet, unless that is under way."""
-        if not self._flushing and self._synced_offset < self.log.log_end_offset:
-            self._flushing = True
-            self._unsynced_since_ms = 0
-            self._flusher.flush(self.log, self._synced)
+    def flush(self) -> asyncio.Future[None] | None:
+        """Start syncing what is not on disk yet, unless that is under way; a future that is done with the sync.
+
+        A sync that cannot begin is left to the next append or checkpoint; until then nobody is told that anything is on disk.
+        """
+        if self._flushing or self._synced_offset >= self.log.log_end_offset:
+            return None
+        try:
+            sync = self._flusher.flush(self.log, self._synced)
+        except OSError as error:
+            logger.error("%s-%d cannot be synced now: %s", self.topic, self.index, error)
+            return None
+        self._flushing = True
+        self._unsynced_since_ms = 0
+        return sync
 
     def _grew(self, size: int) -> None:
         log = self.log
@@ -163,9 +173,10 @@ class Partition:
             self._active = log.segments.active
             self.flush()
         if log.config.flush_messages != INT64_MAX:
-            if log.log_end_offset - self._synced_offset >= log.config.flush_messages:
+            due = log.log_end_offset - self._synced_offset >= log.config.flush_messages
+            if due:
                 self.flush()
-            if self._flushing:
+            if due or self._flushing:
                 return
         log.advance_high_watermark(log.log_end_offset)
         if self.watchers:
@@ -177,9 +188,10 @@ class Partition:
         if self.removed:
             return
         log = self.log
-        if log.log_end_offset - offset >= log.config.flush_messages:
+        due = log.log_end_offset - offset >= log.config.flush_messages
+        if due:
             self.flush()
-        log.advance_high_watermark(offset if self._flushing else log.log_end_offset)
+        log.advance_high_watermark(offset if due else log.log_end_offset)
         waiting = self._waiting
         while waiting and waiting[0][0] < log.high_watermark:
             future = waiting.popleft()[1]

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
 from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
 from broker.runtime.topic_service import TopicService
@@ -104,6 +105,8 @@ def _open_topics(
                     log_dir.name_topic(existing, topic.topic_id)
                 existing.config = config
                 existing.become_leader(state.leader_epoch)
+                if config.flush_messages != INT64_MAX and existing.recovery_point < existing.log_end_offset:
+                    existing.flush()  # what is readable is on disk, also what was written just before a crash
                 partitions.add(existing)
         service.open_missing(topic.name)
     return service

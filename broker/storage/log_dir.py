@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.core.descriptors import most_open_files
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
 from broker.storage import checkpoint_file as checkpoints
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 OPEN_SEGMENTS_MAX: Final = 4096
-"""Descriptors for segments: below the 8192 and more that a started process usually may have, with room for as many connections."""
+"""Descriptors for segments, and never more than half of those that the process may have: connections and syncs need theirs."""
 CLOSE_THREADS: Final = 8
 """Syncs at a time in a clean stop: enough for the file system to join their journal commits."""
+CLOSE_AT_ONCE: Final = 64
+"""Logs whose syncs hold descriptors at one time in a clean stop."""
 
 Key = tuple[str, int]
 Write = Callable[[], None]
@@ -72,7 +75,7 @@ class LogDir:
         self._files = files
         self._random_bytes = random_bytes
         self._rng = random.Random(random_bytes(8))
-        self._open_files = OpenFiles(OPEN_SEGMENTS_MAX)
+        self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, most_open_files() // 2))
         self._doomed: dict[Path, int | None] = {}
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
@@ -350,7 +353,11 @@ class LogDir:
     def _close_logs(self) -> bool:
         """Syncs take their time side by side: one after the other, thousands of partitions would outlast a service manager's patience."""
         with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as pool:
-            results = list(pool.map(_sync, [(log, ticket) for log in self.logs.values() if (ticket := _begin(log)) is not None]))
+            results: list[bool] = []
+            logs = list(self.logs.values())
+            for at in range(0, len(logs), CLOSE_AT_ONCE):
+                begun = [(log, ticket) for log in logs[at : at + CLOSE_AT_ONCE] if (ticket := _begin(log)) is not None]
+                results += pool.map(_sync, begun)
         closed = all(results) and all(log.recovery_point == log.log_end_offset for log in self.logs.values())
         return closed and not self.failed and not any(log.failure for log in self.logs.values())
 

@@ -387,7 +387,10 @@ class PartitionLog:
         self.flush_end(ticket)
 
     def flush_begin(self) -> FlushTicket:
-        """Saves indexes and takes descriptors; `sync` the ticket on any thread, then give it to `flush_end`."""
+        """Saves indexes and takes descriptors; `sync` the ticket on any thread, then give it to `flush_end`.
+
+        Raises `OSError` when there is no descriptor to take.
+        """
         self._snapshot_for_flush()
         moves = self.log_end_offset
         fds: list[int] = []
@@ -397,7 +400,11 @@ class PartitionLog:
                 segment.save_indexes()
             except OSError:  # the data can be synced even so; the recovery point stays, and a restart rebuilds the indexes
                 moves = self.recovery_point
-            fds.append(self._files.dup(segment.fd))
+            try:
+                fds.append(self._files.dup(segment.fd))
+            except OSError:
+                FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds).close()
+                raise
             paths += [p for p in segment.paths()[1:] if self._files.exists(p)]
         paths += map(self.snapshots.path, sorted(self.snapshots.unsynced))
         self.snapshots.unsynced.clear()

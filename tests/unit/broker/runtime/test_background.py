@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.core import limits
 from broker.core.log_config import LogConfig
 from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
@@ -29,11 +30,11 @@ class WatchedFiles(Files):
 
 
 class Scene:
-    def __init__(self, path: Path, config: LogConfig, files: Files = FILES) -> None:
+    def __init__(self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2) -> None:
         self.path = path
         self.clock, self.timers = ManualClock(), Timers()
         self.clock.advance(1)
-        self.logs = PartitionScene(path, self.clock, config, partitions=2, files=files)
+        self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files)
         housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
         logs = self.logs
         start_background_work(housekeeping, BrokerSettings(), self.clock, logs.log_dir, logs.partitions, flusher=logs.flusher)
@@ -114,6 +115,38 @@ async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene
     scene.advance(60_500)
     await scene.settled()
     assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+
+
+class CountingFiles(Files):
+    """Counts the descriptors that syncs hold."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.most = 0
+
+    def dup(self, fd: int) -> int:
+        copy = super().dup(fd)
+        self.held.add(copy)
+        self.most = max(self.most, len(self.held))
+        return copy
+
+    def close(self, fd: int) -> None:
+        self.held.discard(fd)
+        super().close(fd)
+
+
+async def test_the_syncs_before_a_checkpoint_hold_few_descriptors_at_a_time(tmp_path: Path) -> None:
+    files = CountingFiles()
+    scene = Scene(tmp_path / "data", LogConfig(), files, partitions=40)
+    for partition in range(40):
+        scene.append(partition)
+    scene.advance(60_500)
+    async with asyncio.timeout(5):
+        while scene.logs.flusher.syncs < 40:
+            scene.advance(500)
+            await asyncio.sleep(0)
+    assert files.most <= limits.FLUSH_THREADS + 1
+    scene.logs.close()
 
 
 async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
 from broker.storage.errors import LogDirRefused
+from broker.storage.files import FILES
 from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord, encode_record
 from broker.topics.create_topics import NewTopic
 from protocol.records.record import SimpleRecord, build_batch
@@ -29,6 +31,22 @@ async def test_what_was_written_is_on_disk_before_it_is_applied(tmp_path: Path) 
     opened.flusher.flush = lambda log, done: flush(log, lambda end: (synced.append(len(opened.service.catalog) == 0), done(end)))  # type: ignore[method-assign,assign,return-value] # listens in
     await opened.service.create_topics([NewTopic("t")])
     assert synced == [True]
+    opened.crash()
+
+
+async def test_a_change_that_cannot_even_be_synced_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the log and not in the catalog, a topic that is created again would be there twice after a restart."""
+    opened = TopicDir(tmp_path)
+
+    def exhausted(fd: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(FILES, "dup", exhausted)
+    creating = asyncio.ensure_future(opened.service.create_topics([NewTopic("t", 1)]))
+    await asyncio.wait_for(opened.failed, 5)
+    assert not creating.done()
+    creating.cancel()
+    monkeypatch.undo()
     opened.crash()
 
 

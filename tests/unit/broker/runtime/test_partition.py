@@ -9,6 +9,7 @@ import pytest
 
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
+from broker.runtime.partition import Partition
 from broker.storage.files import Files
 from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
@@ -36,6 +37,17 @@ class SlowDisk(Files):
         if self.error is not None:
             raise self.error
         super().fsync(fd)
+
+
+class WithoutDescriptors(Files):
+    """Has none left for a sync while `exhausted`."""
+
+    exhausted = False
+
+    def dup(self, fd: int) -> int:
+        if self.exhausted:
+            raise OSError(24, "Too many open files")
+        return super().dup(fd)
 
 
 @pytest.fixture
@@ -131,6 +143,47 @@ async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Op
     assert not durable.done()
     assert partition.log.high_watermark == 0
     disk.error = None
+
+
+async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_does(scene: Open) -> None:
+    disk = WithoutDescriptors()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    disk.exhausted = True
+    first = partition.when_durable(partition.append(one_batch()))
+    assert first is not None
+    await asyncio.sleep(0)
+    assert (first.done(), partition.log.high_watermark) == (False, 0)
+    disk.exhausted = False
+    second = partition.when_durable(partition.append(one_batch()))
+    assert second is not None
+    await asyncio.wait_for(asyncio.gather(first, second), 5)
+    assert partition.log.high_watermark == 2
+
+
+async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_segment(scene: Open) -> None:
+    disk = WithoutDescriptors()
+    partition = scene(LogConfig(segment_bytes=200), disk).partitions.get("t", 0)
+    disk.exhausted = True
+    for _ in range(5):
+        partition.append(one_batch())
+    assert (partition.log.high_watermark, partition.log.recovery_point) == (5, 0)
+    disk.exhausted = False
+    sync = partition.flush()
+    assert sync is not None
+    await asyncio.wait_for(sync, 5)
+    await asyncio.sleep(0)
+    assert partition.log.recovery_point == 5
+
+
+async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(scene: Open) -> None:
+    opened = scene()
+    log = opened.partitions.get("t", 0).log
+    log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
+    sync = Partition(log, opened.flusher, ManualClock()).flush()
+    assert sync is not None
+    await asyncio.wait_for(sync, 5)
+    await asyncio.sleep(0)
+    assert log.recovery_point == 1
 
 
 async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:

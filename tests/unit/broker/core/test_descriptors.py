@@ -1,0 +1,23 @@
+"""The limit on open files, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+
+
+def in_a_process_with(soft: int, hard: int, code: str) -> str:
+    script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); from broker.core.descriptors import *; {code}"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+
+def test_the_limit_is_raised_as_far_as_may_be_done() -> None:
+    assert in_a_process_with(256, 3000, "print(most_open_files(), allow_open_files(), most_open_files())") == "256 3000 3000"
+
+
+def test_a_limit_that_cannot_be_raised_stays() -> None:
+    assert in_a_process_with(300, 300, "print(allow_open_files())") == "300"
