@@ -22,6 +22,7 @@ from protocol.records.sequence import decrement_sequence, increment_sequence
 BATCHES_REMEMBERED: Final = 5
 """Batches that one producer may have in flight and have recognized when it sends them again (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_EPOCH: Final = -1
+LAST_EPOCH: Final = 32767
 NO_OFFSET: Final = -1
 
 
@@ -180,13 +181,15 @@ class ProducerState:
         """Raises `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).
 
         From transaction version 2 on every transaction has its own epoch, so a marker of the stored epoch can only be the retry of one that
-        was written: it is refused while a transaction is open (KIP-890).
+        was written: it is refused while a transaction is open (KIP-890). But after the last epoch of all, in which Kafka 4.0 could leave
+        a transaction, none comes to end it with (KAFKA ProducerAppendInfo.checkProducerEpoch).
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             return
         self._check_epoch(entry, batch.producer_epoch)
-        if transaction_version >= 2 and batch.producer_epoch == entry.producer_epoch and entry.current_txn_first_offset != NO_OFFSET:
+        is_open = entry.current_txn_first_offset != NO_OFFSET
+        if transaction_version >= 2 and is_open and batch.producer_epoch == entry.producer_epoch != LAST_EPOCH:
             message = f"marker of producer {batch.producer_id} has the epoch {batch.producer_epoch} of the transaction it ends"
             raise Rejected(ErrorCode.INVALID_PRODUCER_EPOCH, message)
         if marker.coordinator_epoch < entry.coordinator_epoch:

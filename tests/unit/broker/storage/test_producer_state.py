@@ -1,12 +1,15 @@
-"""The short question about a batch that follows its producer's last one agrees with the rules that it stands for."""
+"""The short question about a batch that follows its producer's last one agrees with the rules that it stands for; markers."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.storage.producer_state import Origin, ProducerState
+from broker.core.rejected import Rejected
+from broker.storage.producer_state import LAST_EPOCH, Origin, ProducerState
 from protocol.records.batch import BatchHeader, read_header
+from protocol.records.control import end_txn_marker, parse_marker
 from protocol.records.record import SimpleRecord, build_batch
 
 LAST_SEQUENCE = 2**31 - 1
@@ -49,3 +52,13 @@ def test_inside_a_transaction_no_batch_is_next() -> None:
     state = after(header(0), header(1, transactional=True))
     assert not state.is_next(header(2))
     assert not state.is_next(header(2, transactional=True))
+
+
+def test_a_transaction_of_the_last_epoch_is_ended_in_that_epoch() -> None:
+    def end(epoch: int) -> None:
+        data = end_txn_marker(committed=False, producer_id=PRODUCER, producer_epoch=epoch, coordinator_epoch=0, timestamp=1)
+        after(header(0, epoch=epoch, transactional=True)).check_marker(read_header(data), parse_marker(data), transaction_version=2)
+
+    end(LAST_EPOCH)
+    with pytest.raises(Rejected):
+        end(LAST_EPOCH - 1)
