@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from protocol.records.batch import MAGIC_V2
 from spark_jobs.log_files import find_logs
 from spark_jobs.tables import Filters, read
 from spark_jobs.wire.sources import CommandConfig, Wire, sources
@@ -31,6 +32,7 @@ _BATCH: Final = (
     "base_offset",
     "last_offset",
     "leader_epoch",
+    "magic",
     "codec",
     "log_append_time",
     "transactional",
@@ -43,6 +45,7 @@ _BATCH: Final = (
     "crc_ok",
     "marker",
     "log_start_offset",
+    "segment",
 )
 _TEXT_MAX: Final = 120
 
@@ -86,6 +89,8 @@ class Explanation:
             return False, "it is a marker: no consumer is given it"
         if self.batch["crc_ok"] is False:
             return False, "its checksum is wrong: a consumer fails on it"
+        if self.record is None and self.batch["magic"] == MAGIC_V2:
+            return False, "its record is not there, or not readable: compaction removes records and keeps their batch"
         if self.transaction is not None and self.transaction.outcome == "abort":
             return False, f"its transaction was aborted at offset {self.transaction.ended}"
         if self.transaction is not None and self.transaction.outcome is None:
@@ -124,7 +129,7 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
     for batch in _rows("batches", path, one, _BATCH):
         if batch["base_offset"] is None:
             continue
-        first = batch["log_start_offset"] if first is None else first
+        first = max(batch["log_start_offset"], batch["segment"]) if first is None else first
         last = max(last, batch["last_offset"])
         producer_id = batch["producer_id"]
         holds = batch["base_offset"] <= offset <= batch["last_offset"]
@@ -217,7 +222,7 @@ def lines(found: Explanation) -> Iterator[tuple[str, str]]:
     batch = found.batch
     count = f"{batch['record_count']} record{'' if batch['record_count'] == 1 else 's'}, {batch['size_bytes']} bytes"
     place = f"{batch['file']}:{batch['position']}"
-    check = "" if batch["crc_ok"] else ", checksum WRONG"
+    check = ", checksum WRONG" if batch["crc_ok"] is False else ""
     told = f"{count} at {place}, codec {batch['codec']}, leader epoch {batch['leader_epoch']}{check}"
     yield "batch", f"offsets {batch['base_offset']} to {batch['last_offset']}, {told}"
     if batch["producer_id"] < 0:

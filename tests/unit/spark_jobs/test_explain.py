@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from broker.testing import InProcessBroker
 from protocol.client import Client
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from spark_jobs.corpus import payments
+from protocol.records.record import build_batch
+from spark_jobs.corpus import CASES, payments
+from spark_jobs.corpus.writer import PartitionWriter, cleaned, numbered
 from spark_jobs.explain import NotThere, explain, explain_command, lines
 from tests.support.group_calls import find_coordinator
 from tests.support.topic_calls import create, produce
@@ -63,6 +65,27 @@ def test_writer_transaction_and_record_are_told(log: Path) -> None:
 def test_what_is_not_there_is_said(log: Path, place: str, says: str) -> None:
     with pytest.raises(NotThere, match=says):
         explain(place, log)
+
+
+def test_what_retention_removed_is_before_the_logs_start(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0, start=100).data(5)
+    with pytest.raises(NotThere, match="before the log's start: the log holds offsets 100 to 104"):
+        explain("t-0@7", tmp_path)
+
+
+def test_a_record_that_compaction_removed_is_seen_by_nobody(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0).batch(cleaned(build_batch(numbered(5)), 0, 3))
+    assert explain("t-0@3", tmp_path).visible == (True, "it was written outside of any transaction")
+    found = explain("t-0@2", tmp_path)
+    assert (found.record, found.visible[0]) == (None, False)
+    assert "compaction removes records" in found.visible[1]
+
+
+def test_a_checksum_that_was_not_checked_is_not_called_wrong(tmp_path: Path) -> None:
+    CASES["old_formats"].write(tmp_path)
+    assert "WRONG" not in dict(lines(explain("t-0@1", tmp_path)))["batch"]
+    CASES["flipped_bit"].write(tmp_path / "damaged")
+    assert "WRONG" in dict(lines(explain("t-0@5", tmp_path / "damaged")))["batch"]
 
 
 def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:
