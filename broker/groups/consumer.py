@@ -136,9 +136,16 @@ class ConsumerGroup:
         """From when the retention of an offset counts; that of a topic which a member reads never expires (the caller asks)."""
         return commit_timestamp_ms
 
-    def check_offset_commit(self, member_id: str, epoch: int, *, transactional: bool, knows_epochs: bool) -> ErrorCode:
-        """Whether these credentials may commit offsets. `knows_epochs`: an OffsetCommit of version 9 or later."""
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, knows_epochs: bool
+    ) -> ErrorCode:
+        """Whether these credentials may commit offsets. `knows_epochs`: an OffsetCommit of version 9 or later.
+
+        A transactional producer need not give any: it may know no more of the group than its id.
+        """
         if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        if transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
             return ErrorCode.NONE
         member = self.members.get(member_id)
         if member is None:

@@ -359,7 +359,11 @@ class GroupCoordinator:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
         elif isinstance(group, ConsumerGroup):
             error = group.check_offset_commit(
-                commit.member_id, commit.generation, transactional=commit.transactional, knows_epochs=commit.knows_epochs
+                commit.member_id,
+                commit.instance_id,
+                commit.generation,
+                transactional=commit.transactional,
+                knows_epochs=commit.knows_epochs,
             )
         else:
             error = group.check_offset_commit(commit.member_id, commit.instance_id, commit.generation, transactional=commit.transactional)

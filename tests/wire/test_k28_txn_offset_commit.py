@@ -8,6 +8,7 @@ from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from tests.support import consumer_calls
 from tests.support.group_calls import commit, fetch, find_coordinator, stable_member, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
@@ -138,6 +139,16 @@ def test_a_member_that_names_nothing_may_commit_for_a_group_with_members(broker:
     assert producer.commit_offset(client, 5, version=2) == ErrorCode.INVALID_TXN_STATE
     producer.add(offsets_place(broker))
     assert producer.commit_offset(client, 5, version=2) == ErrorCode.NONE
+
+
+def test_a_producer_that_names_no_member_may_commit_for_a_consumer_group_with_members(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    assert consumer_calls.join(client, "m").error_code == ErrorCode.NONE
+    assert producer.commit_offset(client, 42) == ErrorCode.NONE
+    assert producer.commit_offset(client, 43, member_id="stranger", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.commit_offset(client, 43, group_instance_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert fetch_unstable(client) == 42
 
 
 def test_a_generation_of_a_group_that_is_not_there_is_refused(broker: RunningBroker, client: Client) -> None:

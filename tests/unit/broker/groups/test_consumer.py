@@ -131,7 +131,7 @@ def test_commits_go_by_member_and_epoch() -> None:
     group = group_of(metadata("a"), current("a", epoch=3))
 
     def commit(member_id: str, epoch: int, *, transactional: bool = False, knows_epochs: bool = True) -> ErrorCode:
-        return group.check_offset_commit(member_id, epoch, transactional=transactional, knows_epochs=knows_epochs)
+        return group.check_offset_commit(member_id, None, epoch, transactional=transactional, knows_epochs=knows_epochs)
 
     assert commit("a", 3) is ErrorCode.NONE
     assert commit("a", 2) is ErrorCode.STALE_MEMBER_EPOCH
@@ -140,14 +140,14 @@ def test_commits_go_by_member_and_epoch() -> None:
     assert commit("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("a", 3, knows_epochs=False) is ErrorCode.UNSUPPORTED_VERSION
-    assert ConsumerGroup("g").check_offset_commit("", -1, transactional=False, knows_epochs=True) is ErrorCode.NONE
+    assert ConsumerGroup("g").check_offset_commit("", None, -1, transactional=False, knows_epochs=True) is ErrorCode.NONE
 
 
 def test_a_member_of_the_classic_protocol_hears_of_generations() -> None:
     classic = records.ClassicMemberMetadata(1, [records.ClassicProtocol("range", b"")])
     group = group_of(metadata("a", classic_member_metadata=classic), current("a", epoch=3))
-    assert group.check_offset_commit("a", 2, transactional=False, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
-    assert group.check_offset_commit("a", 3, transactional=False, knows_epochs=False) is ErrorCode.NONE
+    assert group.check_offset_commit("a", None, 2, transactional=False, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
+    assert group.check_offset_commit("a", None, 3, transactional=False, knows_epochs=False) is ErrorCode.NONE
     assert group.supports_classic_protocols("consumer", {"range", "x"})
     assert not group.supports_classic_protocols("consumer", {"x"})
     assert not group.supports_classic_protocols("connect", {"range"})
