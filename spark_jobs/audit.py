@@ -90,7 +90,7 @@ def audit(
         for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
             verdict.retries_absorbed = absorbed
         total_bytes = sum(logs.size_bytes for logs in found)
-        chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=_spark_runs())
+        chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=spark_runs())
         check_rate(chosen, wire)
         if not any(logs.segments for logs in found):
             return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
@@ -160,7 +160,8 @@ def _told(progress: Progress, steps: int, step: str, done: int) -> None:
     progress(step, done, steps)
 
 
-def _spark_runs() -> bool:
+def spark_runs() -> bool:
+    """Whether PySpark and Java are there."""
     try:
         require_spark()
     except CannotJudge:

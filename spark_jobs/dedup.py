@@ -2,7 +2,7 @@
 
 Rules that hold here: a record is written when a reader of committed data can be given it, and once: the first of each (producer id, epoch,
 sequence), the sequence unrolled past its wrap; or, with a business key, the first of each key in its topic. Nothing is dropped without
-being counted: records read = written + aborted + open + duplicates. The log is only read.
+being counted: records read = written + aborted + open + duplicates, and what cannot be read is counted in batches. The log is only read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_jobs import views
-from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, start
+from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
 from spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
 from spark_jobs.judging import BusinessKey
 from spark_jobs.log_files import find_logs
@@ -74,6 +74,11 @@ BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
 """A key's records may lie in several partitions: the earliest by its timestamp is the first."""
 
 COUNTS: Final = "SELECT topic, fate, count(*) AS records FROM judged GROUP BY topic, fate"
+UNREADABLE: Final = """
+    SELECT topic, count(*) AS batches FROM raw_batches
+    WHERE (error IS NOT NULL AND NOT torn OR NOT crc_ok OR magic < 2 OR records_fault IS NOT NULL) AND NOT startswith(topic, '__')
+    GROUP BY topic
+"""
 WRITTEN: Final = """
     SELECT topic, partition, offset, timestamp, key, value, headers, producer_id, producer_epoch, sequence
     FROM judged WHERE fate = 'written' ORDER BY topic, partition, offset
@@ -82,7 +87,8 @@ WRITTEN: Final = """
 
 @dataclass(slots=True)
 class TopicCount:
-    """Records of one topic: read, and what became of them."""
+    """Records of one topic: read, and what became of them. `unreadable`: damaged stretches and batches, and messages of the formats before
+    v2, whose records were not read."""
 
     topic: str
     read: int = 0
@@ -90,6 +96,7 @@ class TopicCount:
     aborted: int = 0
     open: int = 0
     duplicate: int = 0
+    unreadable: int = 0
 
 
 def dedup(
@@ -106,17 +113,18 @@ def dedup(
 ) -> list[TopicCount]:
     """Write the records of the log directories once, as Parquet files in the new directory `to`; the counts by topic.
 
-    `key_field`, `wire`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log, CannotJudge.
+    `key_field`, `wire`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log or not all of it
+    can be opened, CannotJudge.
     """
     if to.exists():
         raise FileExistsError(f"{to} is there already: give the name of a new directory")
     with sources(paths, topics, wire) as given:
         found = [find_logs(path, topics) for path in given.paths]
         for logs in found:
-            if not logs.segments:
+            if logs.problems or not logs.segments:
                 raise FileNotFoundError("; ".join(logs.problems) or f"{logs.path} holds no log{' of these topics' if topics else ''}")
         size = sum(logs.size_bytes for logs in found)
-        chosen = choose(engine if engine != AUTO or master is None else SPARK, size)
+        chosen = choose(engine if engine != AUTO or master is None else SPARK, size, spark_runs=spark_runs())
         check_rate(chosen, wire)
         with start(chosen, size, master, memory_mb) as running:
             _judge(running, given.paths, topics, key_field, producer_expiration_ms)
@@ -146,6 +154,8 @@ def _count(engine: Engine) -> list[TopicCount]:
         count = counts.setdefault(row["topic"], TopicCount(row["topic"]))
         setattr(count, row["fate"], row["records"])
         count.read += row["records"]
+    for row in engine.rows(UNREADABLE, {}):
+        counts.setdefault(row["topic"], TopicCount(row["topic"])).unreadable = row["batches"]
     return [counts[topic] for topic in sorted(counts)]
 
 
@@ -172,7 +182,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
 ) -> None:
     """Write what a log means once: committed records only, the first of each producer's sequence or of each business key, to Parquet.
 
-    Exit code: 0 written, 2 could not.
+    Exit code: 0 written, 2 could not, or not all of it.
     """
     try:
         with progress() as show:
@@ -185,13 +195,21 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
         raise typer.Exit(2) from error
     if as_json:
         print(json.dumps([asdict(count) for count in counts], indent=2))
-        return
+    else:
+        Console().print(_table(counts, to))
+    if unreadable := sum(count.unreadable for count in counts):
+        print(f"error: {unreadable:,} batches cannot be read and are not in {to}: `ottla audit` shows them", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+def _table(counts: Sequence[TopicCount], to: Path) -> Table:
     table = Table(title=f"Written to {to}", title_justify="left", header_style="bold")
-    for heading in ("Topic", "Read", "Written", "Aborted", "Open", "Duplicates"):
+    for heading in ("Topic", "Read", "Written", "Aborted", "Open", "Duplicates", "Unreadable batches"):
         table.add_column(heading, justify="left" if heading == "Topic" else "right")
     for count in counts:
-        table.add_row(count.topic, *(f"{number:,}" for number in (count.read, count.written, count.aborted, count.open, count.duplicate)))
-    Console().print(table)
+        numbers = (count.read, count.written, count.aborted, count.open, count.duplicate, count.unreadable)
+        table.add_row(count.topic, *(f"{number:,}" for number in numbers))
+    return table
 
 
 if __name__ == "__main__":

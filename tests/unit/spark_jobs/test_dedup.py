@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from broker.testing import InProcessBroker
 from protocol.client import Client
-from spark_jobs.corpus import payments
+from spark_jobs.corpus import CASES, payments
 from spark_jobs.dedup import TopicCount, dedup, dedup_command
 from tests.support.topic_calls import create, produce
 
@@ -103,5 +103,25 @@ def test_the_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     table = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a"), "--key-field", "id"])
     assert (table.exit_code, "orders" in table.stdout) == (0, True)
     counts = json.loads(CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"]).stdout)
-    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "aborted": 0, "open": 0, "duplicate": 0}
+    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "aborted": 0, "open": 0, "duplicate": 0, "unreadable": 0}
     assert CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a")]).exit_code == 2
+
+
+def test_what_cannot_be_read_is_counted_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    for name in ("flipped_bit", "damaged_length", "old_formats"):
+        CASES[name].write(tmp_path / name)
+    app = Typer()
+    app.command()(dedup_command)
+    for name, read, unreadable in (("flipped_bit", 10, 1), ("damaged_length", 10, 1), ("old_formats", 5, 3)):
+        done = CliRunner().invoke(app, [str(tmp_path / name), "--to", str(tmp_path / "out" / name), "--json"])
+        assert (done.exit_code, "cannot be read and are not in" in done.stderr) == (2, True)
+        (count,) = json.loads(done.stdout)
+        assert (count["read"], count["written"], count["unreadable"]) == (read, read, unreadable)
+
+
+def test_a_partition_that_cannot_be_opened_is_not_left_out_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CASES["key_twice"].write(tmp_path / "log")
+    monkeypatch.setattr("os.access", lambda path, mode: "t-1" not in str(path))
+    with pytest.raises(FileNotFoundError, match="not readable; t-1 is not judged"):
+        dedup([tmp_path / "log"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
