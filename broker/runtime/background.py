@@ -55,7 +55,11 @@ def start_background_work(
         each(lambda partition: partition.log.expire_producers(clock.now_ms())),
         name="expiry of producers",
     )
-    housekeeping.every(DOOMED_FILES_CHECK_MS, lambda: _remove_doomed(log_dir, partitions, clock.now_ms()), name="removal of deleted files")
+    housekeeping.every(
+        DOOMED_FILES_CHECK_MS,
+        lambda: _remove_doomed(log_dir, partitions, flusher, clock.now_ms()),
+        name="removal of deleted files",
+    )
     housekeeping.every(TIMED_FLUSH_CHECK_MS, each(lambda partition: partition.flush_if_due()), name="flush.ms")
     housekeeping.every(
         settings.log_flush_offset_checkpoint_interval_ms,
@@ -87,9 +91,13 @@ def _each(partitions: Partitions, work: Callable[[Partition], object]) -> Iterat
         yield
 
 
-def _remove_doomed(log_dir: LogDir, partitions: Partitions, now_ms: int) -> Iterator[None]:
-    yield from _each(partitions, lambda partition: partition.log.remove_doomed(now_ms))
-    log_dir.remove_doomed(now_ms)
+def _remove_doomed(log_dir: LogDir, partitions: Partitions, flusher: Flusher, now_ms: int) -> Iterator[object]:
+    """Off the loop: a file system takes its time to give a gigabyte back. What one failure keeps from its turn has it a second later."""
+    for partition in partitions:
+        if not partition.removed:
+            yield from _off_the_loop(flusher, partition.log.doomed(now_ms))
+        yield None
+    yield from _off_the_loop(flusher, log_dir.doomed(now_ms))
 
 
 def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) -> Iterator[asyncio.Future[None] | None]:

@@ -6,6 +6,7 @@ the old or the new content under the final name, also across a power loss. Every
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -146,7 +147,9 @@ class Files:
         path.mkdir(parents=True, exist_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path)
+        """Removes a directory with all that is in it; one that is already gone is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
 
 def _entry(entry: os.DirEntry[str]) -> FileEntry:

@@ -17,8 +17,9 @@ import logging
 import random
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,8 +53,8 @@ CLOSE_AT_ONCE: Final = 64
 
 Key = tuple[str, int]
 Write = Callable[[], None]
-"""Writes and syncs one checkpoint file, on any thread, unless a later one of that name was written or nothing changed since the last.
-Raises `OSError`; the old file stays then."""
+"""A change of the directory that may be made on any thread. That of a checkpoint file is left out when a later one was written, or nothing
+has changed since the last. Raises `OSError`; what was there stays then."""
 
 logger = logging.getLogger(__name__)
 
@@ -287,15 +288,18 @@ class LogDir:
 
         return write
 
-    def remove_doomed(self, now_ms: int) -> None:
-        """Removes partitions whose delay is over; it counts from the first call after the deletion. Raises `OSError`."""
+    def doomed(self, now_ms: int) -> Iterator[Write]:
+        """Removals of partitions whose delay is over (or longer than it can be: the clock went back), each to be called once.
+
+        The delay counts from the first call after the deletion. A directory whose removal fails goes after the next start.
+        """
         self._now_ms = now_ms
+        delay_ms = self.settings.log_segment_delete_delay_ms
         for path, known in list(self._doomed.items()):
-            deadline_ms = now_ms + self.settings.log_segment_delete_delay_ms if known is None else known
-            self._doomed[path] = deadline_ms
-            if deadline_ms <= now_ms:
-                self._files.remove_tree(path)
+            deadline_ms = self._doomed[path] = now_ms + delay_ms if known is None else known
+            if not 0 < deadline_ms - now_ms <= delay_ms:
                 del self._doomed[path]
+                yield partial(self._files.remove_tree, path)
 
     # --- checkpoints -----------------------------------------------------------------------------------------------------------
 

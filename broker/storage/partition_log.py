@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -489,11 +490,13 @@ class PartitionLog:
                 self._files.rename(path, gone)
                 self._doomed.append((now_ms + self.config.file_delete_delay_ms, gone))
 
-    def remove_doomed(self, now_ms: int) -> None:
-        """Removes files whose delay is over. Raises `OSError`."""
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            self._files.remove(self._doomed[0][1])
-            self._doomed.popleft()
+    def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Removals of files whose delay is over (or longer than it can be: the clock went back), each to be called once, on any thread.
+
+        They raise `OSError`; such a file goes at the next start.
+        """
+        while self._doomed and not 0 < self._doomed[0][0] - now_ms <= self.config.file_delete_delay_ms:
+            yield partial(self._files.remove, self._doomed.popleft()[1])
 
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 

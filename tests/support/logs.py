@@ -10,6 +10,7 @@ from pathlib import Path
 from broker.core.log_config import LogConfig
 from broker.storage.errors import Finding
 from broker.storage.files import FILES, Files
+from broker.storage.log_dir import LogDir
 from broker.storage.log_values import AppendInfo, Isolation
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import PartitionLog
@@ -109,6 +110,12 @@ class LogBox:
 
     def file(self, suffix: str, base: int = 0) -> Path:
         return self.directory / f"{base:020d}{suffix}"
+
+
+def remove_doomed(owner: PartitionLog | LogDir, now_ms: int) -> None:
+    """As the background work does it."""
+    for remove in owner.doomed(now_ms):
+        remove()
 
 
 def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:

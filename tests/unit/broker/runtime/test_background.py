@@ -76,8 +76,44 @@ async def test_retention_looks_first_after_30_seconds_and_deleted_files_go_after
     scene.advance(2_000)
     assert log.log_start_offset == 5
     assert list(log.directory.glob("*.deleted"))
-    scene.advance(62_000)
-    assert not list(log.directory.glob("*.deleted"))
+    scene.advance(58_000)
+    assert list(log.directory.glob("*.deleted"))
+    async with asyncio.timeout(5):
+        while list(log.directory.glob("*.deleted")):
+            scene.advance(500)
+            await asyncio.sleep(0)
+
+
+class RemovalFiles(Files):
+    """Remembers which threads removed files, and refuses one."""
+
+    def __init__(self) -> None:
+        self.removing: set[str] = set()
+
+    def remove(self, path: Path) -> None:
+        self.removing.add(threading.current_thread().name)
+        if path.name == f"{0:020d}.log.deleted":
+            raise OSError(5, "Input/output error")
+        super().remove(path)
+
+
+async def test_deleted_files_go_without_holding_the_loop_and_one_that_stays_keeps_no_other(tmp_path: Path) -> None:
+    files = RemovalFiles()
+    scene = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=1, file_delete_delay_ms=1_000), files)
+    for partition in (0, 1):
+        for _ in range(3):
+            scene.append(partition, age_ms=7_200_000)
+    scene.advance(31_000)
+    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+    assert all(list(log.directory.glob("*.deleted")) for log in logs)
+    files.removing.clear()
+    async with asyncio.timeout(5):
+        while any(len(list(log.directory.glob("*.deleted"))) > 1 for log in logs):
+            scene.advance(500)
+            await asyncio.sleep(0)
+    await scene.settled()
+    assert all(name.startswith("flush") for name in files.removing)
+    scene.logs.close()
 
 
 async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:

@@ -20,7 +20,7 @@ from broker.storage.partition_log import PartitionLog
 from broker.storage.partition_metadata import NO_TOPIC_ID
 from broker.storage.producer_state import Origin
 from protocol.error_codes import ErrorCode
-from tests.support.logs import NOW_MS, TOPIC_ID, batch
+from tests.support.logs import NOW_MS, TOPIC_ID, batch, remove_doomed
 from tests.support.memory_files import MemoryFiles
 
 
@@ -253,8 +253,8 @@ def test_what_a_refused_removal_left_is_not_taken_for_the_new_partition(tmp_path
         log_dir.create_log("topic", 2, b"2" * 16, LogConfig())
     files.heal()
     assert log_dir.create_log("topic", 2, b"2" * 16, LogConfig()).log_end_offset == 0
-    log_dir.remove_doomed(NOW_MS)
-    log_dir.remove_doomed(NOW_MS + 10**9)
+    remove_doomed(log_dir, NOW_MS)
+    remove_doomed(log_dir, NOW_MS + 10**9)
     assert {entry.name for entry in files.scan(tmp_path) if entry.is_dir} == {"topic-0", "topic-1", "topic-2"}
     log_dir.close()
 
@@ -357,12 +357,21 @@ def test_a_deleted_partition_is_set_aside_at_once_and_removed_after_its_delay(tm
     with pytest.raises(Rejected) as caught:
         append(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    log_dir.remove_doomed(NOW_MS)
-    log_dir.remove_doomed(NOW_MS + 499)
+    remove_doomed(log_dir, NOW_MS)
+    remove_doomed(log_dir, NOW_MS + 499)
     assert aside.exists()
-    log_dir.remove_doomed(NOW_MS + 500)
+    remove_doomed(log_dir, NOW_MS + 500)
     assert not aside.exists()
     log_dir.create_log("topic", 1, TOPIC_ID, LogConfig())
+    log_dir.close()
+
+
+def test_a_removed_partition_does_not_wait_for_a_clock_that_went_back(tmp_path: Path) -> None:
+    log_dir = filled(tmp_path)
+    log_dir.delete_log("topic", 1)
+    remove_doomed(log_dir, NOW_MS)
+    remove_doomed(log_dir, NOW_MS - 10**9)
+    assert list(tmp_path.glob("*-delete")) == []
     log_dir.close()
 
 
@@ -372,7 +381,7 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> No
     log_dir.close(clean=False)
     again = opened(tmp_path, BrokerSettings(log_segment_delete_delay_ms=0))
     assert ("topic", 1) not in again.logs
-    again.remove_doomed(NOW_MS)
+    remove_doomed(again, NOW_MS)
     assert list(tmp_path.glob("*-delete")) == []
     again.close()
 
@@ -380,7 +389,7 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> No
 def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.mark_stray("topic", 2)
-    log_dir.remove_doomed(NOW_MS + 10**9)
+    remove_doomed(log_dir, NOW_MS + 10**9)
     log_dir.close()
     assert len(list(tmp_path.glob("topic-2.*-stray"))) == 1
     again = opened(tmp_path)

@@ -14,7 +14,7 @@ from broker.storage.log_values import NOT_FOUND, Isolation
 from broker.storage.producer_state import Origin
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import crc_ok, read_header, split_batches
-from tests.support.logs import NOW_MS, LogBox, batch, marker, producers
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
 from tests.support.memory_files import MemoryFiles
 
 BATCH = len(batch())
@@ -371,9 +371,16 @@ def test_deleted_files_are_renamed_and_go_after_their_delay(tmp_path: Path) -> N
     box.log.apply_retention(NOW_MS)
     gone = sorted(p.name for p in box.directory.glob("*.deleted"))
     assert gone == [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
-    box.log.remove_doomed(NOW_MS + 999)
+    remove_doomed(box.log, NOW_MS + 999)
     assert len(list(box.directory.glob("*.deleted"))) == 3
-    box.log.remove_doomed(NOW_MS + 1000)
+    remove_doomed(box.log, NOW_MS + 1000)
+    assert list(box.directory.glob("*.deleted")) == []
+
+
+def test_deleted_files_do_not_wait_for_a_clock_that_went_back(tmp_path: Path) -> None:
+    box = segmented(tmp_path, retention_bytes=4 * BATCH, file_delete_delay_ms=1000)
+    box.log.apply_retention(NOW_MS)
+    remove_doomed(box.log, NOW_MS - 10**9)
     assert list(box.directory.glob("*.deleted")) == []
 
 
@@ -647,7 +654,7 @@ def test_a_sync_outlives_the_deletion_of_what_it_syncs(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_bytes=0, file_delete_delay_ms=0)
     ticket = box.log.flush_begin()
     box.log.apply_retention(NOW_MS)
-    box.log.remove_doomed(NOW_MS)
+    remove_doomed(box.log, NOW_MS)
     ticket.sync()
     box.log.flush_end(ticket)
     assert box.log.recovery_point == 7
