@@ -27,6 +27,7 @@ class LogCleanerManager:
         self._cleaned = cleaned
         self._checkpoint = checkpoint
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
+        self._refused: WeakSet[PartitionLog] = WeakSet()
 
     def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
         """One pass over the dirtiest of `logs` that needs one, in slices. What it yields (if not None) waits for the disk: it is to be
@@ -40,22 +41,33 @@ class LogCleanerManager:
         try:
             end = yield from _blocking(log.compacting(self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
-            self._uncleanable.add(log)
-            logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, e)
+            self._leave_alone(key, log, e)
             return
+        except OSError:
+            self._refused.add(log)
+            raise
+        self._refused.discard(log)
         logger.info("Compacted %s-%d up to offset %d: %d bytes became %d", *key, end, before, log.size_bytes)
         if logs.get(key) is log:
             self._cleaned[key] = end
             yield self._checkpoint()
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
-        found: list[tuple[float, Key]] = []
+        """The dirtiest; one that the disk refused comes after all others."""
+        found: list[tuple[bool, float, Key]] = []
         for key, log in logs.items():
             if log.config.compacts and log.failure is None and log not in self._uncleanable and len(log.segments) > 1:
-                dirty = dirtiness(log, self._cleaned.get(key, 0), now_ms)
-                if needs_cleaning(log, dirty, now_ms):
-                    found.append((dirty.ratio, key))
-        return max(found)[1] if found else None
+                try:
+                    dirty = dirtiness(log, self._cleaned.get(key, 0), now_ms)
+                    if needs_cleaning(log, dirty, now_ms):
+                        found.append((log not in self._refused, dirty.ratio, key))
+                except RecordsError as e:
+                    self._leave_alone(key, log, e)
+        return max(found)[2] if found else None
+
+    def _leave_alone(self, key: Key, log: PartitionLog, damage: RecordsError) -> None:
+        self._uncleanable.add(log)
+        logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, damage)
 
 
 def _blocking(cleaning: Cleaning) -> Generator[Blocking | None, None, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +86,35 @@ def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path,
     again = made(tmp_path / "again", "a", 20)
     clean(manager, {("a", 0): again})
     assert cleaned == {("a", 0): again.log_end_offset}
+
+
+def test_a_log_whose_first_header_is_damaged_keeps_no_other_from_being_cleaned(tmp_path: Path) -> None:
+    logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
+    for log in logs.values():
+        log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1)
+    first = logs["a", 0].segments.first.path
+    first.write_bytes(bytes(16) + b"\x07" + first.read_bytes()[17:])
+    cleaned: dict[Key, int] = {}
+    manager = manager_of(cleaned)
+    for blocking in manager.clean_dirtiest(logs, NOW + 1000):
+        if blocking is not None:
+            blocking()
+    assert cleaned == {("b", 0): 20}
+
+
+def test_a_log_that_the_disk_refuses_keeps_no_other_from_being_cleaned_and_is_tried_again(tmp_path: Path) -> None:
+    logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
+    cleaned: dict[Key, int] = {}
+    manager = manager_of(cleaned)
+    blocked = logs["b", 0].directory / f"{0:020d}.log.cleaned"
+    blocked.mkdir()
+    with pytest.raises(OSError, match="cleaned"):
+        clean(manager, logs)
+    clean(manager, logs)
+    assert cleaned == {("a", 0): 20}
+    blocked.rmdir()
+    clean(manager, logs)
+    assert cleaned == {("a", 0): 20, ("b", 0): 20}
 
 
 def test_a_log_that_was_deleted_meanwhile_is_not_noted(tmp_path: Path) -> None:
