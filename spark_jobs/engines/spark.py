@@ -45,6 +45,9 @@ class SparkEngine:
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
         """See `Engine`."""
+        if not paths:  # a data source without one is somebody's mistake; here it is a level that no directory has
+            self._show(view, self._spark.createDataFrame([], columns), keep=False)
+            return
         reader = self._spark.read.format("kafka_log").option("topic", ",".join(topics)).option("level", level)
         self._show(view, reader.schema(columns).load(list(paths)), keep)
 

@@ -31,6 +31,14 @@ def test_both_engines_give_the_same_findings_counts_and_evidence_on_the_whole_co
         assert embedded == distributed
 
 
+def test_both_engines_judge_a_log_with_index_files_and_without_a_transaction_coordinator(spark: SparkSession, tmp_path: Path) -> None:
+    name = "index_cut"
+    write({name: CASES[name]}, tmp_path)
+    assert not list(tmp_path.glob(f"{name}/__transaction_state*"))
+    embedded, distributed = (audit([tmp_path / name], engine=engine, deep=False) for engine in ("duckdb", "spark"))
+    assert comparable(embedded) == comparable(distributed)
+
+
 @pytest.mark.parametrize("name", ["replicas_missing", "replicas_compacted_with_another_record"])
 def test_both_engines_find_the_same_in_replicas(spark: SparkSession, tmp_path: Path, name: str) -> None:
     write({name: CASES[name]}, tmp_path)
