@@ -8,6 +8,7 @@ Rules that hold inside:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -146,10 +147,11 @@ def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSe
 
 def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
     """Raises `Rejected(INVALID_REQUEST)` unless the BROKER resource `name` is this node's id."""
-    if not name.lstrip("-").isdecimal():
+    if name == str(settings.node_id):
+        return
+    if re.fullmatch(r"-?[0-9]+", name) is None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != settings.node_id:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")
+    raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")
 
 
 def _check_dynamic(name: str, *, is_set: bool) -> None:
