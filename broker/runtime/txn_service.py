@@ -275,18 +275,28 @@ class TxnService:
         self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
 
     def _abort_timed_out(self) -> None:
-        """End what has lasted too long: a bounded number in one turn, the rest in the next."""
+        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses waits for the next check."""
         now_ms = self._clock.now_ms()
-        found = [(shard, txn) for shard in self._served() for txn in shard.machine.timed_out(now_ms)]
-        for shard, txn in found[: limits.TIMED_OUT_TRANSACTIONS_PER_TURN]:
-            logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
-            try:
-                aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
-                self._carry_on(shard, aborted, shard.append(aborted))
-            except Rejected as error:
-                logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
-        more = len(found) > limits.TIMED_OUT_TRANSACTIONS_PER_TURN
-        self._schedule_timeouts(1 if more else self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
+        for shard in self._served():
+            for txn in shard.machine.timed_out(now_ms):
+                if not left:
+                    self._schedule_timeouts(1)
+                    return
+                if not self._abort(shard, txn, now_ms):
+                    break
+                left -= 1
+        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+
+    def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
+        logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
+        try:
+            aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
+            self._carry_on(shard, aborted, shard.append(aborted))
+        except Rejected as error:
+            logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
+            return False
+        return True
 
     def _schedule_expiry(self) -> None:
         interval = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms

@@ -22,9 +22,6 @@ from protocol.errors import ProtocolError
 from protocol.schema import Buffer, decode, encode_prefixed, read_prefix
 from protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, TransactionLogKey, TransactionLogValue
 
-TRANSACTIONAL_ID_BYTES_MAX = 0x7FFF
-"""What the length of a key's string can say."""
-
 
 @dataclass(frozen=True, slots=True)
 class TxnRecord:

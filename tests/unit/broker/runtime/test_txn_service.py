@@ -183,6 +183,18 @@ async def test_a_disk_that_refuses_the_abort_of_a_timeout_is_asked_again(
     assert opened.transaction().state is TxnState.COMPLETE_ABORT
 
 
+async def test_a_disk_that_refuses_is_not_asked_for_each_of_many_timeouts_without_a_pause(
+    opened: TxnDir, files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    for i in range(limits.TIMED_OUT_TRANSACTIONS_PER_TURN + 1):
+        opened.add(opened.init(f"tx-{i}"), A, transactional_id=f"tx-{i}")
+    files.room = 0
+    with caplog.at_level(logging.WARNING):
+        opened.pass_ms(TIMEOUT_MS + CHECK_MS)
+        opened.pass_ms(1)
+    assert caplog.text.count("cannot be aborted yet") == 1
+
+
 async def test_a_disk_that_refuses_the_last_record_is_asked_again(opened: TxnDir, files: MemoryFiles) -> None:
     producer = opened.init()
     opened.add(producer, A)
