@@ -275,7 +275,7 @@ class TxnService:
         self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
 
     def _abort_timed_out(self) -> None:
-        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses waits for the next check."""
+        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check."""
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
         for shard in self._served():
