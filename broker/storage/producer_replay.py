@@ -6,6 +6,9 @@ assumes that there were no producers. A lost snapshot then costs a walk over hea
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 from broker.storage.errors import Finding
 from broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots
 from broker.storage.producer_state import CompletedTxn, ProducerState, is_expired
@@ -13,7 +16,9 @@ from broker.storage.segment import REPLAY_BYTES, Segment
 from broker.storage.segment_list import SegmentList
 from protocol.records.batch import BatchHeader
 from protocol.records.control import Marker, parse_marker
-from protocol.records.errors import RecordsError
+from protocol.records.errors import CorruptBatch, RecordsError
+
+logger = logging.getLogger(__name__)
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
@@ -45,7 +50,7 @@ def load_snapshot(
 
 
 def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
-    """Applies the batches from `state.end_offset` up to `end`. Stops quietly where bytes are no batch: what lies before counts."""
+    """Applies the batches from `state.end_offset` up to `end`; where bytes are no batch, the rest of that segment is passed over."""
     start = state.end_offset
     if start >= end:
         return
@@ -53,13 +58,21 @@ def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
         if segment.base_offset >= end:
             break
         position = segment.offset_index.lookup(start) if start > segment.base_offset else 0
-        for at, header in segment.batches(position, chunk=REPLAY_BYTES):
+        for at, header in readable_batches(segment, position):
             if header.last_offset < start:
                 continue
             if header.base_offset >= end:
                 break
             apply(state, segment, at, header)
     state.end_offset = end
+
+
+def readable_batches(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """As `Segment.batches`, up to where bytes are no batch: damage in a segment that was synced long ago does not stop a start."""
+    try:
+        yield from segment.batches(position, chunk=REPLAY_BYTES)
+    except CorruptBatch as e:
+        logger.warning("%s cannot be read to its end: %s", segment.path, e)
 
 
 def apply(state: ProducerState, segment: Segment, position: int, header: BatchHeader) -> CompletedTxn | None:

@@ -23,7 +23,7 @@ from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
 from broker.storage.leader_epochs import LeaderEpochs, decode_epochs
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import LogParts, PartitionLog
-from broker.storage.producer_replay import apply, load_snapshot, replay
+from broker.storage.producer_replay import apply, load_snapshot, readable_batches, replay
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import ProducerState
 from broker.storage.segment import REPLAY_BYTES, Segment
@@ -149,7 +149,9 @@ def _load_epochs(load: _Loading) -> LeaderEpochs:
     request = load.request
     path = request.directory / EPOCHS_FILE
     try:
-        return LeaderEpochs(request.files, request.directory, decode_epochs(request.files.read_bytes(path)))
+        data = request.files.read_bytes(path)
+        if data:  # an empty one is Kafka's beginning, or what a power loss left: the batches know
+            return LeaderEpochs(request.files, request.directory, decode_epochs(data))
     except FileNotFoundError:
         pass
     except CorruptCheckpoint as e:
@@ -277,8 +279,10 @@ def _load_snapshot(load: _Loading, state: ProducerState, start: int, end: int) -
 
 def _settle_epochs(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
     if load.epochs_lost:
+        # Anew: what was noted of the segments that were checked comes after what is in the others.
+        load.epochs = LeaderEpochs(load.request.files, load.request.directory)
         for segment in segments:
-            for _, header in segment.batches(chunk=REPLAY_BYTES):
+            for _, header in readable_batches(segment):
                 _note_epoch(load, header)
     if load.epochs_changed or load.epochs_lost:
         load.epochs.save()

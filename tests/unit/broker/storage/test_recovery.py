@@ -275,20 +275,41 @@ def test_stray_snapshots_are_removed_but_for_the_newest(tmp_path: Path) -> None:
     assert sorted(p.name for p in box.directory.glob("*.snapshot")) == [f"{6:020d}.snapshot"]
 
 
-@pytest.mark.parametrize("content", [None, b"nonsense", b"0\n1\n5 x\n", b"0\n2\n1 0\n"], ids=repr)
-def test_a_lost_epoch_file_is_read_again_from_the_batches(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("clean", [True, False], ids=["restart", "crash"])
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", b"0\n1\n5 x\n", b"0\n2\n1 0\n"], ids=repr)
+def test_a_lost_epoch_file_is_read_again_from_the_batches(tmp_path: Path, content: bytes | None, clean: bool) -> None:
     box = LogBox(tmp_path / "topic-0")
-    for epoch in (2, 2, 5):
+    for epoch in (2, 2, 5, 5):
         box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+        box.log.roll(NOW_MS)
     box.log.close()
     path = box.directory / "leader-epoch-checkpoint"
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
-    box.open(clean=True)
+    box.open(clean=clean, recovery_point=3)
     assert [tuple(e) for e in box.log.epochs.entries] == [(2, 0), (5, 2)]
     assert path.read_bytes() == b"0\n2\n2 0\n5 2\n"
+
+
+@pytest.mark.parametrize("lost", ["leader-epoch-checkpoint", "*.snapshot"])
+def test_damage_in_an_old_segment_does_not_stop_the_start_whatever_else_is_lost(tmp_path: Path, lost: str) -> None:
+    box = LogBox(tmp_path / "topic-0")
+    for sequence in range(6):
+        box.append(batch(7, 0, sequence))
+        if sequence % 2:
+            box.log.roll(NOW_MS)
+    box.log.close()
+    data = bytearray(box.file(".log", 2).read_bytes())
+    data[8:12] = bytes(4)
+    box.file(".log", 2).write_bytes(data)
+    for path in box.directory.glob(lost):
+        path.unlink()
+    box.open(clean=True)
+    assert box.log.log_end_offset == 6
+    assert [tuple(e) for e in box.log.epochs.entries] == [(0, 0)]
+    assert box.append(batch(7, 0, 6)).first_offset == 6
 
 
 def test_epochs_of_cut_batches_are_forgotten(tmp_path: Path) -> None:
