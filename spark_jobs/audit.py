@@ -269,13 +269,18 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
     except CannotJudge as e:
         print(f"Could not judge: {e}", file=sys.stderr)
         raise typer.Exit(2) from e
+    _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet))
+    raise typer.Exit(verdict.exit_code)
+
+
+def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
+    """Raises typer.Exit where a file cannot be written: what was asked for is not there, whatever the verdict."""
     try:
         _show(verdict, samples, json_file)
-        _write_reports(verdict, pictures, html, junit, parquet)
+        write_reports()
     except OSError as e:
         print(f"error: {e}", file=sys.stderr)
         raise typer.Exit(2) from e
-    raise typer.Exit(verdict.exit_code)
 
 
 def _check_places(*files: Path) -> None:
