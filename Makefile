@@ -73,10 +73,10 @@ databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or i
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql redis-server >/dev/null; \
 	else echo "PostgreSQL or Redis is missing: their tests will be skipped (Debian, Ubuntu: 'sudo apt-get install postgresql redis-server')" >&2; fi
 
-demo: $(STAMP) java ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
+demo: $(STAMP) ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
 
-demo-transactions: $(STAMP) java ## Exactly once: two instances of one transactional id, five SIGKILLs, and the twin without transactions
+demo-transactions: $(STAMP) ## Exactly once: two instances of one transactional id, five SIGKILLs, and the twin without transactions
 	@$(PY) -m client_compat.demo_transactions $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
@@ -124,7 +124,7 @@ differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same and pr
 	@$(PY) -m client_compat.differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
-	@$(BIN)/ottla audit $(DIR) $(ARGS)
+	@$(BIN)/ottla audit --engine spark $(DIR) $(ARGS)
 
 audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written logs: found, missed and false alarms of each rule
 	@$(PY) -m client_compat.audit_corpus $(ARGS)

@@ -26,9 +26,9 @@ def main(
     rows: Annotated[int | None, typer.Option(help="Only the first so many flights.")] = None,
 ) -> None:
     """Load 336,776 flights through aiokafka, confluent-kafka and kafka-python at once (a third each) into a broker that loses
-    acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log with Spark. Once with
+    acknowledgements and is SIGKILLed midway; read all back through a consumer group and compare; audit the log. Once with
     idempotence, once without. Exit code 0: everything was as promised; 1: something was not, or could not be run."""
-    from spark_jobs.session import CannotJudge, require_spark  # noqa: PLC0415 # the client processes import this module again and need none of it
+    from spark_jobs.session import CannotJudge  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     console = Console()
     began = time.perf_counter()
@@ -38,7 +38,6 @@ def main(
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     try:
-        require_spark()
         kept = _demo(console, directory.absolute(), rows)
     except (BrokerFailed, RunFailed, CannotJudge) as failure:
         console.print(f"[red]The demo could not be run:[/] {failure}")
@@ -68,7 +67,7 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
         display.update(writing, total=count, completed=count, note="a third for each client")
         with_it = Run(directory / "idempotent", sent, count, idempotent=True, display=display).execute()
         without = Run(directory / "plain", sent, count, idempotent=False, display=display).execute()
-        judging = display.add_task("Spark audit of both logs", total=None, note="")
+        judging = display.add_task("audit of both logs", total=None, note="")
 
         def step(text: str, done: int, total: int) -> None:
             display.update(judging, note=text, completed=done, total=total)

@@ -29,7 +29,7 @@ def main(
     (one on aiokafka, one on confluent-kafka) fence each other and the broker is SIGKILLed five times; compare the output with the count
     made directly. Once with transactions, once without. Then audit the log. Exit code 0: everything was as promised; 1: something was
     not, or could not be run."""
-    from spark_jobs.session import CannotJudge, require_spark  # noqa: PLC0415 # the client processes import this module again
+    from spark_jobs.session import CannotJudge  # noqa: PLC0415 # the client processes import this module again
 
     console = Console()
     began = time.perf_counter()
@@ -39,7 +39,6 @@ def main(
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     try:
-        require_spark()
         kept = _demo(console, directory.absolute(), rows)
     except (BrokerFailed, RunFailed, CannotJudge) as failure:
         console.print(f"[red]The demo could not be run:[/] {failure}")
@@ -73,7 +72,7 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
             flights = Flights(*topics.load(broker.bootstrap, sent, lambda n: display.update(loading, total=count, completed=n)))
             exact = Run(broker, flights, client_log, transactional=True, display=display).execute()
             plain = Run(broker, flights, client_log, transactional=False, display=display).execute()
-        judging = display.add_task("Spark audit of the log", total=None, note="")
+        judging = display.add_task("audit of the log", total=None, note="")
 
         def step(text: str, done: int, total: int) -> None:
             display.update(judging, note=text, completed=done, total=total)
