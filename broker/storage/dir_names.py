@@ -10,6 +10,7 @@ STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 NAME_MAX: Final = 255
 
+_DELETED: Final = re.compile(r".*-[0-9]+\.[0-9a-f]{32}-delete")
 _LIVE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 
 
@@ -23,6 +24,11 @@ def parse_live(name: str) -> tuple[str, int] | None:
     if match is None or match["topic"] in {".", ".."} or int(match["partition"]) > 2**31 - 1:
         return None
     return match["topic"], int(match["partition"])
+
+
+def is_deleted(name: str) -> bool:
+    """Whether a directory is what is left of a deleted partition, by us or by Kafka: nothing else may be removed."""
+    return _DELETED.fullmatch(name) is not None
 
 
 def set_aside(topic: str, partition: int, unique: bytes, suffix: str) -> str:

@@ -15,6 +15,7 @@ import itertools
 import json
 import logging
 import random
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from broker.storage import checkpoint_file as checkpoints
 from broker.storage import meta_properties, partition_metadata
 from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
 from broker.storage.dir_lock import DirLock
-from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, live_name, parse_live, set_aside
+from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
 from broker.storage.errors import Finding, FsyncFailed, LogDirRefused
 from broker.storage.files import FILES, Files
 from broker.storage.flush import FlushTicket
@@ -50,6 +51,8 @@ CLOSE_THREADS: Final = 8
 """Syncs at a time in a clean stop: enough for the file system to join their journal commits."""
 CLOSE_AT_ONCE: Final = 64
 """Logs whose syncs hold descriptors at one time in a clean stop."""
+
+_OF_A_PARTITION: Final = re.compile(r"[0-9]{20}\.|leader-epoch-checkpoint|partition\.metadata")
 
 Key = tuple[str, int]
 Write = Callable[[], None]
@@ -130,7 +133,7 @@ class LogDir:
         for entry in self._files.scan(self.path):
             if not entry.is_dir:
                 continue
-            if entry.name.endswith(DELETE_SUFFIX):
+            if is_deleted(entry.name):
                 self._doomed[self.path / entry.name] = None
             elif (key := parse_live(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
@@ -172,7 +175,11 @@ class LogDir:
     def _load_log(self, key: Key, recovery_point: int, log_start: int, high_watermark: int) -> None:
         directory = self.path / live_name(*key)
         try:
-            request = self._request(key, self._topic_id(directory), self._default_config())
+            topic_id = self._topic_id(directory)
+            if topic_id == partition_metadata.NO_TOPIC_ID and not self._looks_like_a_partition(directory):
+                self.findings.append(Finding(directory, "holds no file of a partition's; it is left alone"))
+                return
+            request = self._request(key, topic_id, self._default_config())
             request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
             log, findings = open_log(request)
         except OSError as e:
@@ -182,6 +189,11 @@ class LogDir:
         self.findings += findings
         log.advance_high_watermark(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self.logs[key] = log
+
+    def _looks_like_a_partition(self, directory: Path) -> bool:
+        """A directory of somebody's own may have a partition's name (`photos-2024`); an empty one is a new one, cut short by a crash."""
+        names = [entry.name for entry in self._files.scan(directory)]
+        return not names or any(_OF_A_PARTITION.match(name) for name in names)
 
     def _topic_id(self, directory: Path) -> bytes:
         path = directory / partition_metadata.FILE_NAME

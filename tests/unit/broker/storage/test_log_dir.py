@@ -386,6 +386,19 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> No
     again.close()
 
 
+def test_directories_of_somebodys_own_are_left_alone_whatever_they_are_called(tmp_path: Path) -> None:
+    for name in ("photos-2024", "photos-to-delete", "to-delete", "notes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.jpg").write_bytes(b"one")
+    log_dir = opened(tmp_path, BrokerSettings(log_segment_delete_delay_ms=0))
+    assert log_dir.logs == {}
+    assert [finding.file.name for finding in log_dir.findings] == ["partition.metadata", "photos-2024"]
+    remove_doomed(log_dir, NOW_MS)
+    log_dir.close()
+    for name in ("photos-2024", "photos-to-delete", "to-delete", "notes"):
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["one.jpg"]
+
+
 def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.mark_stray("topic", 2)
