@@ -31,6 +31,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that never got its id may be parked in a join: its client is gone or has retried by then (KAFKA:
 classicGroupNewMemberJoinTimeoutMs)."""
 
+NOBODY_JOINED_RETRY_MS = 1_000
+"""How long at least a group of silent static members is left alone before it is looked at again: a client may name no rebalance timeout."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
@@ -374,7 +377,7 @@ class ClassicGroup:
         for absent in [m for m in self.members if m.awaiting_join is None and m.instance_id is None]:
             self.members.remove(absent.member_id)
         if len(self.members) and not self.members.elect_joined_leader():
-            self._join_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
+            self._join_deadline_ms = now.mono_ms + max(self.members.rebalance_timeout_ms(), NOBODY_JOINED_RETRY_MS)
             return
         self.generation += 1
         if not len(self.members):

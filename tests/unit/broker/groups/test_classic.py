@@ -122,6 +122,21 @@ def test_a_heartbeat_keeps_the_session_and_its_absence_ends_it() -> None:
     assert driver.group.state is ClassicState.EMPTY
 
 
+def test_silent_static_members_without_a_rebalance_timeout_are_not_looked_at_all_the_time() -> None:
+    driver = GroupDriver()
+    static, dynamic = driver.stable("i1", None, rebalance_timeout_ms=0)
+    driver.leave(Leaving(dynamic))
+    looked = 0
+    while driver.mono_ms < 5_000 and looked < 100:
+        deadline = driver.group.next_deadline()
+        assert deadline is not None
+        driver.mono_ms = max(driver.mono_ms, deadline)
+        driver.take(driver.group.expire(driver.now))
+        looked += 1
+    assert looked < 10
+    assert static in driver.group.members
+
+
 def test_the_session_of_a_static_member_ends_like_any_other() -> None:
     driver = GroupDriver()
     (member,) = driver.stable("i1")
