@@ -146,14 +146,16 @@ class ConsumerGroups:
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """A record of a consumer group. A value makes the group, in the place of a classic one that only stored offsets."""
         group = self._groups.get(key.group)
+        ended = value is None and isinstance(key, ConsumerGroupMetadataKey)
+        if ended:
+            self._deadlines.pop(key.group, None)
         if value is not None and not isinstance(group, ConsumerGroup):
             group = self._groups[key.group] = ConsumerGroup(key.group)
         if not isinstance(group, ConsumerGroup):
             return
         group.apply(key, value)
-        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+        if ended:
             del self._groups[key.group]
-            self._deadlines.pop(key.group, None)
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,14 @@ def test_the_deadlines_of_a_deleted_group_are_forgotten() -> None:
     assert driver.machine._consumers._deadlines == {}
 
 
+def test_the_deadlines_of_a_group_that_made_place_for_a_classic_one_are_forgotten() -> None:
+    driver = GroupsDriver()
+    driver.join("a")
+    driver.beat("a", -1)
+    driver.joined()
+    assert driver.machine._consumers._deadlines == {}
+
+
 def test_only_an_empty_group_can_be_deleted() -> None:
     driver = GroupsDriver()
     driver.join("a")
