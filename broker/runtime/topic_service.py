@@ -209,10 +209,11 @@ class TopicService:
 
     def _remove_directories(self, topic: Topic) -> None:
         for index in topic.partitions:
-            if (topic.name, index) not in self._log_dir.logs:
+            key = (topic.name, index)
+            if key not in self._log_dir.logs and key not in self._log_dir.failed:
                 continue
             try:
-                self._log_dir.delete_log(topic.name, index)
+                self._log_dir.delete_log(*key)
             except Rejected as error:
                 # The topic is gone all the same, and the next start finds its removal in the metadata log and deletes what is left.
                 logger.error("the directory of the deleted %s-%d stays: %s", topic.name, index, error)

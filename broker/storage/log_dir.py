@@ -258,7 +258,7 @@ class LogDir:
         log.topic_id = topic_id
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Sets the partition aside under a `-delete` name; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
+        """Sets a partition, be it a failed one, aside as `-delete`; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
         self._doomed[self._set_aside((topic, partition), DELETE_SUFFIX)] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
@@ -266,14 +266,17 @@ class LogDir:
         self._set_aside((topic, partition), STRAY_SUFFIX)
 
     def _set_aside(self, key: Key, suffix: str) -> Path:
-        log = self.logs.pop(key)
+        log = self.logs.pop(key, None)
+        self.failed.pop(key, None)
         self.cleaned.pop(key, None)
-        log.release()
-        log.failure = FileNotFoundError(f"{log.directory} was set aside")
+        directory = self.path / live_name(*key)
+        if log is not None:
+            log.release()
+            log.failure = FileNotFoundError(f"{directory} was set aside")
         try:
             return self._rename(key, suffix)
         except OSError as e:
-            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {log.directory}: {e}") from e
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {directory}: {e}") from e
 
     def _rename(self, key: Key, suffix: str) -> Path:
         target = self.path / set_aside(*key, self._random_bytes(16), suffix)

@@ -87,3 +87,29 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_no_trace(tmp_path: Path) -
     assert opened.catalog_names == []
     assert code_of((await opened.service.create_topics([NewTopic("t")]))[0].error) is ErrorCode.NONE
     opened.crash()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_topic_whose_partition_the_disk_refuses_can_be_deleted_and_made_anew(tmp_path: Path, restarted: bool) -> None:
+    files = MemoryFiles()
+    opened = TopicDir(tmp_path, files=files)
+    await opened.service.create_topics([NewTopic("t", 2)])
+    opened.append("t", 1)
+    opened.close()
+
+    def unreadable(operation: str, path: Path) -> None:
+        if path.parent == tmp_path / "t-1":
+            raise PermissionError(13, "Permission denied", str(path))
+
+    files.on_call = unreadable
+    opened = TopicDir(tmp_path, files=files)
+    assert opened.served() == [("t", 0)]
+    await opened.service.delete_topics([TopicRef("t")])
+    if restarted:
+        opened.close()
+        opened = TopicDir(tmp_path, files=files)
+    files.heal()
+    assert code_of((await opened.service.create_topics([NewTopic("t", 2)]))[0].error) is ErrorCode.NONE
+    assert opened.served() == [("t", 0), ("t", 1)]
+    assert opened.append("t", 1) == 0
+    opened.crash()
