@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-COSTS: Final = """
+from spark_jobs.views import bounded
+
+COSTS: Final = f"""
     WITH sizes AS (
         SELECT p.log_dir, p.topic,
             sum(p.size_bytes) AS transactional_bytes,
@@ -23,7 +25,7 @@ COSTS: Final = """
         FROM batches GROUP BY log_dir, topic, partition
     ), spans AS (
         SELECT t.log_dir, t.topic, t.outcome,
-            coalesce(t.marker_offset, e.last_offset) - t.first_offset AS lag_records,
+            {bounded("coalesce(t.marker_offset, e.last_offset)")} - {bounded("t.first_offset")} AS lag_records,
             t.marker_timestamp - t.first_timestamp AS length_ms
         FROM transactions t
         JOIN ends e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition

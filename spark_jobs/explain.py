@@ -262,7 +262,10 @@ def _transaction(transaction: Transaction) -> str:
 def _time(timestamp: int) -> str:
     if timestamp < 0:
         return "none"
-    return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # whoever sends microseconds comes far beyond the year 9999
+        return f"{timestamp} ms, which no calendar has"
 
 
 def _text(value: bytes | None) -> str:

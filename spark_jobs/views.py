@@ -21,6 +21,13 @@ RAW_BATCHES_NEED: Final = (
 )
 """The columns of the batches level that views and rules read: the reader builds no others."""
 
+
+def bounded(number: str) -> str:
+    """SQL for a time or an offset of which a difference is taken: clients may send any time, damage may make any offset, and the difference
+    of two would leave 64 bits. Null stays null, which `least` passes over."""
+    return f"CASE WHEN {number} >= {2**62} THEN {2**62 - 1} WHEN {number} < {-(2**62)} THEN {-(2**62)} ELSE {number} END"
+
+
 TRUSTED_COLUMNS: Final = ", ".join(
     name for name in (column.split(" ")[0] for column in RAW_BATCHES_NEED.split(", ")) if name not in {"error", "torn"}
 )
@@ -59,8 +66,8 @@ def batches(columns: str = TRUSTED_COLUMNS) -> str:
             WINDOW in_log AS (PARTITION BY log_dir, topic, partition ORDER BY segment, position)
         ), holed AS (
             SELECT *,
-                CASE WHEN magic = 2 AND blind_before = prev_blind AND base_offset > front_offset + 1 THEN base_offset - front_offset - 1
-                     ELSE 0 END AS hole
+                CASE WHEN magic = 2 AND blind_before = prev_blind AND front_offset >= 0 AND base_offset > front_offset
+                     THEN base_offset - front_offset - 1 ELSE 0 END AS hole
             FROM ordered
         )
         SELECT *,
@@ -89,7 +96,7 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
     return f"""
         WITH timed AS (
             SELECT {columns},
-                CASE WHEN max_timestamp - lag(max_timestamp) OVER (
+                CASE WHEN {bounded("max_timestamp")} - lag({bounded("max_timestamp")}) OVER (
                         PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position) >= :expiration_ms
                      THEN 1 ELSE 0 END AS forgotten
             FROM batches
@@ -156,12 +163,12 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
     """
 
 
-TRANSACTIONS: Final = """
+TRANSACTIONS: Final = f"""
     SELECT log_dir, topic, partition, producer_id, ordinal,
         count_if(data) AS data_batches,
         coalesce(sum(record_count) FILTER (WHERE data), 0) AS data_records,
         min(base_offset) FILTER (WHERE data) AS first_offset,
-        min(max_timestamp) FILTER (WHERE data) AS first_timestamp,
+        min({bounded("max_timestamp")}) FILTER (WHERE data) AS first_timestamp,
         max(CASE WHEN log_append_time THEN max_timestamp END) FILTER (WHERE data) AS last_append_timestamp,
         min_by(file, base_offset) FILTER (WHERE data) AS file,
         min_by(position, base_offset) FILTER (WHERE data) AS position,
@@ -173,7 +180,7 @@ TRANSACTIONS: Final = """
         max(marker) AS outcome,
         max(producer_epoch) FILTER (WHERE marker IS NOT NULL) AS marker_epoch,
         max(base_offset) FILTER (WHERE marker IS NOT NULL) AS marker_offset,
-        max(max_timestamp) FILTER (WHERE marker IS NOT NULL) AS marker_timestamp,
+        max({bounded("max_timestamp")}) FILTER (WHERE marker IS NOT NULL) AS marker_timestamp,
         max(file) FILTER (WHERE marker IS NOT NULL) AS marker_file,
         max(position) FILTER (WHERE marker IS NOT NULL) AS marker_position
     FROM (SELECT *, transactional AND NOT control AS data FROM producer_batches)
@@ -200,19 +207,19 @@ STATES: Final = """
 """
 """What the coordinator wrote about each transactional id, in its order; `latest` is what holds."""
 
-LOGS: Final = """
+LOGS: Final = f"""
     SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
-        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN max_timestamp END)) OVER of_dir AS broker_time,
-        max(max(max_timestamp)) OVER of_dir AS last_time
-    FROM batches
+        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN time END)) OVER of_dir AS broker_time,
+        max(max(time)) OVER of_dir AS last_time
+    FROM (SELECT *, {bounded("max_timestamp")} AS time FROM batches)
     GROUP BY log_dir, topic, partition
     WINDOW of_dir AS (PARTITION BY log_dir)
 """
 """Each partition. `broker_time`: the newest time in the directory by a broker's clock; `last_time`: by anybody's."""
 
-OPEN_TRANSACTIONS: Final = """
+OPEN_TRANSACTIONS: Final = f"""
     WITH earlier AS (
-        SELECT t.log_dir, t.topic, t.partition, t.first_offset, max(b.max_timestamp) AS broker_time
+        SELECT t.log_dir, t.topic, t.partition, t.first_offset, max({bounded("b.max_timestamp")}) AS broker_time
         FROM transactions t
         JOIN batches b ON b.log_dir = t.log_dir AND b.topic = t.topic AND b.partition = t.partition AND b.base_offset < t.first_offset
             AND (b.control OR b.log_append_time)
@@ -246,7 +253,7 @@ RECORDS_NEED: Final = (
 """The columns of the records level that every judgement of records reads."""
 HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
-VISIBLE_RECORDS: Final = """
+VISIBLE_RECORDS: Final = f"""
     WITH aborted AS (
         SELECT log_dir, file, position FROM (
             SELECT log_dir, file, position, control,
@@ -255,8 +262,8 @@ VISIBLE_RECORDS: Final = """
             FROM batches WHERE transactional
         ) WHERE outcome = 'abort' AND NOT control
     ), keyed AS (
-        SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id, producer_epoch,
-            xxhash64(key, value) AS content, {key} AS business_key
+        SELECT log_dir, topic, partition, offset, {bounded("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
+            xxhash64(key, value) AS content, {{key}} AS business_key
         FROM records
         WHERE NOT control AND NOT startswith(topic, '__')
     )

@@ -28,9 +28,9 @@ RULE = Rule(
                 CASE WHEN blind THEN 'marker not readable'
                      WHEN behind OR newest_epoch > data_epoch THEN 'orphan: a newer epoch wrote'
                      WHEN state LIKE 'Prepare%' AND listed
-                     THEN CASE WHEN state_age_ms > timeout_ms + 60000 THEN 'decided, markers overdue' ELSE 'markers being written' END
+                     THEN CASE WHEN state_age_ms - 60000 > timeout_ms THEN 'decided, markers overdue' ELSE 'markers being written' END
                      WHEN state = 'Ongoing' AND listed AND state_epoch = data_epoch
-                     THEN CASE WHEN state_age_ms > timeout_ms + 60000 THEN 'over its timeout' ELSE 'open' END
+                     THEN CASE WHEN state_age_ms - 60000 > timeout_ms THEN 'over its timeout' ELSE 'open' END
                      WHEN state IS NOT NULL OR states_known THEN 'orphan: unknown to its coordinator'
                      WHEN age_ms > :transaction_timeout_ms THEN 'no marker' ELSE 'open' END AS kind
             FROM open_transactions

@@ -17,7 +17,7 @@ RULE = Rule(
     sql="""
         SELECT * FROM (
             SELECT
-                CASE WHEN base_offset < segment OR base_offset <= prev_last_offset THEN 'violation'
+                CASE WHEN base_offset < segment OR base_offset < prev_base_offset OR base_offset <= prev_last_offset THEN 'violation'
                      WHEN legal_hole THEN 'info' ELSE 'warning' END AS severity,
                 CASE WHEN base_offset < segment THEN 'below its segment'
                      WHEN base_offset < prev_base_offset THEN 'offset regress'

@@ -20,8 +20,9 @@ RULE = Rule(
     ),
     limits=(
         "Producers that a snapshot leaves out have expired, or their batches are newer. Not judged: internal topics, partitions "
-        "where compaction has been, behind unreadable bytes, snapshots past the log's end, and producers of whom no batch is left "
-        "before the snapshot. A violation only where the broker says that it stopped cleanly; otherwise a warning, for it makes new "
+        "where compaction has been, behind unreadable bytes, snapshots past the log's end, producers of whom no batch is left "
+        "before the snapshot, and transactions that began before the log's start. "
+        "A violation only where the broker says that it stopped cleanly; otherwise a warning, for it makes new "
         "snapshots when it starts."
     ),
     sql="""
@@ -56,14 +57,16 @@ RULE = Rule(
                 CASE WHEN snapshot_epoch <> log_epoch THEN 'another epoch'
                      WHEN last_data_epoch = log_epoch AND snapshot_sequence <> log_sequence THEN 'another sequence'
                      WHEN last_data_epoch = log_epoch AND snapshot_last_offset <> log_last_offset THEN 'another last offset'
-                     WHEN snapshot_open_from <> log_open_from THEN 'another open transaction'
+                     WHEN snapshot_open_from <> log_open_from AND snapshot_open_from NOT BETWEEN 0 AND log_start - 1
+                     THEN 'another open transaction'
                 END AS kind,
                 log_dir, topic, partition, snapshot_offset AS offset, snapshot_file AS file, CAST(0 AS BIGINT) AS position,
                 producer_id, snapshot_epoch, log_epoch, snapshot_sequence, log_sequence, snapshot_last_offset, log_last_offset,
                 snapshot_open_from, log_open_from
             FROM (
-                SELECT c.*, coalesce(o.first_offset, -1) AS log_open_from
+                SELECT c.*, coalesce(o.first_offset, -1) AS log_open_from, l.log_start
                 FROM compared c
+                JOIN logs l ON l.log_dir = c.log_dir AND l.topic = c.topic AND l.partition = c.partition
                 LEFT JOIN transactions o ON o.log_dir = c.log_dir AND o.topic = c.topic AND o.partition = c.partition
                     AND o.producer_id = c.producer_id AND o.data_batches > 0 AND o.first_offset < c.snapshot_offset
                     AND coalesce(o.marker_offset, c.snapshot_offset) >= c.snapshot_offset

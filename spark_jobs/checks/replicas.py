@@ -17,7 +17,8 @@ RULE = Rule(
     ),
     sql="""
         WITH there AS (
-            SELECT b.log_dir, b.topic, b.partition, min(b.base_offset) AS start, max(b.last_offset) + 1 AS log_end,
+            SELECT b.log_dir, b.topic, b.partition, min(b.base_offset) AS start,
+                least(max(b.last_offset), 9223372036854775806) + 1 AS log_end,
                 max(h.high_watermark) AS high_watermark, bool_or(b.compacted) AS compacted, max(b.blind_before) > 0 AS blind
             FROM batches b
             LEFT JOIN high_watermarks h ON h.log_dir = b.log_dir AND h.topic = b.topic AND h.partition = b.partition

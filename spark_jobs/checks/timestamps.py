@@ -1,6 +1,7 @@
 """Rule `timestamps`: a batch's largest timestamp is that of its records, and times that brokers set do not fall."""
 
 from spark_jobs.checks.rule import Rule, Severity
+from spark_jobs.views import bounded
 
 RULE = Rule(
     name="timestamps",
@@ -13,13 +14,13 @@ RULE = Rule(
         "minute are an info: a clock was set back, or a new leader's is behind. With append times the records' own are not looked at; "
         "batches that compaction emptied keep a time that no record has."
     ),
-    sql="""
+    sql=f"""
         SELECT * FROM (
             SELECT
                 CASE WHEN NOT log_append_time THEN 'warning' ELSE 'info' END AS severity,
                 CASE WHEN NOT log_append_time AND record_count > 0 AND found_max_timestamp <> max_timestamp
                      THEN 'largest timestamp is not that of the records'
-                     WHEN log_append_time AND max_timestamp < prev_append_time - 60000 THEN 'append time regress'
+                     WHEN log_append_time AND {bounded("max_timestamp")} < {bounded("prev_append_time")} - 60000 THEN 'append time regress'
                 END AS kind,
                 log_dir, topic, partition, base_offset AS offset, file, position,
                 max_timestamp, found_max_timestamp, prev_append_time

@@ -104,6 +104,21 @@ def negative_offset(root: Path) -> None:
     flip(log.file, sign, 0x80)
 
 
+def negative_first_offset(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    log.data(5)
+    flip(log.file, 0, 0x80)
+
+
+def offset_at_the_end_of_numbers(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    log.data(5, offset=2**63 - 3)
+    log.next_offset = 10
+    log.data(5)
+
+
 def below_the_log_start_behind_it(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5)
@@ -315,10 +330,12 @@ BATCHES: dict[str, Case] = {
     "below_segment": Case(below_segment, [("offsets", "violation", "below its segment", "t-0@40")]),
     "negative_offset": Case(
         negative_offset,
-        [
-            ("offsets", "violation", "below its segment", f"t-0@{5 - 2**63}"),
-            ("offsets", "info", "offset gap", "t-0@10"),
-        ],
+        [("offsets", "violation", "below its segment", f"t-0@{5 - 2**63}"), ("offsets", "info", "offset gap", "t-0@10")],
+    ),
+    "negative_first_offset": Case(negative_first_offset, [("offsets", "violation", "below its segment", f"t-0@{-(2**63)}")]),
+    "offset_at_the_end_of_numbers": Case(
+        offset_at_the_end_of_numbers,
+        [("offsets", "warning", "offset gap", f"t-0@{2**63 - 3}"), ("offsets", "violation", "offset regress", "t-0@10")],
     ),
     "below_the_log_start_behind_it": Case(below_the_log_start_behind_it, [("offsets", "violation", "offset regress", "t-0@1")]),
     "hole": Case(hole, [("offsets", "warning", "offset gap", "t-0@8")]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES
+from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
 from protocol.records.compression import Codec
 from protocol.records.control import end_txn_marker
 from protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
@@ -74,6 +74,18 @@ def compacted_where_no_checkpoint_says_so(root: Path) -> None:
     log.data(5, pid=1, seq=30, offset=30)
 
 
+def times_of_no_calendar(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(1, pid=1, seq=0, at=-1)
+    log.data(1, pid=1, seq=1, at=2**63 - 1)
+    log.data(1, pid=2, seq=0, at=2**63 - 1, transactional=True)
+    log.marker(2, epoch=1)
+    log.data(rows=["same"], pid=3, seq=0, at=-1)
+    log.data(1, pid=3, seq=1, at=T0 * 1_000_000)
+    for at in (-(2**63), 2**63 - 1):
+        log.batch(reheaded(build_batch([SimpleRecord(b"k", b"{}", T0)]), attributes=LOG_APPEND_TIME, max_timestamp=at))
+
+
 def too_large_to_open(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.batch(build_batch([SimpleRecord(b"k", bytes(DECOMPRESSED_MAX_BYTES), T0)], codec=Codec.ZSTD))
@@ -120,6 +132,7 @@ LEGAL: dict[str, Case] = {
     "old_formats": Case(old_formats, []),
     "old_formats_compressed": Case(old_formats_compressed, []),
     "compacted_where_no_checkpoint_says_so": Case(compacted_where_no_checkpoint_says_so, [("offsets", "info", "offset gap", "t-0@30")]),
+    "times_of_no_calendar": Case(times_of_no_calendar, []),
     "too_large_to_open": Case(too_large_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
     "exhausted_epochs": Case(exhausted_epochs, []),
     "fenced_by_a_new_instance": Case(fenced_by_a_new_instance, []),

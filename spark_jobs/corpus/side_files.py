@@ -12,7 +12,7 @@ from protocol.records.batch import split_batches
 from protocol.records.control import parse_marker
 from protocol.records.crc32c import crc32c
 from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -182,6 +182,16 @@ def other_open_transaction(beside: Beside) -> None:
     beside.producers[2].open_from = 10
 
 
+def began_before_the_log_start(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for seq in (0, 5):
+        log.data(5, pid=1, seq=seq, transactional=True)
+    beside, end = describe(log.file)
+    beside.write(log.file, end)
+    checkpoint(root, "log-start-offset-checkpoint", [("t", 0, 7)])
+    (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+
+
 def snapshot_damaged(beside: Beside) -> None:
     beside.snapshot_junk = b"\0"
 
@@ -216,6 +226,9 @@ SIDE_FILES: dict[str, Case] = {
     "snapshot_of_another_offset": Case(case(other_last_offset), [("producer-snapshots", "violation", "another last offset", "t-0@23")]),
     "snapshot_of_an_open_transaction": Case(
         case(other_open_transaction), [("producer-snapshots", "violation", "another open transaction", "t-0@23")]
+    ),
+    "snapshot_of_a_transaction_from_before_the_log_start": Case(
+        began_before_the_log_start, [("hanging-transaction", "info", "open", "t-0@5")]
     ),
     "snapshot_damaged": Case(case(snapshot_damaged), [("producer-snapshots", "violation", "unreadable snapshot", "t-0@23")]),
 }

@@ -107,7 +107,7 @@ ROLES: Final = f"""
         SELECT p.*, bool_or(is_open) OVER (PARTITION BY {", ".join("p." + name for name in _PRODUCER.split(", "))}) AS has_open
         FROM producers p
         JOIN times t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
-        WHERE t.{{clock}} - p.last_seen < :expiration_ms OR p.is_open
+        WHERE {views.bounded("t.{clock}")} - {views.bounded("p.last_seen")} < :expiration_ms OR p.is_open
     ), producer_rows AS (
         SELECT *,
             row_number() OVER (PARTITION BY {_PRODUCER} ORDER BY segment DESC, position DESC) AS last_any,

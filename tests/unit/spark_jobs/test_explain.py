@@ -81,6 +81,12 @@ def test_a_record_that_compaction_removed_is_seen_by_nobody(tmp_path: Path) -> N
     assert "compaction removes records" in found.visible[1]
 
 
+@pytest.mark.parametrize("at", [2**63 - 1, 1_700_000_000_000_000_000])
+def test_a_time_of_no_calendar_is_told_as_its_number(tmp_path: Path, at: int) -> None:
+    PartitionWriter(tmp_path, "t", 0).data(1, at=at)
+    assert dict(lines(explain("t-0@0", tmp_path)))["time"] == f"{at} ms, which no calendar has (by the producer)"
+
+
 def test_a_checksum_that_was_not_checked_is_not_called_wrong(tmp_path: Path) -> None:
     CASES["old_formats"].write(tmp_path)
     assert "WRONG" not in dict(lines(explain("t-0@1", tmp_path)))["batch"]
