@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.storage.log_values import TimestampOffset
+from broker.storage.log_values import NOT_FOUND, TimestampOffset
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from protocol.records.batch import LOG_OVERHEAD
@@ -116,13 +116,28 @@ class LogReader:
                     return found
         return None
 
-    def with_max_timestamp(self, log_start_offset: int) -> TimestampOffset | None:
-        """The first record that has the greatest timestamp of all."""
-        segments = [s for s in self.segments.from_offset(log_start_offset) if s.size]
-        newest = max(segments, key=lambda s: s.max_timestamp, default=None)
-        if newest is None or newest.max_timestamp < 0:
-            return None
-        return _search(newest, newest.max_timestamp, log_start_offset)
+    def with_max_timestamp(self, log_start_offset: int) -> TimestampOffset:
+        """The first record from `log_start_offset` on that has the greatest timestamp of them; `NOT_FOUND` where none has one."""
+        newest = NOT_FOUND
+        for segment in self.segments.from_offset(log_start_offset):
+            if segment.max_timestamp > newest.timestamp:
+                found = _search(segment, segment.max_timestamp, log_start_offset)
+                if found is None:  # it lies before the log's start, or compaction took it
+                    found = _newest(segment, log_start_offset)
+                if found.timestamp > newest.timestamp:
+                    newest = found
+        return newest
+
+
+def _newest(segment: Segment, from_offset: int) -> TimestampOffset:
+    newest = NOT_FOUND
+    for position, header in segment.batches(segment.offset_index.lookup(from_offset)):
+        if header.last_offset < from_offset or header.max_timestamp <= newest.timestamp:
+            continue
+        for record in iter_records(segment.pread(header.size_bytes, position)):
+            if record.offset >= from_offset and record.timestamp > newest.timestamp:
+                newest = TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return newest
 
 
 def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffset | None:

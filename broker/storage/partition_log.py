@@ -357,6 +357,7 @@ class PartitionLog:
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return TimestampOffset(-1, self.log_start_offset, self.epochs.epoch_at(self.log_start_offset))
         try:
+            found: TimestampOffset | None
             if timestamp == MAX_TIMESTAMP:
                 found = self._reader.with_max_timestamp(self.log_start_offset)
             else:

@@ -4,7 +4,8 @@ Rules inside:
 * Entries only ever grow in their key; the file holds exactly the entries in order, so its length is a multiple of the entry size.
 * Entries of the active segment live in memory and reach the file in `save` (roll, flush, close). A crash loses nothing by that: segments
   past the recovery point are rebuilt from the log, as Kafka rebuilds them, and `save` precedes every move of the recovery point.
-* Kafka preallocates the file of an active segment with zeros and leaves it so after a crash; loading drops such a tail.
+* Kafka preallocates the file of an active segment with zeros and leaves it so after a crash; loading drops such a tail. A file of a single
+  entry has none: of zeros, it says that the first record's timestamp is 0.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SparseIndex:
             raw = self._files.read_bytes(self.path)
         except FileNotFoundError:
             raw = b""
-        used = len(raw.rstrip(b"\0"))
+        used = len(raw.rstrip(b"\0")) if len(raw) > size else len(raw)
         self._data = bytearray(raw[: -(-used // size) * size])
         if len(self._data) % size:  # a torn last entry
             del self._data[-(len(self._data) % size) :]

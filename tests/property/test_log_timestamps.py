@@ -1,0 +1,93 @@
+"""ListOffsets against a model: whatever was appended, rolled, deleted, compacted or crashed, a timestamp leads where a reader of everything
+would be led."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.storage.log_cleaner import Cleaning
+from broker.storage.log_values import NOT_FOUND, Isolation
+from broker.storage.producer_state import Origin
+from protocol.records.batch import split_batches
+from protocol.records.compression import Codec
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support.logs import NOW_MS, LogBox
+
+NEWEST = 60
+STEPS = 40
+
+
+def visible(box: LogBox) -> list[tuple[int, int]]:
+    """(timestamp, offset) of every record."""
+    found: list[tuple[int, int]] = []
+    offset = start = box.log.log_start_offset
+    while offset < box.log.log_end_offset:
+        data = box.log.read(offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+        if not data:
+            break
+        for position, header in split_batches(data):
+            records = iter_records(data[position : position + header.size_bytes])
+            found += [(r.timestamp, r.offset) for r in records if r.offset >= max(offset, start)]
+            offset = header.next_offset
+    return found
+
+
+def finish(cleaning: Cleaning) -> None:
+    for ticket in cleaning:
+        if ticket is not None:
+            ticket.sync()
+
+
+def steps(box: LogBox, rng: random.Random) -> list[Callable[[], object]]:
+    """What may happen next; appending is as likely as all else."""
+
+    def append() -> None:
+        times = [rng.choice([-1, 0, rng.randint(0, NEWEST)]) for _ in range(rng.randint(1, 4))]
+        records = [SimpleRecord(b"%d" % rng.randrange(6), rng.choice([b"v" * 20, b"v", None]), time) for time in times]
+        appended = rng.choice([None, None, rng.randint(0, NEWEST)])
+        box.append(build_batch(records, codec=rng.choice([Codec.NONE, Codec.LZ4]), log_append_time=appended), origin=Origin.COORDINATOR)
+
+    def roll() -> None:
+        if box.log.segments.active.size:
+            box.log.roll(NOW_MS)
+
+    return [
+        *[append] * 7,
+        roll,
+        box.crash,
+        box.restart,
+        box.log.flush,
+        lambda: box.log.delete_records_before(rng.randint(0, box.log.log_end_offset)),
+        lambda: box.log.apply_retention(NOW_MS),
+        lambda: finish(box.log.compacting(0, NOW_MS + rng.randrange(100))),
+        box.log.segments.active.release,
+    ]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_timestamp_leads_to_the_record_that_a_reader_of_everything_would_choose(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    config = LogConfig(
+        segment_bytes=rng.choice([400, 1500]),
+        index_interval_bytes=rng.choice([0, 100, 300]),
+        cleanup_policy=frozenset({"compact", "delete"}),
+        delete_retention_ms=5,
+        retention_ms=-1,
+    )
+    box = LogBox(tmp_path / "topic-0", config)
+    for _ in range(STEPS):
+        rng.choice(steps(box, rng))()
+        assert box.findings == []
+        records = visible(box)
+        for timestamp in (0, 1, rng.randint(0, NEWEST), NEWEST + 1):
+            expected = next((record for record in records if record[0] >= timestamp), NOT_FOUND[:2])
+            assert box.log.offset_for_timestamp(timestamp)[:2] == expected
+        newest = max((time for time, _ in records), default=-1)
+        expected = next((record for record in records if record[0] == newest >= 0), NOT_FOUND[:2])
+        assert box.log.offset_for_timestamp(-3)[:2] == expected
+    box.log.release()
