@@ -27,6 +27,8 @@ GROUP, TRANSACTION = 0, 1
 LATEST, EARLIEST = -1, -2
 COORDINATOR_TRIES = 40
 COORDINATOR_PAUSE_S = 0.25
+TOPIC_TRIES = 12
+_TOPIC_COMING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 _COORDINATOR_COMING = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR})
 
 
@@ -113,6 +115,17 @@ class Cluster:
         for topic in answer.topics:
             check(topic.error_code, f"topic {topic.name!r}")
         return sorted(answer.topics, key=lambda topic: topic.name or "")
+
+    def topic_to_write(self, name: str) -> MetadataResponseTopic:
+        """The topic; where it is not there and the cluster creates topics by itself, it does, and is waited for."""
+        for _ in range(TOPIC_TRIES):
+            (topic,) = self.any(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)).topics
+            if topic.error_code not in _TOPIC_COMING:
+                break
+            time.sleep(COORDINATOR_PAUSE_S)
+        check(topic.error_code, f"topic {name!r}")
+        found: MetadataResponseTopic = topic
+        return found
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions under the node id of the broker that leads them."""

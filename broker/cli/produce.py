@@ -15,6 +15,7 @@ import typer
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from broker.cli.cluster import Cluster
 from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note, pairs
 from broker.cli.logs import quiet_client_logs
 
@@ -73,13 +74,22 @@ def produce(
     if key_separator == "":
         raise CliError("--key-separator must not be empty")
     plan = _Plan(topic, bootstrap, key_separator, headers, acks, idempotence and acks is Acks.ALL, codec, partition)
+    _check_place(plan)
     quiet_client_logs()
     began = time.monotonic()
     try:
         sent = asyncio.run(_produce(plan))
     except KafkaError as error:
-        raise CliError(f"{error}. Is a broker running at {bootstrap}? Start one with `ottla serve --data-dir data`") from None
+        raise CliError(str(error)) from None
     note(f"sent {sent} record{'' if sent == 1 else 's'} to {topic} in {time.monotonic() - began:.2f} s")
+
+
+def _check_place(plan: _Plan) -> None:
+    """The client would try for ever to write to what cannot be. Raises `CliError`."""
+    with Cluster(plan.bootstrap) as cluster:
+        topic = cluster.topic_to_write(plan.topic)
+    if plan.partition is not None and plan.partition not in {each.partition_index for each in topic.partitions}:
+        raise CliError(f"topic {plan.topic!r} has no partition {plan.partition}")
 
 
 async def _produce(plan: _Plan) -> int:

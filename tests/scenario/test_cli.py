@@ -50,6 +50,12 @@ def test_a_topic_lives_from_create_to_delete(broker: BrokerProcess) -> None:
     assert "orders" not in cli(broker, "topics", "list")
 
 
+def test_what_cannot_be_written_to_is_refused_before_a_line_is_read(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "single", "--partitions", "1")
+    assert refused(broker, "produce", "single", "--partition", "7") == "error: topic 'single' has no partition 7\n"
+    assert refused(broker, "produce", "no topic") == "error: topic 'no topic': INVALID_TOPIC_EXCEPTION\n"
+
+
 def test_a_refused_topic_says_why(broker: BrokerProcess) -> None:
     cli(broker, "topics", "create", "twice")
     assert "TOPIC_ALREADY_EXISTS" in refused(broker, "topics", "create", "twice")
