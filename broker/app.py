@@ -212,8 +212,7 @@ class Broker:
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
-        shared.max_connections = settings.max_connections
-        shared.max_connections_per_ip = settings.max_connections_per_ip
+        shared.most_connections = lambda: (settings.max_connections, settings.max_connections_per_ip)
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         self._driver.start()
         await self._server.start(shared)

@@ -105,14 +105,14 @@ class BrokerSettings:
     # --- looking after logs --------------------------------------------------------------------------------------------------
     log_retention_check_interval_ms: int = _key(_LONG, 300_000, "How often retention looks.", _POSITIVE)
     log_initial_task_delay_ms: int = _key(_LONG, 30_000, "When retention looks first.", _NOT_NEGATIVE, internal=True)
-    log_flush_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often recovery points are written.", _POSITIVE)
-    log_flush_start_offset_checkpoint_interval_ms: int = _key(_INT, 60_000, "How often log start offsets are written.", _POSITIVE)
+    log_flush_offset_checkpoint_interval_ms: int = _key(
+        _INT, 60_000, "How often recovery points and log start offsets are written.", _POSITIVE
+    )
     replica_high_watermark_checkpoint_interval_ms: int = _key(_LONG, 5_000, "How often high watermarks are written.", _POSITIVE)
     log_cleaner_enable: bool = _key(_BOOLEAN, True, "Whether compacted topics are compacted.")
     log_cleaner_backoff_ms: int = _key(
         _LONG, 15_000, "How long the cleaner sleeps when there is nothing to do.", _NOT_NEGATIVE, dynamic=True
     )
-    log_cleaner_dedupe_buffer_size: int = _key(_LONG, 134_217_728, "Memory for the cleaner's map of keys.", _POSITIVE, dynamic=True)
     producer_id_expiration_ms: int = _key(_INT, 86_400_000, "A producer's state is forgotten after so long.", _POSITIVE, dynamic=True)
     producer_id_expiration_check_interval_ms: int = _key(
         _INT, 600_000, "How often producers are looked at for that.", _POSITIVE, internal=True
@@ -144,7 +144,6 @@ class BrokerSettings:
         one_of("bidirectional", "upgrade", "downgrade", "disabled"),
     )
     offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
-    offsets_commit_timeout_ms: int = _key(_INT, 5_000, "How long a commit may wait to be durable.", _POSITIVE)
     offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)
     offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
     offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)

@@ -31,8 +31,8 @@ class Shared:
         self.mono_ms = mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
-        self.max_connections = 2**31 - 1
-        self.max_connections_per_ip = 2**31 - 1
+        self.most_connections: Callable[[], tuple[int, int]] = lambda: (2**31 - 1, 2**31 - 1)
+        """max.connections and max.connections.per.ip, which may change while the broker runs."""
         self.connections: set[Connection] = set()
         self.per_ip: Counter[str] = Counter()
         self.starved: set[Connection] = set()
@@ -57,10 +57,11 @@ class Shared:
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
-        if len(self.connections) >= self.max_connections:
-            return f"max.connections={self.max_connections} is reached"
-        if self.per_ip[host] >= self.max_connections_per_ip:
-            return f"max.connections.per.ip={self.max_connections_per_ip} is reached"
+        most, most_per_ip = self.most_connections()
+        if len(self.connections) >= most:
+            return f"max.connections={most} is reached"
+        if self.per_ip[host] >= most_per_ip:
+            return f"max.connections.per.ip={most_per_ip} is reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None

@@ -74,7 +74,7 @@ def start_background_work(
     if settings.log_cleaner_enable:
         cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
         housekeeping.every(
-            settings.log_cleaner_backoff_ms,
+            lambda: settings.log_cleaner_backoff_ms,
             lambda: _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms())),
             name="compaction",
         )

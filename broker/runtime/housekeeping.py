@@ -33,17 +33,23 @@ class Housekeeping:
         self._on_failure = on_failure
         self._stopped = False
 
-    def every(self, interval_ms: int, job: Job, *, first_ms: int | None = None, name: str) -> None:
-        """Run `job` after `first_ms` (by default the interval), and again each time `interval_ms` have passed since it ended."""
+    def every(self, interval_ms: int | Callable[[], int], job: Job, *, first_ms: int | None = None, name: str) -> None:
+        """Run `job` after `first_ms` (by default the interval), and again each time `interval_ms` have passed since it ended.
+
+        An interval that may change is a call, asked each time.
+        """
+
+        def interval() -> int:
+            return interval_ms if isinstance(interval_ms, int) else interval_ms()
 
         def begin() -> None:
             self._guard(name, again, lambda: self._slices(name, iter(job() or ()), again))
 
         def again() -> None:
             if not self._stopped:
-                self._timers.schedule(self._clock.mono_ms() + interval_ms, begin)
+                self._timers.schedule(self._clock.mono_ms() + interval(), begin)
 
-        self._timers.schedule(self._clock.mono_ms() + (interval_ms if first_ms is None else first_ms), begin)
+        self._timers.schedule(self._clock.mono_ms() + (interval() if first_ms is None else first_ms), begin)
 
     def stop(self) -> None:
         """Begin nothing more; a job under way is left where it stands."""

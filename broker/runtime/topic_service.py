@@ -167,6 +167,9 @@ class TopicService:
             return effects.response
         await self.metadata_log.write(effects.records)
         changed = self.broker_configs.refresh()
+        if "producer.id.expiration.ms" in changed:
+            for partition in self._partitions:
+                partition.log.producer_expiration_ms = self.settings.producer_id_expiration_ms
         if changed & _TOPIC_DEFAULTS:
             self._reconfigure(topic.name for topic in self.catalog.topics())
         else:

@@ -51,7 +51,6 @@ OWN_SETTINGS = "|".join(
         "group.initial.rebalance.delay.ms",
         "listener.security.protocol.map",
         "listeners",
-        "log.cleaner.dedupe.buffer.size",
         "log.dir",
         "log.dirs",
         "node.id",

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import broker.core.settings as settings_module
 from broker.core.config_keys import InvalidConfig
-from broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, topic_defaults
+from broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
+from broker.topics.group_config import GROUP_KEYS
 
 
 def test_every_default_of_a_key_obeys_its_own_rule() -> None:
@@ -16,6 +20,15 @@ def test_every_synonym_of_a_topic_key_is_a_broker_setting() -> None:
     for key in TOPIC_KEYS.values():
         for synonym in key.synonyms:
             assert synonym.name in BROKER_KEYS, (key.name, synonym.name)
+
+
+def test_every_setting_is_read_by_something() -> None:
+    broker = Path(settings_module.__file__).parents[1]
+    read = " ".join(path.read_text() for path in broker.rglob("*.py") if path.name not in {"settings.py", "ignored_settings.py"})
+    by_synonym = {synonym.name for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values()) for synonym in key.synonyms}
+    bounds = {name for name in BROKER_KEYS if name.startswith(("group.consumer.min.", "group.consumer.max."))}
+    others = BROKER_KEYS.keys() - by_synonym - bounds
+    assert [name for name in sorted(others) if attribute_of(name) not in read and f'"{name}"' not in read] == []
 
 
 def test_without_settings_a_topic_has_the_defaults_of_its_keys() -> None:

@@ -12,6 +12,7 @@ from protocol.client import Client
 from protocol.codec import decode_response, encode_request
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -44,6 +45,22 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(tmp_path: Path) -
         running.call_until(lambda broker: broker.connection_count == 0)
         with running.client() as again:
             assert again.call(MetadataRequest([])).brokers
+
+
+def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as first:
+        for name in ("max.connections", "max.connections.per.ip"):
+            for value, accepted in (("1", False), ("2", True)):
+                change = AlterConfigsResource(4, "1", [AlterableConfig(name, 0, value)])
+                (changed,) = first.call(IncrementalAlterConfigsRequest([change])).responses
+                assert changed.error_code == 0
+                if accepted:
+                    with running.client() as second:
+                        assert second.call(MetadataRequest([])).brokers
+                    running.call_until(lambda broker: broker.connection_count == 1)
+                else:
+                    with pytest.raises(ConnectionError), running.client() as second:
+                        second.call(MetadataRequest([]))
 
 
 def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def test_a_job_runs_first_at_its_first_time_and_then_at_each_interval(scene: Sce
     assert ran == [30, 130, 230]
 
 
+def test_an_interval_that_changed_holds_from_the_next_time_on(scene: Scene) -> None:
+    ran: list[int] = []
+    intervals = iter([100, 30, 60])
+    scene.housekeeping.every(lambda: next(intervals, 1_000), lambda: ran.append(scene.clock.mono_ms()), name="job")
+    for _ in range(25):
+        scene.advance(10)
+    assert ran == [100, 130, 190]
+
+
 def test_a_long_job_yields_to_the_loop_after_each_slice_and_goes_on(scene: Scene) -> None:
     steps: list[int] = []
 

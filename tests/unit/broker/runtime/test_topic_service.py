@@ -76,6 +76,18 @@ async def test_changed_settings_reach_open_logs(opened: TopicDir) -> None:
     assert sizes == [99, 7]
 
 
+async def test_a_changed_expiration_of_producers_reaches_open_logs_and_survives_a_restart(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    ops = [ConfigOp("producer.id.expiration.ms", OpType.SET, "99")]
+    assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
+    assert opened.partitions.get("t", 0).log.producer_expiration_ms == 99
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert again.partitions.get("t", 0).log.producer_expiration_ms == 99
+    again.crash()
+
+
 async def test_a_full_disk_refuses_a_topic_and_leaves_no_trace(tmp_path: Path) -> None:
     files = MemoryFiles()
     opened = TopicDir(tmp_path, files=files)
