@@ -27,6 +27,9 @@ PROMISED_BYTES = 64 * MIB
 IN_FLIGHT_REQUESTS = 256
 """Requests of one connection that wait for something; clients keep 5 (Java, librdkafka idempotent) to 100 in flight."""
 
+REQUESTS_PER_TURN = 64
+"""Requests of one connection that are handled before others have their turn: one read may bring 20,000 of the smallest, a second's work."""
+
 # --- all connections --------------------------------------------------------------------------------------------------------
 TOTAL_BUFFERED_BYTES = 512 * MIB
 """Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once."""

@@ -81,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self._listener = listener
         self._reading = True
+        self._goes_on = False
         self._held_output = 0
         self.last_active_ms = 0
         self.peer: Peer | None = None
@@ -114,17 +115,16 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        """Write what is ready, go on with the backlog if there is room again, and start or stop reading accordingly."""
+        """Write what is ready, see to it that the backlog goes on if there is room again, and start or stop reading accordingly."""
         session, transport = self._session, self._transport
-        while True:
-            out = session.take_output()
-            if out:
-                transport.writelines(out)
-                if session.write_blocked:
-                    self._count_output()
-            if not session.runnable:
-                break
-            session.run()
+        out = session.take_output()
+        if out:
+            transport.writelines(out)
+            if session.write_blocked:
+                self._count_output()
+        if session.runnable and not self._goes_on:
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
         shared = self._shared
         if not session.paused:
             if not self._reading:
@@ -139,6 +139,12 @@ class Connection(asyncio.Protocol):
             if shared.budget.exhausted:
                 shared.starved.add(self)
         shared.wake_starved()
+
+    def _go_on(self) -> None:
+        """The backlog's next turn."""
+        self._goes_on = False
+        self._session.run()
+        self.flush()
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""

@@ -4,8 +4,8 @@ Rules:
 * requests are handled in the order they came, each the moment it may be; responses leave in the same order, whatever finishes first;
 * a request without a response (acks=0) takes no place in that order;
 * nothing further is started while unsent output (answers that wait for those before them included), what parked requests may bring,
-  requests in flight, or the memory of all connections are at their limit; what was read stays in the backlog (at most one read's worth),
-  and the shell is told to stop reading;
+  requests in flight, or the memory of all connections are at their limit, nor before others had their turn after REQUESTS_PER_TURN; what
+  was read stays in the backlog (at most one read's worth), and the shell is told to stop reading;
 * bytes that cannot be trusted, or a CLOSE reply, end the session once everything before them is answered. No later frame is handled.
 """
 
@@ -131,7 +131,8 @@ class Session:
             self._backlog.extend(self._reader.feed(data))
         except FrameTooLarge as error:
             self._backlog.extend(error.frames)
-            self.run()
+            while self.runnable:
+                self.run()
             self._end(error)
             return
         self._unframed = self._reader.held_bytes
@@ -143,9 +144,11 @@ class Session:
                 self.lost()
 
     def run(self) -> None:
-        """Handle requests of the backlog until it is empty or a limit is reached."""
+        """Handle requests of the backlog until it is empty, a limit is reached, or others have to have their turn."""
         backlog = self._backlog
-        while backlog and not self._ending and not self._full:
+        turn = limits.REQUESTS_PER_TURN
+        while backlog and turn and not self._ending and not self._full:
+            turn -= 1
             try:
                 reply = self._handle(backlog.popleft())
             except ProtocolError as error:

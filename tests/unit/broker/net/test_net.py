@@ -25,6 +25,13 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         assert [struct.unpack_from(">i", client.read_frame())[0] for _ in sent] == sent
 
 
+def test_a_pipeline_that_takes_many_turns_is_answered_to_its_end(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        client.send_raw(b"".join(b"".join(encode_request(3, 9, number, "test", MetadataRequest([]))) for number in range(1_000)))
+        assert [struct.unpack_from(">i", client.read_frame())[0] for _ in range(1_000)] == list(range(1_000))
+        assert client.call(MetadataRequest([]), 9).brokers
+
+
 def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as good:
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x08\x03\xe8\x00\x00\x00\x00\x00\x01"):

@@ -121,6 +121,8 @@ def test_a_negative_frame_size_ends_the_session(scene: Scene) -> None:
 
 async def test_no_more_than_the_limit_of_requests_is_in_flight(scene: Scene) -> None:
     scene.session.receive(frame(b"w") * (limits.IN_FLIGHT_REQUESTS + 3))
+    while scene.session.runnable:
+        scene.session.run()
     assert len(scene.handled) == limits.IN_FLIGHT_REQUESTS
     assert scene.session.paused
     scene.pending[0].set_result([b"W"])
@@ -128,6 +130,21 @@ async def test_no_more_than_the_limit_of_requests_is_in_flight(scene: Scene) -> 
     assert scene.session.runnable
     scene.session.run()
     assert len(scene.handled) == limits.IN_FLIGHT_REQUESTS + 1
+
+
+def test_a_pipeline_of_many_requests_lets_others_have_their_turn(scene: Scene) -> None:
+    scene.session.receive(frame(b"a") * (limits.REQUESTS_PER_TURN + 1))
+    assert len(scene.handled) == limits.REQUESTS_PER_TURN
+    assert scene.session.runnable
+    assert scene.session.paused
+    scene.session.run()
+    assert len(scene.handled) == limits.REQUESTS_PER_TURN + 1
+    assert not scene.session.paused
+
+
+def test_what_came_before_bytes_that_cannot_be_trusted_is_answered_however_much_it_is(scene: Scene) -> None:
+    scene.session.receive(frame(b"a") * 1_000 + struct.pack(">i", -1))
+    assert len(scene.handled) == 1_000
 
 
 def test_while_the_peer_does_not_read_nothing_more_is_started(scene: Scene) -> None:
