@@ -43,6 +43,8 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
     texts: dict[str, tuple[str, str]] = {}
     notes: list[str] = []
     for source, given in (("file", _read_file(file)), ("environment", _from_environment(env)), ("command line", cli)):
+        if "log.dir" in given:
+            texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
         for given_name, text in given.items():
             name = _ALIASES.get(given_name, given_name)
             if name in BROKER_KEYS:

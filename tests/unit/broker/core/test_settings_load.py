@@ -70,6 +70,15 @@ def test_the_old_name_broker_id_is_node_id(tmp_path: Path) -> None:
     assert load({}, {}, file_with(tmp_path, "broker.id=7\n")).settings.node_id == 7
 
 
+def test_a_data_directory_of_a_later_source_wins_whichever_of_the_two_names_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dirs=/of/the/file\n")
+    assert data_dir(load({}, {}, file).settings) == Path("/of/the/file")
+    assert data_dir(load({}, {"OTTLA_LOG_DIR": "/of/the/environment"}, file).settings) == Path("/of/the/environment")
+    assert data_dir(load({"log.dir": "/of/the/line"}, {"OTTLA_LOG_DIRS": "/other"}, file).settings) == Path("/of/the/line")
+    assert data_dir(load({"log.dir": "/one", "log.dirs": "/two"}, {}, None).settings) == Path("/two")
+
+
 def test_several_data_directories_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"log\.dirs"):
         load({"log.dirs": "/a,/b"}, {}, None)
