@@ -146,7 +146,7 @@ def _count(job: Job) -> bool:
         verdict = job.verdicts[row["log_dir"]]
         verdict.batches, verdict.records, verdict.producers = row["batches"], row["records"], row["producers"]
         if row["legacy"]:
-            verdict.notes.append(f"{row['legacy']} messages in the formats before v2: only their offsets were judged")
+            verdict.notes.append(f"{row['legacy']} messages in the formats before v2: only their offsets and checksums were judged")
         transactional += row["transactional"]
     return transactional > 0
 

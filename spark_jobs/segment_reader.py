@@ -8,6 +8,7 @@ file would have given there. Splitting into batches follows Kafka's `ByteBufferL
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
@@ -76,16 +77,21 @@ def whole(segment: Segment) -> Part:
     return Part(segment, 0, segment.size_bytes)
 
 
-def crc_matches(run: Run, rows: Iterable[int]) -> list[bool | None]:
-    """Whether batches of a run that holds them whole have the checksum that their header states; None for magic 0 and 1 (not checked)."""
+def crc_matches(run: Run, rows: Iterable[int]) -> list[bool]:
+    """Whether batches of a run that holds them whole have the checksum that their header states."""
     data, head = run.data, run.headers
     positions, lengths, crcs, magics = head.positions, head.batch_lengths, head.crcs, head.magics
     return [
         crc32c(data[positions[row] + CRC_START : positions[row] + lengths[row] + LOG_OVERHEAD]) == crcs[row]
         if magics[row] == MAGIC_V2
-        else None
+        else _message_crc(run.batch(row)) == crcs[row]
         for row in rows
     ]
+
+
+def _message_crc(message: memoryview | bytes) -> int:
+    """The CRC-32 of a message of the formats before v2: from its magic to its end (Kafka: LegacyRecord.computeChecksum)."""
+    return zlib.crc32(message[MAGIC_END - 1 :])
 
 
 def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
@@ -207,9 +213,11 @@ class _Reader:
         return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
     def _is_right(self, position: int, size: int) -> bool:
-        """Whether a batch has the right CRC. Of a legacy message nobody here can tell."""
+        """Whether a batch, or a legacy message, has the right CRC."""
         data = self._file.read_at(position, size)
-        return data[MAGIC_END - 1] != MAGIC_V2 or crc_ok(data, read_header(data))
+        if data[MAGIC_END - 1] != MAGIC_V2:
+            return _message_crc(data) == int.from_bytes(data[MAGIC_END - 5 : MAGIC_END - 1], "big")
+        return crc_ok(data, read_header(data))
 
     def _stop(self, position: int, reason: str) -> Stop:
         """What to report about the bytes at `position`, which are no whole batch."""

@@ -286,7 +286,7 @@ COUNTS: Final = """
         count_if(error IS NULL) AS batches,
         count_if(magic < 2) AS legacy,
         count_if(transactional) AS transactional,
-        coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND NOT control THEN record_count END), 0) AS records,
+        coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND magic = 2 AND NOT control THEN record_count END), 0) AS records,
         count(DISTINCT CASE WHEN error IS NULL AND crc_ok AND producer_id >= 0 THEN producer_id END) AS producers
     FROM raw_batches GROUP BY log_dir
 """

@@ -9,9 +9,10 @@ RULE = Rule(
     severity=Severity.VIOLATION,
     evidence=("size_bytes", "detail"),
     limits=(
+        "Messages of the formats before v2 are checked from their magic on. "
         "Base offset, length and leader epoch lie outside Kafka's CRC: rule `offsets` watches the first, the splitting of the "
         "file the second. "
-        "Magic 0 and 1 messages are not checked. A batch cut short, or zero bytes, at the very end of a partition's last segment "
+        "A batch cut short, or zero bytes, at the very end of a partition's last segment "
         "is what a killed or running broker "
         "leaves, and what its recovery removes: told as info, or as a warning if the broker says that it stopped cleanly. Over the wire, "
         "offsets that a broker does not give are no batch; those that retention removed meanwhile are told as info."

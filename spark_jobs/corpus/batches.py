@@ -8,7 +8,7 @@ from protocol.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, stamp
 from protocol.records.compression import Codec
 from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, reheaded
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, old_message, reheaded
 
 DAY_MS = 86_400_000
 
@@ -141,6 +141,23 @@ def flipped_bit(root: Path) -> None:
     log.data(5, pid=1, seq=5)
     log.data(5, pid=1, seq=10)
     flip(log.file, position + HEADER_BYTES + 7)
+
+
+def flipped_bit_of_an_old_message(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    for offset in range(3):
+        log.raw(old_message(offset, b"value"))
+    log.next_offset = 3
+    log.data(5)
+    flip(log.file, len(old_message(0, b"value")) + 35)
+
+
+def damaged_magic(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    magic = log.file.stat().st_size + 16
+    log.data(5)
+    flip(log.file, magic, 0x02)
 
 
 def damaged_length(root: Path) -> None:
@@ -344,6 +361,8 @@ BATCHES: dict[str, Case] = {
     "wrong_max_timestamp": Case(wrong_max_timestamp, [("timestamps", "warning", "largest timestamp is not that of the records", "t-0@5")]),
     "append_times": Case(append_times, [("timestamps", "info", "append time regress", "t-0@2")]),
     "flipped_bit": Case(flipped_bit, [("crc", "violation", "wrong CRC", "t-0@5")]),
+    "flipped_bit_of_an_old_message": Case(flipped_bit_of_an_old_message, [("crc", "violation", "wrong CRC", "t-0@1")]),
+    "damaged_magic": Case(damaged_magic, [("crc", "violation", "wrong CRC", "t-0@5")]),
     "damaged_length": Case(damaged_length, [("crc", "violation", "no batch", "t-0@?")]),
     "cut_in_the_middle": Case(cut_in_the_middle, [("crc", "violation", "no batch", "t-0@?")]),
     "torn_tail": Case(torn_tail, [("crc", "info", "torn tail", "t-0@?")]),

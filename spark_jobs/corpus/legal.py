@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
@@ -10,7 +9,7 @@ from protocol.records.compression import Codec
 from protocol.records.control import end_txn_marker
 from protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
 from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, reheaded
+from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, old_message, reheaded
 
 DAY_MS = 86_400_000
 EPOCH_MAX = 32_767
@@ -52,8 +51,7 @@ def delete_horizons(root: Path) -> None:
 def old_formats(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     for offset in range(3):
-        body = struct.pack(">Ibbqii", 0, 1, 0, T0, -1, 2) + b"ok"
-        log.raw(struct.pack(">qi", offset, len(body)) + body)
+        log.raw(old_message(offset, b"ok"))
     log.next_offset = 3
     log.data(5, pid=1, seq=0)
 
@@ -61,8 +59,7 @@ def old_formats(root: Path) -> None:
 def old_formats_compressed(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     for last_offset in (9, 19, 29):  # a compressed message has the offset of the last one in it
-        body = struct.pack(">Ibbqii", 0, 1, 1, T0, -1, 2) + b"gz"
-        log.raw(struct.pack(">qi", last_offset, len(body)) + body)
+        log.raw(old_message(last_offset, b"gz", attributes=1))
     log.next_offset = 30
     log.data(5, pid=1, seq=0)
 

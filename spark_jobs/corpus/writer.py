@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -81,6 +83,12 @@ def cleaned(batch: bytes, *kept: int) -> bytes:
     records = [encode_record(r.offset_delta, r.timestamp_delta, r.key, r.value, r.headers) for r in iter_records(batch)]
     section = b"".join(records[i] for i in kept)
     return pack_header(read_header(batch)._replace(record_count=len(kept)), section) + section
+
+
+def old_message(offset: int, value: bytes, attributes: int = 0) -> bytes:
+    """A message of format v1 without a key. Compressed (`attributes`), it holds others, and has the last one's offset."""
+    body = struct.pack(">bbqii", 1, attributes, T0, -1, len(value)) + value
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:

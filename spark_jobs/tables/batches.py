@@ -98,7 +98,9 @@ _UNREAD: Final = _Opened(None, None, None, None)
 
 
 def _open(run: Run, row: int) -> _Opened:
-    """Walk over the records of one batch whose CRC is right."""
+    """Walk over the records of one batch whose CRC is right; not over those of legacy messages."""
+    if run.headers.magics[row] != MAGIC_V2:
+        return _UNREAD
     data = run.batch(row)
     head = read_header(data)
     try:

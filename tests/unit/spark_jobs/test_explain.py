@@ -87,7 +87,7 @@ def test_a_time_of_no_calendar_is_told_as_its_number(tmp_path: Path, at: int) ->
     assert dict(lines(explain("t-0@0", tmp_path)))["time"] == f"{at} ms, which no calendar has (by the producer)"
 
 
-def test_a_checksum_that_was_not_checked_is_not_called_wrong(tmp_path: Path) -> None:
+def test_the_checksum_of_an_old_message_is_not_called_wrong_where_it_is_right(tmp_path: Path) -> None:
     CASES["old_formats"].write(tmp_path)
     assert "WRONG" not in dict(lines(explain("t-0@1", tmp_path)))["batch"]
     CASES["flipped_bit"].write(tmp_path / "damaged")
