@@ -1,10 +1,9 @@
 """JoinGroup (key 11), versions 0-9: enter a group's next generation.
 
 Promises: the answer comes when all members known have joined, or when the rebalance timeout is over; with
-group.initial.rebalance.delay.ms at 0 a group's first
-member is answered at once. From version 4 on a new dynamic member is given its id first (MEMBER_ID_REQUIRED, KIP-394). A static member
-that comes back is
-recognised (KIP-345). While it waits, a join costs no polling, and a client that went away leaves nothing behind.
+group.initial.rebalance.delay.ms at 0 a group's first member is answered at once. From version 4 on a new dynamic member is given its id
+first (MEMBER_ID_REQUIRED, KIP-394). A static member that comes back is recognised (KIP-345). While it waits, a join costs no polling; that
+of a client which went away ends with the phase like all others, and the member is out when it does not sync.
 
 Version 0 has no rebalance timeout: its session timeout serves.
 """

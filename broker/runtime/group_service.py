@@ -3,11 +3,9 @@
 Rules that hold here:
 
 * A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first needed,
-  at once, so that
-  nobody has to ask again.
-* A member that has to wait holds a future, which is its ticket in the machine. A future whose connection went away is cancelled and
-  skipped;
-  the machine forgets it when the phase that it waited for ends, so nothing is left behind.
+  at once, so that nobody has to ask again.
+* A member that has to wait holds a future, which is its ticket in the machine. It is answered when the phase that it waits for ends, even
+  if its connection has gone meanwhile and nobody hears it; so nothing is left behind.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer: one
   that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
 * The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
