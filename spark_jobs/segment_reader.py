@@ -229,7 +229,16 @@ class _Reader:
             return Stop(position, resumed - position, _LONGER if reason == _REASONS[CUT] else reason, torn=False)
         if part.ends_log and self._all_zero(position):
             return Stop(position, left, "zero bytes up to the end of the file", torn=True)
+        if reason == _REASONS[CUT] and self._is_whole_but_for_its_length(position, left):
+            return Stop(position, left, _LONGER, torn=False)
         return Stop(position, left, reason, torn=part.ends_log and reason == _REASONS[CUT])
+
+    def _is_whole_but_for_its_length(self, position: int, left: int) -> bool:
+        """Whether the bytes that are left are one batch, by its CRC: then its length was damaged, and nothing is cut."""
+        if not HEADER_BYTES <= left <= BATCH_BYTES_MAX:
+            return False
+        data = self._file.read_at(position, left)
+        return data[MAGIC_END - 1] == MAGIC_V2 and crc32c(data[CRC_START:]) == read_header(data).crc
 
     def _all_zero(self, position: int) -> bool:
         while position < self._end:

@@ -24,7 +24,7 @@ RULE = Rule(
                  WHEN torn THEN 'torn tail' ELSE 'no batch' END AS kind,
             log_dir, topic, partition, base_offset AS offset, file, position,
             size_bytes,
-            coalesce(error, 'the stored CRC-32C is not that of the bytes') AS detail
+            coalesce(error, 'the stored checksum is not that of the bytes') AS detail
         FROM raw_batches
         WHERE error IS NOT NULL OR NOT crc_ok
     """,

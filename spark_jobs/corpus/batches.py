@@ -169,6 +169,14 @@ def damaged_length(root: Path) -> None:
     flip(log.file, position + 9)
 
 
+def damaged_length_of_the_last(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    position = log.file.stat().st_size
+    log.data(5)
+    flip(log.file, position + 9)
+
+
 def cut_in_the_middle(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5)
@@ -364,6 +372,7 @@ BATCHES: dict[str, Case] = {
     "flipped_bit_of_an_old_message": Case(flipped_bit_of_an_old_message, [("crc", "violation", "wrong CRC", "t-0@1")]),
     "damaged_magic": Case(damaged_magic, [("crc", "violation", "wrong CRC", "t-0@5")]),
     "damaged_length": Case(damaged_length, [("crc", "violation", "no batch", "t-0@?")]),
+    "damaged_length_of_the_last": Case(damaged_length_of_the_last, [("crc", "violation", "no batch", "t-0@?")]),
     "cut_in_the_middle": Case(cut_in_the_middle, [("crc", "violation", "no batch", "t-0@?")]),
     "torn_tail": Case(torn_tail, [("crc", "info", "torn tail", "t-0@?")]),
     "zero_tail": Case(zero_tail, [("crc", "info", "torn tail", "t-0@?")]),
