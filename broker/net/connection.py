@@ -13,6 +13,7 @@ from broker.api.context import Connection as Peer
 from broker.api.context import Listener
 from broker.core import limits
 from broker.core.peer_log import PEERS
+from broker.net.listeners import plain_address
 from broker.net.session import ByteBudget, Session
 
 if TYPE_CHECKING:
@@ -93,15 +94,16 @@ class Connection(asyncio.Protocol):
         remote = transport.get_extra_info("peername") or ("", 0)
         local = transport.get_extra_info("sockname") or (self._listener.host, self._listener.port)
         shared.made += 1
-        peer = self.peer = Peer(remote[0], local[0], local[1], self._listener, number=shared.made)
+        host = plain_address(remote[0])
+        peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
         self._session = Session(
             partial(shared.dispatcher.handle, peer), self.flush, shared.budget, shared.max_request_bytes, lambda: peer.promised_bytes
         )
-        reason = shared.refusal(remote[0])
+        reason = shared.refusal(host)
         shared.connections.add(self)
-        shared.per_ip[remote[0]] += 1
+        shared.per_ip[host] += 1
         if reason is not None:
-            peer_logger.warning("Refused a connection from %s: %s", remote[0], reason)
+            peer_logger.warning("Refused a connection from %s: %s", host, reason)
             self._session.stop_reading()
             self._transport.abort()
             return

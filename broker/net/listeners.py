@@ -33,6 +33,12 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
     return [_with_advertised(listener, advertised.get(listener.name)) for listener in listeners]
 
 
+def plain_address(host: str) -> str:
+    """The address of one end of a connection. One over IPv4 is `::ffff:192.0.2.1` at a listener of both families, which a client that
+    dials IPv4 only cannot resolve."""
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
 def _with_advertised(listener: Listener, advertised: Listener | None) -> Listener:
     if advertised is None:
         return listener

@@ -103,7 +103,9 @@ class Server:
 def _bind(listener: Listener) -> socket.socket:
     host = listener.host or "0.0.0.0"
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # A name of both families (localhost) is bound at IPv4, as Java does: there are clients that dial nothing else.
+        family, kind, proto, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
         bound = socket.socket(family, kind, proto)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

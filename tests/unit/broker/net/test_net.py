@@ -32,6 +32,26 @@ def test_a_pipeline_that_takes_many_turns_is_answered_to_its_end(tmp_path: Path)
         assert client.call(MetadataRequest([]), 9).brokers
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_at_a_listener_of_both_families_a_client_is_told_an_address_of_its_own(tmp_path: Path, host: str) -> None:
+    with RunningBroker(tmp_path / "data", {"listeners": "PLAINTEXT://[::]:0"}) as running, Client(host, running.port) as client:
+        (broker,) = client.call(MetadataRequest([])).brokers
+        assert (broker.host, broker.port) == (host, running.port)
+
+
+def test_a_name_of_both_families_is_bound_where_clients_of_ipv4_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(host: str, port: int, **_: int) -> list[tuple[object, ...]]:
+        assert host == "localhost"
+        kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(socket.AF_INET6, *kind, ("::1", port, 0, 0)), (socket.AF_INET, *kind, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with RunningBroker(tmp_path / "data", {"listeners": "PLAINTEXT://localhost:0"}) as running:
+        monkeypatch.undo()
+        with Client(HOST, running.port) as client:
+            assert client.call(MetadataRequest([])).brokers
+
+
 def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as good:
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x08\x03\xe8\x00\x00\x00\x00\x00\x01"):
