@@ -1,0 +1,143 @@
+"""Compaction against a model: what a READ_COMMITTED reader of the whole log believes is what was committed, whatever was compacted,
+aborted, left open, crashed, or forgotten with the producers' snapshots."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from broker.core import limits
+from broker.core.log_config import LogConfig
+from broker.storage.log_values import Isolation
+from broker.storage.producer_state import Origin
+from protocol.records.batch import split_batches
+from protocol.records.control import ControlType, parse_marker
+from protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support.logs import NOW_MS, LogBox, marker
+
+STEPS = 80
+PRODUCERS = 3
+Seen = tuple[int, bytes | None, bytes | None]
+
+
+def read_committed(box: LogBox, offset: int) -> list[Seen]:
+    """(offset, key, value) of what a consumer that starts at `offset` is shown."""
+    seen: list[Seen] = []
+    while True:
+        found = box.log.read(offset, 600, isolation=Isolation.READ_COMMITTED, min_one_batch=True)
+        if not found.records:
+            return seen
+        to_come = sorted(found.aborted, key=lambda txn: txn[1])
+        hidden: set[int] = set()
+        for position, header in split_batches(found.records):
+            data = found.records[position : position + header.size_bytes]
+            while to_come and to_come[0][1] <= header.last_offset:
+                hidden.add(to_come.pop(0)[0])
+            if header.is_control:
+                if header.record_count and parse_marker(data).type is ControlType.ABORT:
+                    hidden.discard(header.producer_id)
+            elif header.producer_id not in hidden:
+                seen += [(r.offset, r.key, r.value) for r in iter_records(data) if r.offset >= offset]
+            offset = max(offset, header.next_offset)
+
+
+@dataclass
+class Scene:
+    """A log, and what was written to it: (offset, key, value, number of the transaction or 0)."""
+
+    box: LogBox
+    rng: random.Random
+    now_ms: int = NOW_MS
+    first_dirty: int = 0
+    written: list[tuple[int, bytes | None, bytes | None, int]] = field(default_factory=list)
+    sequences: dict[int, int] = field(default_factory=dict)
+    running: dict[int, int] = field(default_factory=dict)
+    outcomes: dict[int, bool] = field(default_factory=lambda: {0: True})
+
+    def records(self) -> list[SimpleRecord]:
+        rng = self.rng
+        count = rng.randint(1, 2)
+        return [SimpleRecord(b"k%d" % rng.randrange(6), rng.choice([None, *[rng.randbytes(9)] * 4]), self.now_ms) for _ in range(count)]
+
+    def wrote(self, records: list[SimpleRecord], first_offset: int, txn: int) -> None:
+        self.written += [(first_offset + i, r.key, r.value, txn) for i, r in enumerate(records)]
+
+    def plain(self) -> None:
+        records = self.records()
+        self.wrote(records, self.box.append(build_batch(records)).first_offset, 0)
+
+    def in_transaction(self) -> None:
+        producer, records = self.rng.randrange(PRODUCERS), self.records()
+        txn = self.running.setdefault(producer, len(self.outcomes) + len(self.running))
+        sequence = self.sequences.get(producer, 0)
+        self.sequences[producer] = sequence + len(records)
+        data = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+        self.wrote(records, self.box.append(data).first_offset, txn)
+
+    def decide(self) -> None:
+        producer, committed = self.rng.randrange(PRODUCERS), self.rng.random() < 0.5
+        self.box.append(marker(producer, 0, committed=committed), origin=Origin.COORDINATOR)
+        if producer in self.running:
+            self.outcomes[self.running.pop(producer)] = committed
+
+    def roll(self) -> None:
+        if self.box.log.segments.active.size:
+            self.box.log.roll(self.now_ms)
+
+    def compact(self) -> None:
+        cleaning = self.box.log.compacting(self.first_dirty, self.now_ms)
+        while True:
+            try:
+                ticket = next(cleaning)
+            except StopIteration as stop:
+                self.first_dirty = stop.value
+                return
+            if ticket is not None:
+                ticket.sync()
+
+    def lose_snapshots(self) -> None:
+        for path in self.box.directory.glob("*.snapshot"):
+            path.unlink()
+        self.box.crash()
+
+    def wait(self) -> None:
+        self.now_ms += self.rng.choice([1, 10, 100])
+
+    def step(self) -> None:
+        writes = [self.plain] * 3 + [self.in_transaction] * 5 + [self.decide] * 4
+        self.rng.choice([*writes, *[self.roll, self.compact] * 2, self.box.crash, self.box.restart, self.lose_snapshots, self.wait])()
+
+    def check(self) -> None:
+        box = self.box
+        assert box.findings == []
+        stable = min((offset for offset, _, _, txn in self.written if txn not in self.outcomes), default=box.log.log_end_offset)
+        assert box.log.last_stable_offset == stable
+        committed = [(offset, key, value) for offset, key, value, txn in self.written if offset < stable and self.outcomes[txn]]
+        seen = read_committed(box, 0)
+        assert set(seen) <= set(committed), "nothing that was aborted, nothing that was never written"
+        assert set(read_committed(box, self.rng.randint(0, box.log.log_end_offset))) <= set(committed)
+        truth = {key: value for _, key, value in committed}
+        believed = {key: value for _, key, value in seen}
+        assert dict.fromkeys(truth) | believed == truth, "a tombstone may be gone, and then the key, too"
+        last_sequences = {p.producer_id: p.last_sequence for p in box.log.producers() if p.last_sequence >= 0}
+        assert last_sequences == {producer: sequence - 1 for producer, sequence in self.sequences.items()}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_compaction_shows_exactly_what_was_committed(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(limits, "COMPACTION_KEYS", rng.choice([3, 6, 1000]))
+    config = LogConfig(
+        segment_bytes=rng.choice([300, 600, 1500]),
+        index_interval_bytes=rng.choice([0, 100, 300]),
+        cleanup_policy=frozenset({"compact"}),
+        delete_retention_ms=rng.choice([0, 5, 50]),
+    )
+    scene = Scene(LogBox(tmp_path / "topic-0", config), rng)
+    for _ in range(STEPS):
+        scene.step()
+        scene.check()
+    scene.box.log.release()
