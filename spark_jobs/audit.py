@@ -241,7 +241,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
 ) -> None:
     """Prove from the log files that nothing was written twice, lost or torn.
 
-    Exit code: 0 clean, 1 violations, 2 could not judge.
+    For example: ottla audit data --key-field order.id --html report.html. Exit code: 0 clean, 1 violations, 2 could not judge.
     """
     pictures: dict[str, Pictures] | None = None if html is None else {}
     read = with_server(paths, bootstrap_server)

@@ -182,7 +182,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
 ) -> None:
     """Write what a log means once: committed records only, the first of each producer's sequence or of each business key, to Parquet.
 
-    Exit code: 0 written, 2 could not, or not all of it.
+    For example: ottla dedup data --to orders-once --topic orders. Exit code: 0 written, 2 could not, or not all of it.
     """
     try:
         with progress() as show:

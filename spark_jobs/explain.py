@@ -283,7 +283,7 @@ def explain_command(
 ) -> None:
     """Say who wrote what stands at an offset, in which transaction, and who can see it.
 
-    Exit code: 0 explained, 2 there is nothing there.
+    For example: ottla explain orders-0@1234 data. Exit code: 0 explained, 2 there is nothing there.
     """
     try:
         with sources([path], (), Wire(command_config)) as given:

@@ -165,7 +165,10 @@ def show_clock(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
 @clock.command("advance")
 @command
 def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 24h, 8d, 250ms")], admin: Admin = ADMIN) -> None:
-    """Put the clock forward: sessions end, transactions time out, producers, offsets and old segments expire."""
+    """Put the clock forward: sessions end, transactions time out, producers, offsets and old segments expire.
+
+    For example: ottla clock advance 2h. Prints how many milliseconds it is ahead.
+    """
     typer.echo(ask(admin, "POST", "/clock/advance", {"ms": duration_ms(by)})["ahead_ms"])
 
 

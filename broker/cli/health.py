@@ -25,7 +25,9 @@ _LISTENER = re.compile(r"\s*[^:/]+://\[?([^\],]*?)\]?:(\d+)")
 def parser() -> argparse.ArgumentParser:
     """The options of `ottla health`."""
     made = argparse.ArgumentParser(
-        prog="ottla health", description="Ask a broker whether it serves: exit code 0 when it answers ApiVersions, 1 when it does not."
+        prog="ottla health",
+        description="Ask a broker whether it serves: exit code 0 when it answers ApiVersions, 1 when it does not. "
+        "For example: ottla health -b localhost:19092",
     )
     made.add_argument(
         "--broker",

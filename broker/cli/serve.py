@@ -27,7 +27,8 @@ def parser() -> argparse.ArgumentParser:
         description=(
             "Start a broker. Every other setting goes by Kafka's own name: --set log.segment.bytes=1048576, "
             "OTTLA_LOG_SEGMENT_BYTES=1048576, or a line in a server.properties file; "
-            "the command line wins over the environment, and that over the file."
+            "the command line wins over the environment, and that over the file. "
+            "For example: ottla serve --data-dir data --port 19092 --set num.partitions=3"
         ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")

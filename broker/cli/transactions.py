@@ -150,6 +150,8 @@ def abort(
 ) -> None:
     """Abort a hanging transaction: writes the marker that nobody else will write.
 
+    For example: ottla transactions abort orders 0 --start-offset 1234
+
     A transaction that its coordinator still knows is refused: its producer, or its timeout, ends it.
     """
     place = TopicPartition(topic, partition)

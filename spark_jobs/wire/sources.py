@@ -29,7 +29,7 @@ CommandConfig = Annotated[
     Path | None,
     typer.Option(help="A file of Kafka's client properties for clusters (security.protocol, ...)."),
 ]
-RateLimit = Annotated[int, typer.Option(min=0, help="Fetch no more than so many bytes a second from clusters.")]
+RateLimit = Annotated[int, typer.Option(min=0, help="Fetch no more than so many bytes a second from clusters; 0: as fast as they give.")]
 SpoolDir = Annotated[
     Path | None,
     typer.Option(help="Keep what is fetched in this directory; an interrupted run goes on where it ended."),
