@@ -139,6 +139,7 @@ class GroupService:
         self._shards: dict[int, _Shard] = {}
         self._expiry: TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._stopped = False
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -154,6 +155,7 @@ class GroupService:
 
     def stop(self) -> None:
         """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        self._stopped = True
         if self._loading is not None:
             self._loading.cancel()
         if self._expiry is not None:
@@ -413,9 +415,16 @@ class GroupService:
 
     def _expire_offsets(self) -> None:
         self._schedule_expiry()
-        for shard in self._shards.values():
-            if shard.loaded and not shard.partition.removed:
-                self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
+        self._expire_in(list(self._shards.values()))
+
+    def _expire_in(self, shards: list[_Shard]) -> None:
+        """Forget the expired offsets of one of these partitions, and of the others in later turns: all together may take a second."""
+        if not shards or self._stopped:
+            return
+        shard = shards.pop()
+        if shard.loaded and not shard.partition.removed:
+            self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
+        asyncio.get_running_loop().call_soon(self._expire_in, shards)
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
         """Tombstones that stand each for itself; those that cannot be written now will be decided again."""

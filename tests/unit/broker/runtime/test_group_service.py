@@ -249,6 +249,20 @@ async def test_offsets_expire_at_the_next_check_after_their_retention(place: Pla
     assert place.service.get("h") is None
 
 
+async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Place) -> None:
+    partitions = {0: place.partition, 1: MemoryPartition()}
+    place.topic = SimpleNamespace(partitions=partitions, count=2)
+    service = place.open()
+    service._partitions.get = lambda name, index: partitions[index]  # type: ignore[method-assign,assignment,return-value]  # partitions in memory
+    await service.load()
+    for group_id in ("g", "h"):
+        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+    assert len(list(service.all_groups())) == 1
+    await asyncio.sleep(0)
+    assert list(service.all_groups()) == []
+
+
 async def test_a_deleted_topic_takes_its_offsets_along_in_batches_that_fit(place: Place) -> None:
     place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
     before = len(place.partition.log.batches)
