@@ -158,7 +158,7 @@ def _app_of(function: Any) -> typer.Typer:
 def test_help_teaches_by_an_example(app: typer.Typer, arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
-    assert re.search(r"(For example: |`)[^.`]*ottla \w", result.stdout)
+    assert re.search(r"(For\s+example:|`)[^.`]*ottla\s+\w", result.stdout)
 
 
 def test_a_reset_needs_exactly_one_goal() -> None:
