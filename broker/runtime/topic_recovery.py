@@ -28,7 +28,7 @@ from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
 from broker.topics.create_topics import Placement, config_record, partition_record
 from broker.topics.producer_ids import BLOCK_SIZE
-from broker.topics.topic_config import internal_topic_configs
+from broker.topics.topic_config import internal_topic_configs, usable_overrides
 from broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
 from broker.topics.topic_names import CLUSTER_METADATA, name_problem
 
@@ -97,6 +97,9 @@ def _open_topics(
         catalog, broker_configs, metadata_log, log_dir=log_dir, partitions=partitions, flusher=flusher, random_bytes=random_bytes
     )
     for topic in catalog.topics():
+        overrides = catalog.configs(ResourceType.TOPIC, topic.name)
+        for name in overrides.keys() - usable_overrides(overrides).keys():
+            logger.warning("topic %s: %s=%s means nothing here and is ignored", topic.name, name, overrides[name])
         config = service.log_config(topic.name)
         for index, state in topic.partitions.items():
             if (existing := log_dir.logs.get((topic.name, index))) is not None:

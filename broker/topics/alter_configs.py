@@ -24,7 +24,7 @@ from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import MetadataRecord
 from broker.topics.create_topics import config_record
 from broker.topics.group_config import GROUP_KEYS, check_group_configs, effective_group_values
-from broker.topics.topic_config import check_topic_configs, effective_values
+from broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
 
@@ -112,7 +112,8 @@ def _topic_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSe
     defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
     wanted = _wanted(resource, current, TOPIC_KEYS, defaults)
     named = {op.name for op in resource.ops}
-    check_topic_configs({name: text for name, text in wanted.items() if name in TOPIC_KEYS or name in named}, settings)
+    checked = named | usable_overrides(wanted).keys()
+    check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
     if catalog.topic(resource.name) is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}

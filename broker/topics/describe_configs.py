@@ -19,7 +19,7 @@ from broker.topics.alter_configs import CLUSTER_DEFAULT, check_is_this_broker
 from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.group_config import GROUP_KEYS, effective_group_values
-from broker.topics.topic_config import effective_values
+from broker.topics.topic_config import effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
 
@@ -81,13 +81,13 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
     """Every key of a topic with these overrides; those that are internal and unset are left out."""
-    values = effective_values(overrides, broker.settings)
+    values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides)
     entries = []
     for key in TOPIC_KEYS.values():
         text = render(values[key.name])
         if text is None:
             continue
-        own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in overrides else []
+        own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
         chain = own + _chain(broker, tuple(synonym.name for synonym in key.synonyms))
         entries.append(_entry(key, text, chain, read_only=False))
     return entries

@@ -2,11 +2,12 @@
 
 Rules that hold inside:
 - The value in force is the topic's override, else the first broker setting of the key's synonyms that is set, else the key's default.
-- Overrides are kept as the text the client sent; they are parsed wherever they are used, and were checked when they were set.
+- Overrides are kept as the text that the client sent and are parsed wherever they are used; they were checked when they were set here.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -43,15 +44,23 @@ def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
         )
 
 
-def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
-    """The typed value in force for every topic key. An override whose key is unknown (a foreign log's) is left out."""
-    values = topic_defaults(settings)
-    values.update({name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items() if name in TOPIC_KEYS})
+def usable_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+    """The typed values of the overrides that mean something here: a log that another Kafka wrote may hold keys and values that do not."""
+    values = {}
+    for name, text in overrides.items():
+        if name in TOPIC_KEYS:
+            with contextlib.suppress(InvalidConfig):
+                values[name] = TOPIC_KEYS[name].parse(text)
     return values
 
 
+def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
+    """The typed value in force for every topic key."""
+    return topic_defaults(settings) | usable_overrides(overrides)
+
+
 def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
-    """What a topic's logs run with. `overrides` must have passed `check_topic_configs`."""
+    """What a topic's logs run with."""
     values = effective_values(overrides, settings)
     chosen: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     policy = values["cleanup.policy"]

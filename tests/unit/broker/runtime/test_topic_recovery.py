@@ -7,8 +7,12 @@ import pytest
 
 from broker.core.settings import BrokerSettings
 from broker.storage.errors import LogDirRefused
-from broker.topics.catalog import Topic
+from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
+from broker.topics.broker_config import ConfigSource
+from broker.topics.catalog import ResourceType, Topic
+from broker.topics.catalog_records import ConfigRecord
 from broker.topics.create_topics import NewTopic
+from broker.topics.describe_configs import describe_configs
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_ids import id_text
 from protocol.records.record import SimpleRecord, build_batch
@@ -96,6 +100,23 @@ async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and
         ids = ProducerIds(again.service.catalog, 1, again.service.metadata_log.write_now)
         assert ids.next() >= 5_000
         again.close()
+
+
+async def test_settings_of_a_topic_that_another_kafka_allowed_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t", configs=[("retention.ms", "5")]))
+    foreign = [("segment.bytes", "1000"), ("remote.storage.enable", "true"), ("message.format.version", "2.8-IV1")]
+    opened.service.metadata_log.write_now([ConfigRecord(ResourceType.TOPIC, "t", name, value) for name, value in foreign])
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert (again.partitions.get("t", 0).log.config.retention_ms, again.partitions.get("t", 0).log.config.segment_bytes) == (5, 1 << 30)
+    assert [name for name, _ in foreign if f"{name}=" in caplog.text] == [name for name, _ in foreign]
+    described = describe_configs(again.service.catalog, again.service.broker_configs, ResourceType.TOPIC, "t", ["segment.bytes"])
+    assert [(entry.value, entry.source) for entry in described] == [("1073741824", ConfigSource.DEFAULT)]
+    change = AlterResource(ResourceType.TOPIC, "t", [ConfigOp("retention.ms", OpType.SET, "6")])
+    assert await again.service.alter_configs([change]) == [None]
+    again.crash()
 
 
 async def test_partitions_of_one_name_and_different_ids_are_not_taken_over(tmp_path: Path) -> None:
