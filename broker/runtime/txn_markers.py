@@ -5,8 +5,9 @@ Rules that hold here:
 * A marker is written once for each partition, unless the broker dies in between: then the coordinator starts over, and a second marker says
   nothing new.
 * What refuses for now (a disk, an offsets partition that is still read back) is tried again by a timer. A deleted topic needs no marker,
-  and neither does a partition where a newer epoch of the producer, or a newer coordinator, has been: nothing of this transaction is open
-  there.
+  and neither does a partition where a newer epoch of the producer has been: nothing of this transaction is open there.
+* There is one coordinator, so a greater coordinator epoch that a partition has seen (a tool's, another cluster's) is no newer one's: the
+  marker takes it over. Refused, it would leave open what the producer was told is committed.
 * The transaction is complete when all its markers are durable, not before: else a power loss could leave one partition open for ever.
 """
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from broker.txns.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)
-
-_OUTRANKED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 class Stops(Protocol):
@@ -122,7 +121,7 @@ class TxnMarkers:
                     txn.producer_id,
                     txn.producer_epoch,
                     commit=txn.commits,
-                    coordinator_epoch=work.coordinator_epoch,
+                    coordinator_epoch=max(work.coordinator_epoch, self._coordinator_epoch_seen(place, txn.producer_id)),
                     transaction_version=txn.version,
                 )
             except Rejected as refusal:
@@ -135,6 +134,11 @@ class TxnMarkers:
                 durable.add_done_callback(partial(self._durable, work, place))
         self._settle(work)
 
+    def _coordinator_epoch_seen(self, place: TopicPartition, producer_id: int) -> int:
+        """Raises Rejected where the partition is not served."""
+        entry = self._partitions.get(*place).log.producer_state.get(producer_id)
+        return -1 if entry is None else entry.coordinator_epoch
+
     def _retry(self, work: _Work) -> None:
         """Go on at once with what a script held back."""
         if self._work.get(work.txn.transactional_id) is work:
@@ -144,7 +148,7 @@ class TxnMarkers:
 
     def _needs_none(self, work: _Work, place: TopicPartition, refusal: Rejected) -> bool:
         name = work.txn.transactional_id
-        if refusal.code in _OUTRANKED:
+        if refusal.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             logger.warning("No marker of transaction %r in %s-%d: %s", name, *place, refusal)
             return True
         if not self._exists(place):

@@ -93,3 +93,16 @@ def test_a_marker_in_an_offsets_partition_makes_offsets_visible(broker: RunningB
 
 def test_no_markers_are_no_work(client: Client) -> None:
     assert write(client) == []
+
+
+@pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
+def test_a_marker_of_a_coordinator_of_later_days_does_not_shut_out_the_producers_own(
+    broker: RunningBroker, client: Client, version: int
+) -> None:
+    create(client, "t")
+    producer = Transactional(broker, version=version).init()
+    assert write(client, marker(producer.producer_id, producer.epoch, "t", coordinator_epoch=1_000)) == [[0]]
+    producer.add(("t", 0))
+    assert producer.produce(client, 0).error_code == 0
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert latest(client, committed=True) == latest(client, committed=False) == 3
