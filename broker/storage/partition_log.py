@@ -259,7 +259,10 @@ class PartitionLog:
 
     def _note_aborted(self, txn: CompletedTxn) -> None:
         stable = self.producer_state.stable_before(txn)
-        self.segments.active.txn_index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        index = self.segments.active.txn_index
+        if not index.entries():
+            self._names_synced = False  # its file will be a new one
+        index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
         """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
@@ -416,7 +419,7 @@ class PartitionLog:
         if not self._names_synced:
             paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory
-        self._names_synced = True
+        self._names_synced = moves == self.log_end_offset  # else an index file may come to be only next time
         return FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
 
     def flush_end(self, ticket: FlushTicket) -> None:

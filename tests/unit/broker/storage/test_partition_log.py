@@ -692,6 +692,26 @@ def test_a_full_disk_during_a_flush_keeps_the_recovery_point_back_but_syncs_the_
     assert box.log.log_end_offset == 3
 
 
+@pytest.mark.parametrize("is_full_at_first", [False, True])
+def test_the_first_aborted_transaction_of_a_synced_segment_outlives_a_power_loss(is_full_at_first: bool) -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=0))
+    box.append(batch(7, 0, 0, transactional=True))
+    box.log.flush()
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    for _ in range(3):
+        box.append(batch())
+    if is_full_at_first:
+        files.room = 0
+        box.log.flush()
+        files.room = None
+    box.log.flush()
+    recovery_point = box.log.recovery_point
+    files.power_loss()
+    box.open(clean=False, recovery_point=recovery_point)
+    assert (recovery_point, box.log.log_end_offset) == (5, 5)
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
+
+
 def test_a_flush_after_much_data_saves_the_producers_too(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
     for i in range(6):
