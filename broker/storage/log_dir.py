@@ -155,7 +155,7 @@ class LogDir:
             raise LogDirRefused(f"{path}: {e}") from e
         if self.meta.node_id != settings.node_id:
             raise LogDirRefused(f"{path} belongs to node {self.meta.node_id}; node.id is {settings.node_id}")
-        if settings.cluster_id not in {None, self.meta.cluster_id}:
+        if settings.cluster_id and settings.cluster_id != self.meta.cluster_id:
             raise LogDirRefused(f"{path} belongs to cluster {self.meta.cluster_id}; cluster.id is {settings.cluster_id}")
 
     def _read_offsets(self, name: str) -> dict[Key, int]:

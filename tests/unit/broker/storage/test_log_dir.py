@@ -92,6 +92,14 @@ def test_the_identity_is_drawn_once_and_kept(tmp_path: Path) -> None:
     again.close()
 
 
+def test_an_empty_cluster_id_is_none_also_at_the_second_start(tmp_path: Path) -> None:
+    first = opened(tmp_path, BrokerSettings(cluster_id=""))
+    first.close()
+    again = opened(tmp_path, BrokerSettings(cluster_id=""))
+    assert again.cluster_id == first.cluster_id != ""
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [(BrokerSettings(node_id=2), "node 1"), (BrokerSettings(cluster_id="other"), "cluster.id is other")],
