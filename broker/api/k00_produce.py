@@ -100,7 +100,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records and len(records) >= HEADER_BYTES and records[CRC_START + 1] & TRANSACTIONAL:
+            if records and len(records) >= HEADER_BYTES and records[CRC_START + 1] & TRANSACTIONAL and records[MAGIC_END - 1] == MAGIC_V2:
                 return True
     return False
 

@@ -69,10 +69,11 @@ def test_each_partition_fails_or_succeeds_for_itself(client: Client) -> None:
         (b"short", ErrorCode.INVALID_RECORD),
         (batch() + batch(), ErrorCode.INVALID_RECORD),
         (batch()[:16] + b"\x01" + batch()[17:], ErrorCode.INVALID_RECORD),
+        (batch(transactional=True)[:16] + b"\x01" + batch(transactional=True)[17:], ErrorCode.INVALID_RECORD),
         (batch()[:-1] + b"\xff", ErrorCode.CORRUPT_MESSAGE),
         (batch(control=True, transactional=False), ErrorCode.INVALID_RECORD),
     ],
-    ids=["null", "empty", "short", "two batches", "magic 1", "bad crc", "control"],
+    ids=["null", "empty", "short", "two batches", "magic 1", "magic 1 with a bit set that means transactional later", "bad crc", "control"],
 )
 def test_records_that_are_not_one_good_batch_are_refused(client: Client, records: bytes | None, error: ErrorCode) -> None:
     create(client, "t")
