@@ -320,7 +320,7 @@ marker, and those of aborted and open ones never. A tombstone's committed offset
 RAW_INDEXES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, log_start_offset bigint, clean_shutdown boolean, "
     "kind string, entry int, position bigint, offset bigint, timestamp bigint, log_position bigint, producer_id bigint, "
-    "leader_epoch int, error string"
+    "first_offset bigint, leader_epoch int, error string"
 )
 RAW_SNAPSHOTS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, clean_shutdown boolean, snapshot_offset bigint, producer_id bigint, "

@@ -28,7 +28,7 @@ RULE = Rule(
                 AND b.position = i.log_position
             WHERE i.kind = 'index' AND i.error IS NULL AND i.entry IS NOT NULL AND i.offset >= i.log_start_offset AND NOT s.blind
                 AND i.log_position >= s.first_position
-                AND (b.base_offset IS NULL OR b.base_offset > i.offset OR b.prev_last_offset >= i.offset)
+                AND (b.base_offset IS NULL OR b.base_offset > i.offset OR b.prev_last_offset >= i.offset OR s.last_offset < i.offset)
             UNION ALL
             SELECT 'a later record lies before', t.* FROM (
                 SELECT i.*, s.last_offset AS log_offset, s.timestamp_before AS log_timestamp, i.kind AS detail
@@ -43,6 +43,15 @@ RULE = Rule(
                 AND i.offset BETWEEN b.base_offset AND b.last_offset
             WHERE i.kind = 'txnindex' AND i.error IS NULL AND i.entry IS NOT NULL AND NOT b.compacted
                 AND NOT (coalesce(b.marker, '') = 'abort' AND b.producer_id = i.producer_id)
+            UNION ALL
+            SELECT 'aborted transaction begins elsewhere', i.*, t.first_offset, CAST(NULL AS BIGINT),
+                concat('the index has ', CAST(i.first_offset AS STRING))
+            FROM raw_indexes i
+            JOIN transactions t ON t.log_dir = i.log_dir AND t.topic = i.topic AND t.partition = i.partition
+                AND t.producer_id = i.producer_id AND t.marker_offset = i.offset
+            JOIN logs l ON l.log_dir = i.log_dir AND l.topic = i.topic AND l.partition = i.partition
+            WHERE i.kind = 'txnindex' AND i.error IS NULL AND i.entry IS NOT NULL AND t.data_batches > 0
+                AND i.first_offset <> t.first_offset AND i.first_offset >= l.log_start AND NOT l.compacted AND l.blind = 0
             UNION ALL
             SELECT 'another leader epoch', i.*, l.base_offset, CAST(NULL AS BIGINT),
                 concat('the batch has ', CAST(l.leader_epoch AS STRING))

@@ -158,6 +158,15 @@ def aborted_forgotten(beside: Beside) -> None:
     beside.aborted.append((7, 0, 4))
 
 
+def aborted_from_too_late_on(beside: Beside) -> None:
+    pid, first, marker = beside.aborted[0]
+    beside.aborted[0] = (pid, first + 1, marker)
+
+
+def beyond_the_segment(beside: Beside) -> None:
+    beside.index[-1] = (beside.index[-1][0] + 100, beside.index[-1][1])
+
+
 def epoch_too_early(beside: Beside) -> None:
     beside.epochs[1] = (1, 10)
 
@@ -217,6 +226,10 @@ SIDE_FILES: dict[str, Case] = {
             ("indexes", "violation", "aborted transaction not in its index", "t-0@12"),
         ],
     ),
+    "aborted_index_from_too_late_on": Case(
+        case(aborted_from_too_late_on), [("indexes", "violation", "aborted transaction begins elsewhere", "t-0@12")]
+    ),
+    "index_beyond_the_segment": Case(case(beyond_the_segment), [("indexes", "violation", "points to another batch", "t-0@122")]),
     "leader_epoch_noted_too_early": Case(
         case(epoch_too_early),
         [("indexes", "violation", "another leader epoch", "t-0@10")],
