@@ -115,7 +115,10 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
     @api.post("/clock/advance")
     async def advance(by: Advance) -> ClockState:
         """Put the clock forward: what becomes due by it is done at once."""
-        clock.advance(by.ms)
+        try:
+            clock.advance(by.ms)
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from error
         return await clock_state()
 
     return api

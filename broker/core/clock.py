@@ -24,6 +24,10 @@ class Clock:
         return monotonic_ns() // 1_000_000
 
 
+AHEAD_MS_MAX = 1000 * 365 * 86_400_000
+"""A movable clock is at most a thousand years ahead: far more than any timeout, and any library can still write such a date."""
+
+
 class MovableClock(Clock):
     """The machine's clocks, put forward by hand: what was to happen in an hour happens now."""
 
@@ -46,9 +50,11 @@ class MovableClock(Clock):
         return self._ahead_ms
 
     def advance(self, ms: int) -> None:
-        """Put both clocks forward. Raises ValueError for a step back: monotonic time only grows."""
+        """Put both clocks forward. Raises ValueError for a step back, because monotonic time only grows, and beyond AHEAD_MS_MAX."""
         if ms < 0:
             raise ValueError(f"a clock goes forward only, not by {ms} ms")
+        if self._ahead_ms + ms > AHEAD_MS_MAX:
+            raise ValueError(f"a clock goes forward by a thousand years at most, not by {ms} ms")
         self._ahead_ms += ms
         if self.on_moved is not None:
             self.on_moved()

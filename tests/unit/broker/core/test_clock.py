@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.clock import Clock, MovableClock
+from broker.core.clock import AHEAD_MS_MAX, Clock, MovableClock
 
 
 def test_both_clocks_go_forward_together() -> None:
@@ -18,6 +18,14 @@ def test_a_clock_is_never_put_back() -> None:
     with pytest.raises(ValueError, match="forward only"):
         clock.advance(-1)
     assert clock.ahead_ms == 0
+
+
+def test_a_clock_stays_within_times_that_a_record_can_carry() -> None:
+    clock = MovableClock()
+    clock.advance(AHEAD_MS_MAX)
+    with pytest.raises(ValueError, match="thousand years"):
+        clock.advance(1)
+    assert clock.ahead_ms == AHEAD_MS_MAX
 
 
 def test_who_wants_to_know_is_told_after_the_move() -> None:
