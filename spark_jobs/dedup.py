@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spark_jobs import views
 from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
@@ -203,7 +204,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
 
 
 def _table(counts: Sequence[TopicCount], to: Path) -> Table:
-    table = Table(title=f"Written to {to}", title_justify="left", header_style="bold")
+    table = Table(title=Text(f"Written to {to}"), title_justify="left", header_style="bold")
     for heading in ("Topic", "Read", "Written", "Aborted", "Open", "Duplicates", "Unreadable batches"):
         table.add_column(heading, justify="left" if heading == "Topic" else "right")
     for count in counts:

@@ -61,7 +61,7 @@ def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
     table = Table(title="Audit", title_justify="left", header_style="bold")
     table.add_column("")
     for name in names or _names(verdict.directories):
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")  # a path may hold what Rich takes for markup
     directories = verdict.directories
     for title, counts in (
         ("Topics", [d.topics for d in directories]),
@@ -83,7 +83,7 @@ def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
 
 
 def _costs(title: str, costs: list[TopicCosts]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=Text(title), title_justify="left", header_style="bold")
     for heading in ("Topic", "Committed", "Aborted", "Open", "Aborted bytes", "Length p50, p99, max (ms)", "Readers behind p99, max"):
         table.add_column(heading, justify="left" if heading == "Topic" else "right")
     for cost in costs:

@@ -34,6 +34,12 @@ def test_directories_of_one_name_are_told_apart_by_their_paths() -> None:
     assert "/y/logs" in text
 
 
+def test_a_path_with_brackets_is_a_path() -> None:
+    assert "logs[old]" in told(directory("/x/logs[old]"))
+    text = told(directory("/x[/y]/logs"), directory("/z/logs"))
+    assert "/x[/y]/logs" in text
+
+
 def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None:
     bad = directory("/x/on")
     finding = Finding("crc", Severity.VIOLATION, "wrong CRC", "t", 3, 42, "/x/on/t-3/00000000000000000000.log", 777, {"size_bytes": 61})
