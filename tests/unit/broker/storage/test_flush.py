@@ -1,0 +1,307 @@
+"""Flushing a partition's log, and a disk that refuses, at every call it can refuse."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.errors import FsyncFailed
+from broker.storage.log_values import Isolation
+from broker.storage.producer_state import Origin
+from protocol.error_codes import ErrorCode
+from protocol.records.batch import split_batches
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
+from tests.support.memory_files import MemoryFiles
+
+BATCH = len(batch())
+"""Bytes of a batch with one record."""
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> LogBox:
+    return LogBox(tmp_path / "topic-0")
+
+
+def memory_box(config: LogConfig | None = None) -> tuple[LogBox, MemoryFiles]:
+    files = MemoryFiles()
+    return LogBox(Path("/data/topic-0"), config or LogConfig(), files), files
+
+
+def read(box: LogBox, offset: int) -> list[int]:
+    """Base offsets of the whole batches of one read."""
+    records = box.log.read(offset, 1 << 20, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+    return [h.base_offset for _, h in split_batches(records)]
+
+
+def code_of(caught: pytest.ExceptionInfo[Rejected]) -> ErrorCode:
+    return caught.value.code
+
+
+# --- a disk that refuses ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fills_up_at_any_byte_refuses_the_batch_and_leaves_no_part_of_it() -> None:
+    box, files = memory_box()
+    box.append(batch(7, 0, 0))
+    for room in range(BATCH):
+        files.room = room
+        with pytest.raises(Rejected) as caught:
+            box.append(batch(7, 0, 1))
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(files.read_bytes(box.file(".log"))) == BATCH
+        assert read(box, 0) == [0]
+    files.room = None
+    assert box.append(batch(7, 0, 1)).first_offset == 1
+    box.crash()
+    assert box.findings == []
+
+
+def written(box: LogBox, sequence: int) -> bool:
+    try:
+        box.append(batch(7, 0, sequence))
+    except Rejected as e:
+        if e.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            return False
+        raise
+    return True
+
+
+def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_batch() -> None:
+    config = LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=0)
+    failures = 0
+    for failing_call in range(60):
+        box, files = memory_box(config)
+        calls = 0
+
+        def fail(operation: str, path: Path, failing_call: int = failing_call) -> None:
+            nonlocal calls, failures
+            if operation in {"write", "create", "rename", "truncate", "open"}:
+                calls += 1
+                if calls - 1 == failing_call:
+                    failures += 1
+                    raise OSError(errno.EIO, "failed here", str(path))
+
+        files.on_call = fail
+        for sequence in range(10):
+            if not written(box, sequence):
+                assert written(box, sequence), "one failure cost two appends"
+        files.heal()
+        box.crash()
+        assert [h.base_sequence for h in box.headers()] == list(range(10))
+        assert box.findings == []
+    assert failures >= 20
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_roll_that_fails_half_way_leaves_nothing_that_a_restart_takes_for_the_logs_end(suffix: str) -> None:
+    box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
+    for sequence in range(3):
+        box.append(batch(7, 0, sequence))
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "create" and path == box.file(suffix, 3):
+            raise OSError(errno.ENOSPC, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected):
+        box.append(batch(8, 0, 0, size=2 * BATCH))
+    box.append(batch(7, 0, 3))
+    files.heal()
+    box.restart()
+    assert (box.findings, box.log.log_end_offset, len(box.headers())) == ([], 4, 4)
+
+
+def test_a_log_whose_failed_roll_cannot_be_taken_back_goes_offline() -> None:
+    box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
+    for sequence in range(3):
+        box.append(batch(7, 0, sequence))
+
+    def fail(operation: str, path: Path) -> None:
+        if path == box.file(".index", 3) or operation == "remove":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    for size in (2 * BATCH, 10):
+        with pytest.raises(Rejected) as caught:
+            box.append(batch(8, 0, 0, size=size))
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    box.crash()
+    assert box.append(batch(7, 0, 3)).first_offset == 3
+
+
+def test_a_batch_whose_index_entry_cannot_be_made_is_not_written() -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=BATCH))
+
+    def fail(operation: str, path: Path) -> None:
+        if path.suffix in {".index", ".timeindex"}:
+            raise OSError(errno.EMFILE, "failed here", str(path))
+
+    refused = 0
+    for sequence in range(10):
+        box.log.flush()
+        box.log.segments.active.release()
+        files.on_call = fail
+        if not written(box, sequence):
+            refused += 1
+            files.heal()
+            assert written(box, sequence)
+        files.heal()
+    assert refused > 2
+    box.crash()
+    assert [(h.base_offset, h.base_sequence) for h in box.headers()] == [(i, i) for i in range(10)]
+    assert box.findings == []
+
+
+def test_an_abort_whose_index_cannot_be_read_is_not_written() -> None:
+    box, files = memory_box()
+    box.append(batch(7, 0, 0, transactional=True))
+    box.log.flush()
+    box.log.segments.active.release()
+
+    def fail(operation: str, path: Path) -> None:
+        if path.suffix == ".txnindex":
+            raise OSError(errno.EMFILE, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected) as caught:
+        box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    assert box.log.log_end_offset == 2
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
+
+
+def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
+    box, files = memory_box()
+    box.append(batch())
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "truncate":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call, files.room = fail, 5
+    with pytest.raises(Rejected):
+        box.append(batch())
+    files.heal()
+    for call in (lambda: box.append(batch()), lambda: read(box, 0), lambda: box.log.offset_for_timestamp(-1)):
+        with pytest.raises(Rejected) as caught:
+            call()
+        assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+    box.crash()
+    assert box.findings[0].bytes_dropped == 5
+    assert box.append(batch()).first_offset == 1
+
+
+def test_a_read_that_the_disk_refuses_is_a_storage_error() -> None:
+    box, files = memory_box()
+    box.append(batch())
+
+    def fail(operation: str, path: Path) -> None:
+        raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(Rejected) as caught:
+        read(box, 0)
+    assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- flushing ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_recovery_point_moves_only_when_the_sync_is_done(box: LogBox) -> None:
+    box.append(batch())
+    ticket = box.log.flush_begin()
+    box.append(batch())
+    assert box.log.recovery_point == 0
+    ticket.sync()
+    assert box.log.recovery_point == 0
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 1
+
+
+def test_a_failed_sync_says_so_and_moves_nothing() -> None:
+    box, files = memory_box()
+    box.append(batch())
+    ticket = box.log.flush_begin()
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "fsync":
+            raise OSError(errno.EIO, "failed here", str(path))
+
+    files.on_call = fail
+    with pytest.raises(FsyncFailed, match="failed here"):
+        ticket.sync()
+    assert box.log.recovery_point == 0
+
+
+def test_a_truncation_during_a_sync_keeps_the_recovery_point_back(box: LogBox) -> None:
+    for _ in range(4):
+        box.append(batch())
+    ticket = box.log.flush_begin()
+    box.log.truncate_to(1, NOW_MS)
+    for _ in range(5):
+        box.append(batch())
+    ticket.sync()
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 0
+
+
+def test_a_sync_outlives_the_deletion_of_what_it_syncs(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH, retention_bytes=0, file_delete_delay_ms=0))
+    for _ in range(7):
+        box.append(batch())
+    ticket = box.log.flush_begin()
+    box.log.apply_retention(NOW_MS)
+    remove_doomed(box.log, NOW_MS)
+    ticket.sync()
+    box.log.flush_end(ticket)
+    assert box.log.recovery_point == 7
+
+
+def test_a_full_disk_during_a_flush_keeps_the_recovery_point_back_but_syncs_the_data() -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=0))
+    for _ in range(3):
+        box.append(batch())
+    files.room = 0
+    box.log.flush()
+    assert box.log.recovery_point == 0
+    files.power_loss()
+    files.heal()
+    box.open(clean=False)
+    assert box.log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("is_full_at_first", [False, True])
+def test_the_first_aborted_transaction_of_a_synced_segment_outlives_a_power_loss(is_full_at_first: bool) -> None:
+    box, files = memory_box(LogConfig(index_interval_bytes=0))
+    box.append(batch(7, 0, 0, transactional=True))
+    box.log.flush()
+    box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
+    for _ in range(3):
+        box.append(batch())
+    if is_full_at_first:
+        files.room = 0
+        box.log.flush()
+        files.room = None
+    box.log.flush()
+    recovery_point = box.log.recovery_point
+    files.power_loss()
+    box.open(clean=False, recovery_point=recovery_point)
+    assert (recovery_point, box.log.log_end_offset) == (5, 5)
+    assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
+
+
+def test_a_flush_after_much_data_saves_the_producers_too(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
+    for i in range(6):
+        box.append(batch(7, 0, i))
+        box.log.flush()
+    assert [p.name for p in box.directory.glob("*.snapshot")] == [f"{6:020d}.snapshot"]
+    box.crash()
+    assert producers(box.log)[7][:2] == (0, 5)
