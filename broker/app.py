@@ -217,6 +217,7 @@ class Broker:
         self._driver.start()
         await self._server.start(shared)
         self._server.watch_idle(self.timers, settings.connections_max_idle_ms)
+        self._server.watch_memory(self.timers)
         self._warm_up()
 
     def _warm_up(self) -> None:

@@ -34,6 +34,9 @@ REQUESTS_PER_TURN = 64
 TOTAL_BUFFERED_BYTES = 512 * MIB
 """Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once."""
 
+STARVED_MS = 5_000
+"""How long peers that neither read nor send may hold memory that others wait for. Ten that asked for 55 MiB each would hold all of it."""
+
 ACCEPT_BACKLOG = 1024
 """Connections that the kernel queues before we accept them."""
 

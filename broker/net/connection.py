@@ -74,6 +74,20 @@ class Shared:
             for connection in starved:
                 connection.flush()
 
+    def shed(self) -> None:
+        """While some wait for memory, give up those that hold the most of it and let nothing move, as many as it takes."""
+        if not self.starved or not self.budget.exhausted:
+            return
+        since_ms = self.mono_ms() - limits.STARVED_MS
+        stalled = [(connection.stalled_bytes(since_ms), connection) for connection in self.connections]
+        left = self.budget.used
+        for held, connection in sorted(stalled, key=lambda one: -one[0]):
+            if left < self.budget.limit or not held:
+                break
+            peer_logger.warning("Closing a connection that keeps %d bytes of memory and neither reads nor sends: others wait for it", held)
+            left -= held
+            connection.abort()
+
 
 class Connection(asyncio.Protocol):
     """One client. Reading pauses while the session says so; replies are written as lists of buffers."""
@@ -84,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._goes_on = False
         self._held_output = 0
+        self._blocked_since_ms = 0
         self.last_active_ms = 0
         self.peer: Peer | None = None
 
@@ -151,6 +166,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""
         self._session.write_blocked = True
+        self._blocked_since_ms = self._shared.mono_ms()
         self._count_output()
 
     def resume_writing(self) -> None:
@@ -183,6 +199,11 @@ class Connection(asyncio.Protocol):
     def idle(self) -> bool:
         """True when no request of this connection waits for an answer."""
         return not self._session.in_flight
+
+    def stalled_bytes(self, since_ms: int) -> int:
+        """What it holds of responses that the peer does not take, or of a request that does not come on, if it is so since then."""
+        output = self._held_output if self._blocked_since_ms <= since_ms else 0
+        return output + (self._session.unframed if self.last_active_ms <= since_ms else 0)
 
     def stop_reading(self) -> None:
         """Graceful stop: answer what is in flight, then close."""

@@ -1,4 +1,4 @@
-"""Listening sockets, and what concerns all connections at once: idle ones, and stopping."""
+"""Listening sockets, and what concerns all connections at once: idle ones, memory, and stopping."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from broker.api.context import Listener
+from broker.core import limits
 from broker.core.peer_log import PEERS
 from broker.core.timers import Timers
 from broker.net.connection import Connection, Shared
@@ -68,6 +69,17 @@ class Server:
             timers.schedule(now + every, sweep)
 
         timers.schedule(shared.mono_ms() + every, sweep)
+
+    def watch_memory(self, timers: Timers) -> None:
+        """From now on see to it that peers which do not read cannot hold up all others."""
+        shared = self._shared
+        assert shared is not None, "watching begins after start"
+
+        def look() -> None:
+            shared.shed()
+            timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
+
+        timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
 
     def close(self) -> None:
         """Accept nothing more and read nothing more; what is in flight will be answered."""

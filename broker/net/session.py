@@ -89,7 +89,8 @@ class Session:
         self._out_bytes = 0
         self._queued_bytes = 0
         self._held = 0
-        self._unframed = 0
+        self.unframed = 0
+        """Bytes of a frame that has not come whole."""
         self._ending = False
         self.write_blocked = False
         """Set by the shell while the transport holds more unsent bytes than it should."""
@@ -107,7 +108,7 @@ class Session:
     @property
     def paused(self) -> bool:
         """True while the shell must not read."""
-        return self._ending or bool(self._backlog) or self._full or (self._budget.exhausted and not self._unframed)
+        return self._ending or bool(self._backlog) or self._full or (self._budget.exhausted and not self.unframed)
 
     @property
     def runnable(self) -> bool:
@@ -135,11 +136,11 @@ class Session:
                 self.run()
             self._end(error)
             return
-        self._unframed = self._reader.held_bytes
+        self.unframed = self._reader.held_bytes
         self.run()
-        if self._unframed or self._held or self._backlog:
+        if self.unframed or self._held or self._backlog:
             self._account()
-            if self._unframed and self._budget.overdrawn:
+            if self.unframed and self._budget.overdrawn:
                 peer_logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
                 self.lost()
 
@@ -179,7 +180,7 @@ class Session:
         self._drop_backlog()
         self._forget_slots()
         self._out.clear()
-        self._unframed = 0
+        self.unframed = 0
         self._account()
 
     def _place(self, reply: Action | list[Buffer] | PendingReply) -> None:
@@ -237,6 +238,6 @@ class Session:
         self._account()
 
     def _account(self) -> None:
-        held = self._unframed + sum(map(len, self._backlog)) + self._queued_bytes
+        held = self.unframed + sum(map(len, self._backlog)) + self._queued_bytes
         self._budget.used += held - self._held
         self._held = held

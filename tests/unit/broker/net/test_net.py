@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.core import limits
+from broker.core.clock import MovableClock
 from protocol.client import Client
 from protocol.codec import decode_response, encode_request
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -137,3 +139,49 @@ def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that
         holder.send_raw(large[-1:])
         holder.read_frame()
         other.read_frame()
+
+
+def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(tmp_path: Path) -> None:
+    clock = MovableClock()
+    with (
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "3000000"}, clock=clock) as running,
+        running.client() as lazy,
+        running.client() as other,
+    ):
+        create(other, "t")
+        for _ in range(4):
+            produce(other, "t", b"x" * 900_000)
+        topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=4_000_000)])]
+        for _ in range(4):
+            lazy.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 12)
+        running.call_until(lambda broker: broker.buffered_bytes > 3_000_000)
+        for _ in range(2):
+            other.send(MetadataRequest([]), 9)
+        other.read_frame()
+        running.call_until(lambda broker: bool(broker._shared.starved))
+        for _ in range(2):
+            running.call(lambda _: clock.advance(limits.STARVED_MS))
+        other.read_frame()
+        assert other.call(MetadataRequest([]), 9).brokers
+        assert running.call(lambda broker: broker.connection_count) == 1
+
+
+def test_a_request_that_does_not_come_on_cannot_keep_the_memory_either(tmp_path: Path) -> None:
+    clock = MovableClock()
+    with (
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}, clock=clock) as running,
+        running.client() as holder,
+        running.client() as other,
+    ):
+        assert other.call(MetadataRequest([])).brokers
+        holder.send_raw(struct.pack(">i", 150_000) + b"x" * 140_000)
+        running.call_until(lambda broker: broker.buffered_bytes > 100_000)
+        for _ in range(2):
+            other.send(MetadataRequest([]), 9)
+        other.read_frame()
+        running.call_until(lambda broker: bool(broker._shared.starved))
+        for _ in range(2):
+            running.call(lambda _: clock.advance(limits.STARVED_MS))
+        other.read_frame()
+        with pytest.raises(ConnectionError):
+            holder.read_frame()
