@@ -6,22 +6,26 @@ Rules that hold here: all directories are judged in the same queries, each by it
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs import views
+from spark_jobs import filesystem, views
 from spark_jobs.checks import RULES
 from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
 from spark_jobs.costs import COSTS, TopicCosts
 from spark_jobs.engines import Engine, Row
-from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, find_logs
+from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, find_logs
 from spark_jobs.reports.pictures import Pictures, collect
 from spark_jobs.session import CannotJudge
 from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 from spark_jobs.wire.sources import came_over_the_wire
 
+TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
 ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots"})
 """Views of what brokers do not give over the wire."""
 
@@ -85,15 +89,32 @@ def _make_views(job: Job) -> None:
     for name, query in (("batches", views.batches()), ("producer_batches", views.producer_batches()), ("sequences", views.sequences())):
         engine.define(name, query, job.args)
     if job.replicas:
-        found = [find_logs(path) for path in job.paths]
+        found = [find_logs(path, job.topics) for path in job.paths]
         noted = [(logs.path, *place, offset) for logs in found for place, offset in logs.high_watermarks.items()]
         engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
+        engine.table("namesakes", "topic string, partition int", _namesakes(job, found))
     if job.key is not None or job.deep:
         place = "none" if job.key is None else job.key.place
         need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else "")
         engine.read("records", "records", job.paths, job.topics, need, keep=False)
         query = views.VISIBLE_RECORDS.format(key=views.KEYS[place])
         engine.define("visible_records", query, job.args, keep=job.deep and (job.key is not None or job.replicas))
+
+
+def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
+    """The partitions that are not all of one topic: a broker that was away while a topic was deleted and made anew has the old one's."""
+    ids: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for logs in found:
+        directories = {(segment.topic, segment.partition): segment.path.rpartition("/")[0] for segment in logs.segments}
+        for partition, directory in directories.items():
+            with suppress(OSError, ValueError):
+                ids[partition] |= set(TOPIC_ID.findall(filesystem.place(logs.path).read(f"{directory}/partition.metadata").decode()))
+    namesakes = sorted(partition for partition, several in ids.items() if len(several) > 1)
+    for topic, partition in namesakes:
+        reason = f"{topic}-{partition} is of different topics of this name in these directories (see partition.metadata): not compared"
+        for verdict in job.verdicts.values():
+            verdict.problems.append(reason)
+    return namesakes
 
 
 def _make_transaction_views(job: Job) -> None:

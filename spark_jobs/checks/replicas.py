@@ -22,6 +22,7 @@ RULE = Rule(
                 max(h.high_watermark) AS high_watermark, bool_or(b.compacted) AS compacted, max(b.blind_before) > 0 AS blind
             FROM batches b
             LEFT JOIN high_watermarks h ON h.log_dir = b.log_dir AND h.topic = b.topic AND h.partition = b.partition
+            LEFT ANTI JOIN namesakes n ON n.topic = b.topic AND n.partition = b.partition
             GROUP BY b.log_dir, b.topic, b.partition
         ), common AS (
             SELECT topic, partition, max(start) AS start, min(coalesce(high_watermark, log_end)) AS upto, count(*) AS copies,

@@ -38,3 +38,18 @@ def test_a_rule_that_was_not_asked_for_is_not_judged(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0).data()
     (directory,) = audit([tmp_path], engine="duckdb", deep=False).directories
     assert {name for name, result in directory.rules.items() if not result.judged} == {rule.name for rule in RULES if rule.needs}
+
+
+def test_replicas_of_different_topics_of_one_name_are_not_compared(tmp_path: Path) -> None:
+    for broker, topic_id, row in (("a", "gxLMJmlBRNqRX4Gwo-xQAQ", "old"), ("b", "n7Rk0bBfRk2J1sQ5yTq1mA", "new")):
+        for topic in ("t", "u"):
+            log = PartitionWriter(tmp_path / broker, topic, 0)
+            log.data(rows=[row if topic == "t" else "same"])
+            (log.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id if topic == 't' else 'same'}")
+    judged = audit([tmp_path / "a", tmp_path / "b"], replicas=True, engine="duckdb")
+    assert judged.exit_code == 2
+    assert [directory.rules["replicas"].samples for directory in judged.directories] == [[], []]
+    assert all("t-0 is of different topics of this name" in directory.problems[0] for directory in judged.directories)
+    (tmp_path / "a" / "t-0" / "partition.metadata").unlink()
+    (found,) = audit([tmp_path / "a", tmp_path / "b"], replicas=True, engine="duckdb").directories[1].rules["replicas"].samples
+    assert found.where == "t-0@0"
