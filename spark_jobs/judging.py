@@ -110,8 +110,8 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
             with suppress(OSError, ValueError):
                 ids[partition] |= set(TOPIC_ID.findall(filesystem.place(logs.path).read(f"{directory}/partition.metadata").decode()))
     namesakes = sorted(partition for partition, several in ids.items() if len(several) > 1)
-    for topic, partition in namesakes:
-        reason = f"{topic}-{partition} is of different topics of this name in these directories (see partition.metadata): not compared"
+    for topic, index in namesakes:
+        reason = f"{topic}-{index} is of different topics of this name in these directories (see partition.metadata): not compared"
         for verdict in job.verdicts.values():
             verdict.problems.append(reason)
     return namesakes
