@@ -473,7 +473,12 @@ class PartitionLog:
                 now_ms=now_ms,
             )
             if taken and len(taken) == len(self.segments):
-                self.roll(now_ms)
+                try:
+                    self.roll(now_ms)
+                except Rejected:  # a full disk has no room for a new segment, but the others can go and make some
+                    del taken[-1]
+                    if not taken:
+                        raise
             for segment in taken:
                 self.segments.replace([segment], [])
                 self.doom(segment, now_ms)

@@ -96,6 +96,22 @@ def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_ba
     assert failures >= 20
 
 
+def test_retention_makes_room_on_a_full_disk_though_everything_is_expired() -> None:
+    box, files = memory_box(LogConfig(segment_bytes=2 * BATCH, retention_ms=1))
+    for sequence in range(7):
+        box.append(batch(7, 0, sequence))
+    files.room = 0
+    with pytest.raises(Rejected):  # the leader epochs cannot be written; they are at the next start
+        box.log.apply_retention(NOW_MS + 1000)
+    remove_doomed(box.log, NOW_MS + 10**9)
+    assert (box.log.log_start_offset, box.log.size_bytes) == (6, BATCH)
+    assert files.exists(box.file(".log", 6))
+    assert not files.exists(box.file(".log", 0))
+    files.room = None
+    assert box.log.apply_retention(NOW_MS + 1000) == BATCH
+    assert box.append(batch(7, 0, 7)).first_offset == box.log.log_start_offset == 7
+
+
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 def test_a_roll_that_fails_half_way_leaves_nothing_that_a_restart_takes_for_the_logs_end(suffix: str) -> None:
     box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
