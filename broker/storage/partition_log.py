@@ -522,7 +522,7 @@ class PartitionLog:
         end = offset if found is None else found[1].base_offset
         if found is not None:
             kept.truncate_at(found[0], end)
-        self._cut(gone, end, now_ms)
+        self._cut(gone, end)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
@@ -533,9 +533,9 @@ class PartitionLog:
         self.log_start_offset = self.recovery_point = offset
         self.high_watermark = offset
         self.epochs.clear()
-        self._cut([], offset, now_ms)
+        self._cut([], offset)
 
-    def _cut(self, gone: list[Segment], end: int, now_ms: int) -> None:
+    def _cut(self, gone: list[Segment], end: int) -> None:
         """The log ends at `end` now: segments `gone` go, and memory follows."""
         self._generation += 1
         for segment in gone:
@@ -548,14 +548,7 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)
         self.snapshots.remove_above(end)
-        load_snapshot(
-            self.producer_state,
-            self.snapshots,
-            start=self.segments.first.base_offset,
-            end=end,
-            now_ms=now_ms,
-            expiration_ms=self.producer_expiration_ms,
-        )
+        load_snapshot(self.producer_state, self.snapshots, start=self.segments.first.base_offset, end=end)
         replay(self.producer_state, self.segments, end)
         self.producer_state.passed_high_watermark(self.high_watermark)
 

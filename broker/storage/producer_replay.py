@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from broker.storage.errors import Finding
 from broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots
-from broker.storage.producer_state import CompletedTxn, ProducerState, is_expired
+from broker.storage.producer_state import CompletedTxn, ProducerState
 from broker.storage.segment import REPLAY_BYTES, Segment
 from broker.storage.segment_list import SegmentList
 from protocol.records.batch import BatchHeader
@@ -27,9 +27,7 @@ def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker 
     return marker if marker.ends_transaction else None
 
 
-def load_snapshot(
-    state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int, now_ms: int, expiration_ms: int
-) -> list[Finding]:
+def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int) -> list[Finding]:
     """Starts `state` from the newest good snapshot up to `end`, or empty at `start`; bad ones are removed. Raises `OSError`.
 
     `start` is where the first segment begins, not the log's start: a batch that DeleteRecords hid still says what its producer did last, a
@@ -43,7 +41,7 @@ def load_snapshot(
             findings.append(Finding(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log serves"))
             snapshots.remove(offset)
             continue
-        state.load((e for e in entries if not is_expired(e, now_ms, expiration_ms)), offset)
+        state.load(entries, offset)
         return findings
     state.load((), start)
     return findings

@@ -260,7 +260,11 @@ class ProducerState:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers silent for so long by their records' timestamps, but none with an open transaction; returns how many."""
-        gone = [e.producer_id for e in self._entries.values() if is_expired(e, now_ms, expiration_ms)]
+        gone = [
+            e.producer_id
+            for e in self._entries.values()
+            if e.current_txn_first_offset == NO_OFFSET and now_ms - e.last_timestamp >= expiration_ms
+        ]
         for producer_id in gone:
             del self._entries[producer_id]
         return len(gone)
@@ -272,7 +276,3 @@ class ProducerState:
         self._ongoing = dict(sorted(open_txns))
         self._unreplicated = {}
         self.end_offset = end_offset
-
-
-def is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
-    return entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms

@@ -272,9 +272,7 @@ def _load_producers(load: _Loading, segments: SegmentList, end: int) -> None:
 
 
 def _load_snapshot(load: _Loading, state: ProducerState, start: int, end: int) -> None:
-    request = load.request
-    expiration_ms = request.producer_expiration_ms
-    load.findings += load_snapshot(state, load.snapshots, start=start, end=end, now_ms=request.now_ms, expiration_ms=expiration_ms)
+    load.findings += load_snapshot(state, load.snapshots, start=start, end=end)
 
 
 def _settle_epochs(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:

@@ -269,13 +269,6 @@ def test_a_producer_with_an_open_transaction_never_expires(box: LogBox, between:
     assert box.log.expire_producers(NOW_MS + 10 * box.expiration_ms) == 0
 
 
-def test_a_snapshot_of_expired_producers_is_loaded_without_them(box: LogBox) -> None:
-    box.append(batch(PID, 0, 0))
-    box.append(batch(PID + 1, 0, 0, transactional=True))
-    box.restart(now_ms=NOW_MS + box.expiration_ms)
-    assert set(producers(box.log)) == {PID + 1}
-
-
 def test_retention_does_not_forget_producers(box: LogBox) -> None:
     original = box.append(batch(PID, 0, 0))
     box.log.roll(NOW_MS)

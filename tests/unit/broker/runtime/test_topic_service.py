@@ -12,9 +12,12 @@ from broker.topics.catalog import ResourceType
 from broker.topics.create_topics import NewTopic
 from broker.topics.delete_topics import TopicRef
 from protocol.error_codes import ErrorCode
+from protocol.records.record import SimpleRecord, build_batch
 from tests.support.catalogs import code_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir
+
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -85,6 +88,20 @@ async def test_a_changed_expiration_of_producers_reaches_open_logs_and_survives_
     opened.close()
     again = TopicDir(tmp_path)
     assert again.partitions.get("t", 0).log.producer_expiration_ms == 99
+    again.crash()
+
+
+@pytest.mark.parametrize(("expiration_ms", "is_known"), [(7 * DAY_MS, True), (DAY_MS, False)])
+async def test_a_restart_forgets_producers_by_the_expiration_that_is_in_force(tmp_path: Path, expiration_ms: int, is_known: bool) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    ops = [ConfigOp("producer.id.expiration.ms", OpType.SET, str(expiration_ms))]
+    assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
+    two_days_ago = SimpleRecord(None, b"x", opened.clock.now_ms() - 2 * DAY_MS)
+    opened.partitions.get("t", 0).append(build_batch([two_days_ago], producer_id=7, producer_epoch=0, base_sequence=0))
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert [entry.producer_id for entry in again.partitions.get("t", 0).log.producers()] == ([7] if is_known else [])
     again.crash()
 
 
