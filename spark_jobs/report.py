@@ -118,14 +118,19 @@ def _cell(result: RuleResult, rule: Rule) -> Text:
 
 
 def _findings(title: str, findings: list[Finding], path: str) -> Group:
-    """Two lines each: what is where, and the bytes and numbers that prove it. A table's columns would be too narrow for those."""
+    """What is where, and the bytes and numbers that prove it; behind each rule's findings, what to do. A table's columns would be too
+    narrow."""
     lines: list[RenderableType] = [Text(title, style="bold")]
-    for finding in findings:
+    advice = {rule.name: rule.advice for rule in RULES}
+    for finding, following in zip(findings, [*findings[1:], None], strict=True):
         style = {"violation": "red", "warning": "yellow", "info": "dim"}[finding.severity]
         file = finding.file.removeprefix(path).lstrip("/")
         evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None))
-        lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (f"{finding.rule}: {finding.kind}", style)))
+        told = f"{finding.severity}, {finding.rule}: {finding.kind}"
+        lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (told, style)))
         lines.append(Padding(Text(f"{file}:{finding.position}\n{evidence}"), (0, 0, 0, 6)))
+        if following is None or following.rule != finding.rule:
+            lines.append(Padding(Text(f"What to do: {advice[finding.rule]}", style="italic"), (0, 0, 0, 4)))
     return Group(*lines)
 
 

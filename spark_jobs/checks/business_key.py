@@ -18,6 +18,7 @@ RULE = Rule(
         "first_producer_id",
         "first_producer_epoch",
     ),
+    advice="`ottla dedup --key-field` writes the first of each; consumers that cannot bear a second copy need a store that refuses it.",
     limits=(
         "Needs a field of the value, a header or the record's key (--key-field) that is unique by intent. Records that lack it, or whose "
         "value is not JSON, are not judged. Internal topics are left out, "

@@ -10,6 +10,10 @@ RULE = Rule(
     ),
     severity=Severity.VIOLATION,
     evidence=("record_count", "last_offset_delta", "records_found", "detail"),
+    advice=(
+        "Consumers may fail here: find out which client and which broker wrote this batch, and restore the partition from a "
+        "replica that has no finding here."
+    ),
     limits=(
         "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
         "internal topic's name, a delete horizon, "

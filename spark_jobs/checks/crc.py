@@ -8,6 +8,10 @@ RULE = Rule(
     proves="The bytes from the attributes to the end of each batch are those that were written, and between batches there is nothing else.",
     severity=Severity.VIOLATION,
     evidence=("size_bytes", "detail"),
+    advice=(
+        "Consumers fail here. Restore the partition from a replica that has no finding here; a torn tail the broker removes by "
+        "itself when it starts."
+    ),
     limits=(
         "Messages of the formats before v2 are checked from their magic on. "
         "Base offset, length and leader epoch lie outside Kafka's CRC: rule `offsets` watches the first, the splitting of the "

@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No batch of an idempotent producer was appended twice: a retry whose first attempt had arrived left no second copy.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "record_count", "first_offset"),
+    advice=(
+        "Consumers get these records twice. `ottla dedup` writes each sequence once; look at what the broker did between the "
+        "two copies (a restart, a new leader)."
+    ),
     limits=(
         "Sees what carries a producer id: duplicates of plain producers, or of a producer that restarted under a new id, are rule"
         " `business-key`'s. "

@@ -8,6 +8,7 @@ RULE = Rule(
     proves="No producer instance wrote after a newer one had taken over its id (a zombie), and none took up another's sequence.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "max_epoch_before", "prev_epoch"),
+    advice="Find out which instance of the producer wrote here after it had been replaced, and what its records did downstream.",
     limits=(
         "Transaction markers count as sightings of an epoch; transactional batches of old epochs are rule `zombie-batch`'s. "
         "After a silence longer than producer.id.expiration.ms a broker knows no epoch any more, and any may follow. "

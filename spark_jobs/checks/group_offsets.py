@@ -8,6 +8,7 @@ RULE = Rule(
     proves="No group was sent back to records that it had told it was done with.",
     severity=Severity.WARNING,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at"),
+    advice="If nobody reset the group on purpose, records were read twice: look at what its members did at that time.",
     limits=(
         "A warning: an operator or the application may have reset the offset on purpose, and without transactions reading twice "
         "is at-least-once's right. A deleted offset (a tombstone) may be followed by any. Compaction keeps the last commits only, "

@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No reader of committed data waits for ever: behind all transactional data stands a marker, or a coordinator to write one.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "last_stable_offset", "age_ms", "transactional_id", "coordinator", "timeout_ms"),
+    advice=(
+        "Readers of committed data wait at the last stable offset. Find out whether the producer still lives; if not, end its "
+        "transaction (`kafka-transactions.sh abort` with the offset of the finding)."
+    ),
     limits=(
         "Open is told as info while `__transaction_state` says ongoing (or markers to be written) within the transaction's timeout and a "
         "minute (coordinators look for what timed out every ten seconds), by the "

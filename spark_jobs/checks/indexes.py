@@ -8,6 +8,7 @@ RULE = Rule(
     proves="Who looks an offset, a time, an aborted transaction or a leader epoch up finds what the log holds.",
     severity=Severity.VIOLATION,
     evidence=("index_offset", "index_timestamp", "log_position", "log_offset", "log_timestamp", "producer_id", "leader_epoch", "detail"),
+    advice="Stop the broker, remove the segment's .index, .timeindex and .txnindex, and start it: it makes them anew from the log.",
     limits=(
         "A violation only where the broker says that it stopped cleanly: after a kill it checks the last segment's indexes and makes new "
         "ones, so there a difference is an info, and in older segments, or while the broker runs, a warning. Entries below the log "

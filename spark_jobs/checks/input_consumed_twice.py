@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No two committed read-process-write transactions of a group counted the same input.",
     severity=Severity.VIOLATION,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at", "producer_id", "previous_producer_id"),
+    advice=(
+        "Outputs for these inputs were committed twice, unless the application went back on purpose: compare what it wrote "
+        "between the two commits."
+    ),
     limits=(
         "Sees what the group's offsets say: a committed transaction took the group back behind what a committed transaction before "
         "it had taken, with no reset (a plain commit or a deletion) in between. An application that seeks back on purpose does "

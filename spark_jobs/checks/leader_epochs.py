@@ -8,6 +8,7 @@ RULE = Rule(
     proves="No leader that had been replaced wrote into the log: a follower that was told to truncate did, and nothing was written twice.",
     severity=Severity.VIOLATION,
     evidence=("leader_epoch", "newest_leader_epoch", "prev_base_offset"),
+    advice="Compare with the other replicas (--replicas), and let this one be copied anew from the leader.",
     limits=(
         "The leader epoch lies outside the CRC. Batches without one (-1, or in the formats before v2) are passed over; compaction keeps "
         "it. One finding a fall, not one per batch behind it."

@@ -8,6 +8,7 @@ RULE = Rule(
     proves="No coordinator that had lost its office ended a transaction: the coordinator epochs of a producer's markers never fall.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "marker", "coordinator_epoch", "newest_coordinator_epoch"),
+    advice="Look at which coordinators ended transactions at that time: one that was replaced went on.",
     limits=(
         "A commit without data is an info: a coordinator writes its markers again when it was killed before it could note that they are "
         "written, and data may be compacted away or deleted, where nothing is said. An abort without data is ordinary: a partition is "

@@ -8,6 +8,7 @@ RULE = Rule(
     proves="What a transactional producer wrote between its first batch and the marker is all part of the transaction.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "transaction_began"),
+    advice="These records were visible at once, whatever became of the transaction: the broker that let them in breaks Kafka's rules.",
     limits="Looks within one partition. Before a transaction's first batch and after its marker a plain batch is legal.",
     sql="""
         SELECT

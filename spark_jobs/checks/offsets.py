@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No offset was given twice, and none was given after a higher one.",
     severity=Severity.VIOLATION,
     evidence=("last_offset", "prev_base_offset", "prev_last_offset", "segment", "detail"),
+    advice=(
+        "Restore the partition from a replica that has no finding here (--replicas compares them). A gap alone may be "
+        "compaction that left no trace."
+    ),
     limits=(
         "Each batch is compared with the trusted batch before it: where order breaks there is one finding, not one per batch behind it. "
         "Missing offsets are a warning (info in a compacted partition): rule `sequence-gap` says whether an idempotent producer's"

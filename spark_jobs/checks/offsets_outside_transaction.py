@@ -8,6 +8,10 @@ RULE = Rule(
     proves="Outputs and the offsets of their inputs were committed together, or not at all.",
     severity=Severity.WARNING,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at", "previous_producer_id"),
+    advice=(
+        "Records between the two offsets were read, and no transaction holds their outputs: look for a consumer of this group "
+        "that commits by itself."
+    ),
     limits=(
         "A plain commit that goes forward from one made in a transaction: what lies between was read, and no transaction says that "
         "its output was written. A warning, for an operator may have skipped records on purpose. Which group belongs to which output is "

@@ -8,6 +8,10 @@ RULE = Rule(
     proves="What is committed on one broker is committed on all: at equal offsets there are equal bytes.",
     severity=Severity.VIOLATION,
     evidence=("copies", "equal_copies", "crc", "expected_crc", "leader_epoch", "expected_leader_epoch", "in_directory"),
+    advice=(
+        "Choose which replica is right (`equal_copies`: how many have the same), stop the other's broker, remove the "
+        "partition's directory there, and start it: it copies all anew."
+    ),
     limits=(
         "Needs the data directories of several brokers (--replicas). Compared is what all have: from the highest log start to "
         "the lowest high watermark (`replication-offset-checkpoint`); where a directory has none, to the lowest end, and "

@@ -29,14 +29,16 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the columns its query adds to
-    PLACE."""
+    """One rule. `limits` say where it is blind. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the
+    columns its query adds to PLACE."""
 
     name: str
     title: str
     proves: str
     severity: Severity
     evidence: tuple[str, ...]
+    advice: str
+    """What a finding means for those who use the log, and what to do about it."""
     limits: str
     sql: str
     view: str = "batches"

@@ -8,6 +8,10 @@ RULE = Rule(
     proves="Nothing that an idempotent producer sent before a batch that is here was lost from between.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "expected_sequence", "missing", "after_offset"),
+    advice=(
+        "Ask the producer what it sent as the missing sequences: they may have been acknowledged. Look for a truncation or an "
+        "unclean election between the two offsets."
+    ),
     limits=(
         "The first batch of a producer in the log may start anywhere: the head may be deleted, and a broker accepts any sequence "
         "of a producer it does not know. "

@@ -8,6 +8,7 @@ RULE = Rule(
     proves="The batches of an idempotent producer are in the order in which it sent them, with several requests in flight too.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "behind_sequence"),
+    advice="Consumers get these records in another order than they were sent in: do not rely on it here, and ask whoever made the broker.",
     limits="A batch that repeats sequences is rule `duplicate-sequence`'s finding and none here. Plain producers have no order to check.",
     sql="""
         SELECT

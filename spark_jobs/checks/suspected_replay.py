@@ -18,6 +18,7 @@ RULE = Rule(
         "first_epoch",
         "first_offset",
     ),
+    advice="Compare the records by hand; if they are one event, give events an id of their own, and judge by it (--key-field).",
     limits=(
         "A suspicion, never a violation: equal keys and values can be honest. High confidence, a warning, is a run of two records or more "
         "with the same times: a batch sent twice keeps them. Medium is one such record or a run of five or more with other times; low a "

@@ -9,6 +9,7 @@ RULE = Rule(
     proves="Lookups and retention by time see the times that the records have.",
     severity=Severity.WARNING,
     evidence=("max_timestamp", "found_max_timestamp", "prev_append_time"),
+    advice="Nothing is lost, but lookups and retention by time go wrong here: set the clock right, or the client that writes the times.",
     limits=(
         "A wrong header is a warning: nothing is lost, but ListOffsets and retention go by it. Append times that fall by more than a "
         "minute are an info: a clock was set back, or a new leader's is behind. With append times the records' own are not looked at; "

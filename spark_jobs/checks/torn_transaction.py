@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No transaction is committed in one partition and aborted, or not ended, in another.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "outcome", "elsewhere", "elsewhere_outcome", "transactional_id"),
+    advice=(
+        "Some of the transaction is visible and some is not: repair by hand what its records did in the partitions named, and "
+        "look at what the coordinator did at that time."
+    ),
     limits=(
         "Which partitions belong to one transaction is known in transactions of version 2 (KIP-890: each has an epoch of its own), and "
         "from the decisions that `__transaction_state` still holds; compaction removes old ones. Transactions of version 1 share an epoch: "

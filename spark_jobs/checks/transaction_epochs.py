@@ -8,6 +8,7 @@ RULE = Rule(
     proves="Every end of a transaction of version 2 raised the producer's epoch (KIP-890), so nothing delayed gets into the next.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "marker", "marker_offset", "transactional_id"),
+    advice="The broker wrote a marker without raising the epoch: a delayed request can get into the producer's next transaction.",
     limits=(
         "Judges the transactions whose decision `__transaction_state` still holds and says to be of version 2; compaction removes old "
         "ones. They are matched by time, so brokers' clocks must agree. Transactions of version 1 share an epoch by design. Data of a "

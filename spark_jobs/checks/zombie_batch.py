@@ -8,6 +8,10 @@ RULE = Rule(
     proves="No transactional batch stands behind a marker or a batch of a newer epoch of its producer: whoever was fenced stayed out.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "newest_epoch", "base_sequence", "record_count"),
+    advice=(
+        "These records came after their transaction had ended: who reads them takes part in what was never committed. Find the "
+        "instance that was fenced, and let clients use transactions of version 2."
+    ),
     limits=(
         "A marker of the batch's own epoch does not outrank it: in transactions of version 1 the next transaction of a producer has the "
         "same epoch, and a batch that was delayed into it looks like any other (KIP-890); if nothing ends it, rule `hanging-transaction` "

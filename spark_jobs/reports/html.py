@@ -38,6 +38,7 @@ def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
     return environment.get_template("report.html.j2").render(
         verdict=verdict,
         rules=RULES,
+        advice={rule.name: rule.advice for rule in RULES},
         pictures=pictures,
         undrawn=Pictures(),
         number_of=lambda finding: numbers[id(finding)],

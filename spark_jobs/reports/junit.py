@@ -29,7 +29,7 @@ def _suite(directory: DirectoryVerdict) -> TestSuite:
             case.result = [Skipped(f"not judged{f' without {rule.needs}' if rule.needs else ''}")]
         elif result.violations:
             failure = Failure(f"{result.violations} violations", type_=rule.name)
-            failure.text = "\n".join(_line(finding) for finding in result.samples)
+            failure.text = "\n".join([*map(_line, result.samples), rule.advice])
             case.result = [failure]
         case.system_out = rule.proves
         suite.add_testcase(case)

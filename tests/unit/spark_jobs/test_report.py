@@ -46,6 +46,8 @@ def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None
     bad.rules["crc"] = RuleResult(judged=True, violations=1, samples=[finding])
     text = told(bad)
     assert "t-3@42" in text
+    assert "violation, crc: wrong CRC" in text
     assert "t-3/00000000000000000000.log:777" in text
+    assert text.count("What to do: Consumers fail here.") == 1
     assert "n/a" in text
     assert "t-3@42" not in told(bad, samples=0)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
-from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
+from spark_jobs.checks import RULES
+from spark_jobs.costs import TopicCosts
+from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,12 @@ def test_violations_outweigh_what_could_not_be_judged_and_that_outweighs_clean(r
 )
 def test_only_what_has_neither_violations_nor_warnings_is_called_clean(result: RuleResult, words: str) -> None:
     assert Verdict([DirectoryVerdict("d", rules={"crc": result})]).headline == words
+
+
+def test_the_document_names_every_field_of_the_json_and_every_rule() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
+    fields = [field.name for kind in (Verdict, DirectoryVerdict, RuleResult, Finding, TopicCosts) for field in dataclasses.fields(kind)]
+    assert [name for name in fields if not re.search(rf"[`.]{name}[`.\[]", document)] == []
+    for rule in RULES:
+        needs = f" ({rule.needs})" if rule.needs else ""
+        assert f"| `{rule.name}`{needs} | {rule.severity} | {rule.proves} |" in document

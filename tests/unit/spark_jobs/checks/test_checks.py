@@ -17,10 +17,11 @@ def test_every_rule_has_a_file_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_says_what_it_proves_and_where_it_is_blind(rule: Rule) -> None:
+def test_a_rule_says_what_it_proves_what_to_do_and_where_it_is_blind(rule: Rule) -> None:
     assert rule.proves.endswith(".")
     assert rule.limits.endswith(".")
-    assert "  " not in rule.proves + rule.limits
+    assert rule.advice.endswith(".")
+    assert "  " not in rule.proves + rule.limits + rule.advice
 
 
 def test_no_two_rules_share_a_title() -> None:
