@@ -41,7 +41,7 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitab
     if ids:
         return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    missing = [name for name in names if ctx.services.topics.topic(name) is None]
+    missing = [name for name in names if ctx.services.partitions.by_name(name) is None]
     if missing and request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
         return _create_and_respond(ctx, request, names, missing)
     return _respond(ctx, request, [_describe_name(ctx, name) for name in names])

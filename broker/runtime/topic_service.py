@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.core.topic_keys import TOPIC_KEYS
 from broker.topics.alter_configs import AlterResource, alter_configs
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from broker.runtime.metadata_log import MetadataLog
     from broker.runtime.partitions import Partitions
     from broker.storage.log_dir import LogDir
+    from broker.storage.partition_log import PartitionLog
     from broker.topics.broker_config import BrokerConfigs
     from broker.topics.catalog import Catalog
     from broker.topics.catalog_records import MetadataRecord
@@ -112,8 +114,8 @@ class TopicService:
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     async def ensure(self, name: str) -> Topic:
-        """The topic, created with its defaults if it is not there. Raises Rejected."""
-        if self.catalog.topic(name) is None:
+        """The topic, served; created with its defaults if it is not there. Raises Rejected."""
+        if self._partitions.by_name(name) is None:
             error = (await self.auto_create([name]))[name]
             if error is not None:
                 raise error
@@ -137,6 +139,7 @@ class TopicService:
         for created in effects.response:
             if created.error is None:
                 logger.info("created topic %s with %d partition(s)", created.name, created.num_partitions)
+        await self._make_directories(created.name for created in effects.response if created.error is None)
         return [self._opened(created) for created in effects.response]
 
     async def _delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
@@ -159,6 +162,7 @@ class TopicService:
         if validate_only:
             return effects.response
         await self.metadata_log.write(effects.records)
+        await self._make_directories(name for name, error in effects.response if error is None)
         return [(name, error or self.open_missing(name)) for name, error in effects.response]
 
     async def _alter_configs(self, resources: Sequence[AlterResource], validate_only: bool) -> list[Rejected | None]:
@@ -178,6 +182,26 @@ class TopicService:
 
     # --- what they are made of ---------------------------------------------------------------------------------------------------
 
+    async def _make_directories(self, names: Iterable[str]) -> None:
+        """Makes directories a few at a time, so that the loop serves others meanwhile: a thousand of them take a second.
+
+        They are served later and all at once (`open_missing`): who counts the partitions of a topic must find either none or all.
+        """
+        made = 0
+        for topic in filter(None, map(self.catalog.topic, names)):
+            config = self.log_config(topic.name)
+            for index in topic.partitions:
+                key = (topic.name, index)
+                if key in self._log_dir.logs or key in self._log_dir.failed:
+                    continue
+                try:
+                    self._log_of(topic, index, config)
+                except Rejected:
+                    return  # `open_missing` will meet it again, and tell
+                made += 1
+                if made % limits.DIRECTORIES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
     def open_missing(self, name: str) -> Rejected | None:
         """Makes the directories of the partitions of a known topic that have none yet, and serves them.
 
@@ -185,6 +209,7 @@ class TopicService:
         """
         topic = self.catalog.topic(name)
         assert topic is not None, f"{name} is not in the catalog"
+        config = self.log_config(name)
         served = self._partitions.by_name(name)
         refused = None
         for index in sorted(topic.partitions):
@@ -194,9 +219,7 @@ class TopicService:
                 self._partitions.add_offline(name, topic.topic_id, index)
                 continue
             try:
-                log = self._log_dir.create_log(name, index, topic.topic_id, self.log_config(name))
-                # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
-                log.become_leader(topic.partitions[index].leader_epoch)
+                log = self._log_of(topic, index, config)
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, index, error)
                 self._partitions.add_offline(name, topic.topic_id, index)
@@ -204,6 +227,14 @@ class TopicService:
             else:
                 self._partitions.add(log)
         return refused
+
+    def _log_of(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+        log = self._log_dir.logs.get((topic.name, index))
+        if log is None:
+            log = self._log_dir.create_log(topic.name, index, topic.topic_id, config)
+        # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
+        log.become_leader(topic.partitions[index].leader_epoch)
+        return log
 
     def _opened(self, created: CreatedTopic) -> CreatedTopic:
         if created.error is not None:

@@ -34,10 +34,33 @@ async def test_a_created_topic_is_served_and_has_its_directories(opened: TopicDi
     assert (opened.log_dir.path / "t-1" / "partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
 
 
+async def test_others_have_their_turn_while_a_large_topic_is_made_and_find_it_whole_or_not_at_all(opened: TopicDir) -> None:
+    creation = asyncio.ensure_future(opened.service.create_topics([NewTopic("t", 100)]))
+    made, served = set(), set()
+    while not creation.done():
+        made.add(len(opened.log_dir.logs))
+        served.add(len(opened.served()))
+        await asyncio.sleep(0)
+    assert served <= {0, 100}
+    assert len(made) >= 10
+    assert (await creation)[0].error is None
+    assert opened.served() == [("t", index) for index in range(100)]
+
+
 async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir) -> None:
     answers = await asyncio.gather(opened.service.auto_create(["t"]), opened.service.auto_create(["t", "u"]))
     assert answers == [{"t": None}, {"t": None, "u": None}]
     assert opened.served() == [("t", 0), ("u", 0)]
+
+
+async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir) -> None:
+    creation = asyncio.ensure_future(opened.service.ensure("__consumer_offsets"))
+    while opened.service.catalog.topic("__consumer_offsets") is None:  # noqa: ASYNC110 # each turn of the loop is looked at
+        await asyncio.sleep(0)
+    assert opened.served() == []
+    await opened.service.ensure("__consumer_offsets")
+    assert len(opened.served()) == 50
+    await creation
 
 
 async def test_ensure_gives_an_internal_topic_its_own_settings(opened: TopicDir) -> None:
