@@ -26,7 +26,12 @@ from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
 from spark_jobs.wire.sources import came_over_the_wire
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
-ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots"})
+LOG_ENDS: Final = (
+    "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
+    "clean_shutdown boolean, high_watermark bigint"
+)
+"""The last segment of each partition, with its size as position, and what the broker noted as replicated."""
+ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends"})
 """Views of what brokers do not give over the wire."""
 
 
@@ -134,13 +139,20 @@ def _make_transaction_views(job: Job) -> None:
 
 
 def _make_further_views(job: Job, transactional: bool) -> set[str]:
-    """Views of what a log need not have: transactions, group offsets, index files and snapshots. Gives those that were not made."""
+    """Views of what a log need not have: transactions, group offsets, index files, snapshots, high watermarks. Gives those not made."""
     logs = [find_logs(path, job.topics) for path in job.paths]
     kinds = {file.kind for found in logs for file in found.side_files}
+    ends = [
+        (s.log_dir, s.topic, s.partition, s.path, s.size_bytes, s.base_offset, s.log_start_offset, s.clean_shutdown, high_watermark)
+        for found in logs
+        for s in found.segments
+        if s.is_last and (high_watermark := found.high_watermarks.get((s.topic, s.partition))) is not None
+    ]
     wanted = {
         "group_commits": any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.segments),
         "indexes": bool(kinds - {"snapshot"}),
         "snapshots": "snapshot" in kinds,
+        "log_ends": bool(ends),
     }
     if transactional or wanted["group_commits"] or wanted["indexes"] or wanted["snapshots"]:
         _make_transaction_views(job)
@@ -155,6 +167,8 @@ def _make_further_views(job: Job, transactional: bool) -> set[str]:
             ("epoch_lookups", views.EPOCH_LOOKUPS),
         ):
             job.engine.define(name, query, job.args)
+    if wanted["log_ends"]:
+        job.engine.table("log_ends", LOG_ENDS, ends)
     if wanted["snapshots"]:
         job.engine.read("raw_snapshots", "snapshots", job.paths, job.topics, views.RAW_SNAPSHOTS_NEED)
     return {view for view, made in wanted.items() if not made}

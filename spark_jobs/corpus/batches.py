@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from protocol.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, stamp
@@ -132,6 +133,27 @@ def hole(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5)
     log.data(5, offset=8)
+
+
+def cut_at_a_batch(root: Path, *, clean: bool = True) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    PartitionWriter(root, "t", 1)
+    checkpoint(root, "replication-offset-checkpoint", [("t", 0, 10), ("t", 1, 3), ("t", 2, 9)])
+    if clean:
+        (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+
+
+def high_watermarks_of_a_kept_tail(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5)
+    PartitionWriter(root, "t", 1, start=7)
+    log = PartitionWriter(root, "t", 2)
+    log.data(5)
+    PartitionWriter(root, "t", 3).data(5)
+    checkpoint(root, "log-start-offset-checkpoint", [("t", 2, 5)])
+    checkpoint(root, "replication-offset-checkpoint", [("t", 0, 5), ("t", 1, 7), ("t", 2, 5), ("t", 3, 4)])
+    (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
 
 
 def flipped_bit(root: Path) -> None:
@@ -368,6 +390,15 @@ BATCHES: dict[str, Case] = {
     "leader_epochs_unknown": Case(leader_epochs_unknown, []),
     "wrong_max_timestamp": Case(wrong_max_timestamp, [("timestamps", "warning", "largest timestamp is not that of the records", "t-0@5")]),
     "append_times": Case(append_times, [("timestamps", "info", "append time regress", "t-0@2")]),
+    "cut_at_a_batch": Case(
+        cut_at_a_batch,
+        [("log-end", "violation", "ends below its high watermark", f"t-{place}") for place in ("0@5", "1@0")],
+    ),
+    "cut_at_a_batch_in_a_kill": Case(
+        partial(cut_at_a_batch, clean=False),
+        [("log-end", "warning", "ends below its high watermark", f"t-{place}") for place in ("0@5", "1@0")],
+    ),
+    "high_watermarks_of_a_kept_tail": Case(high_watermarks_of_a_kept_tail, []),
     "flipped_bit": Case(flipped_bit, [("crc", "violation", "wrong CRC", "t-0@5")]),
     "flipped_bit_of_an_old_message": Case(flipped_bit_of_an_old_message, [("crc", "violation", "wrong CRC", "t-0@1")]),
     "damaged_magic": Case(damaged_magic, [("crc", "violation", "wrong CRC", "t-0@5")]),

@@ -12,7 +12,7 @@ TWO = ("a", "b")
 THREE = ("a", "b", "c")
 
 
-def _brokers(root: Path, names: tuple[str, ...], high_watermark: int | None = 100) -> Iterator[tuple[str, PartitionWriter]]:
+def _brokers(root: Path, names: tuple[str, ...], high_watermark: int | None) -> Iterator[tuple[str, PartitionWriter]]:
     for name in names:
         log = PartitionWriter(root / name, "t", 0)
         if high_watermark is not None:
@@ -21,7 +21,7 @@ def _brokers(root: Path, names: tuple[str, ...], high_watermark: int | None = 10
 
 
 def equal(root: Path) -> None:
-    for _, log in _brokers(root, THREE):
+    for _, log in _brokers(root, THREE, high_watermark=10):
         log.data(5, pid=1, seq=0)
         log.data(5, leader_epoch=1)
 
@@ -36,7 +36,7 @@ def other_starts_and_ends(root: Path) -> None:
 
 
 def compacted_apart(root: Path) -> None:
-    for name, log in _brokers(root, TWO):
+    for name, log in _brokers(root, TWO, high_watermark=11):
         log.data(5)
         if name == "a":
             log.data(5)
@@ -47,25 +47,25 @@ def compacted_apart(root: Path) -> None:
 
 
 def other_bytes(root: Path) -> None:
-    for name, log in _brokers(root, TWO):
+    for name, log in _brokers(root, TWO, high_watermark=6):
         log.data(2)
         log.data(rows=["x", "z" if name == "b" else "y"], pid=1, seq=0)
         log.data(2)
 
 
 def the_first_is_alone(root: Path) -> None:
-    for name, log in _brokers(root, THREE):
+    for name, log in _brokers(root, THREE, high_watermark=1):
         log.data(rows=["mine" if name == "a" else "ours"])
 
 
 def other_leader_epoch(root: Path) -> None:
-    for name, log in _brokers(root, TWO):
+    for name, log in _brokers(root, TWO, high_watermark=10):
         log.data(5)
         log.data(5, leader_epoch=1 if name == "a" else 2)
 
 
 def missing(root: Path) -> None:
-    for name, log in _brokers(root, TWO):
+    for name, log in _brokers(root, TWO, high_watermark=11):
         log.data(5)
         if name == "a":
             log.data(5)
@@ -78,7 +78,7 @@ def without_high_watermarks(root: Path) -> None:
 
 
 def other_record_after_compaction(root: Path) -> None:
-    for name, log in _brokers(root, TWO):
+    for name, log in _brokers(root, TWO, high_watermark=2):
         log.data(rows=["same"])
         log.data(rows=[name])
         checkpoint(root / name, "cleaner-offset-checkpoint", [("t", 0, 2)])
