@@ -33,7 +33,7 @@ from broker.core.settings_load import data_dir
 from broker.core.timers import Timers
 from broker.faults.disk import FillableFiles
 from broker.net.connection import Shared
-from broker.net.listeners import listeners_of
+from broker.net.listeners import host_and_port, listeners_of
 from broker.net.server import Server
 from broker.net.session import ByteBudget
 from broker.runtime.background import start_background_work
@@ -304,7 +304,7 @@ def _announce(broker: Broker, port_file: Path | None) -> None:
         except OSError as error:
             raise StartError(f"the port file {port_file} cannot be written: {error.strerror}") from error
     print(
-        f"Ottla is listening on {host}:{port} (data in {broker.log_dir.path}, cluster id {broker.services.cluster_id}, "
+        f"Ottla is listening on {host_and_port(host, port)} (data in {broker.log_dir.path}, cluster id {broker.services.cluster_id}, "
         f"node {broker.settings.node_id}, {len(broker.services.partitions)} partitions)",
         flush=True,
     )

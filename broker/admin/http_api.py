@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from broker.core.clock import MovableClock
 from broker.faults.engine import Faults
 from broker.faults.rules import STEPS, Action, FaultSyntax, make_rule
+from broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -102,7 +103,7 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
         return Health(
             status="ok",
             cluster_id=broker.services.cluster_id,
-            listeners=[f"{each.name}://{each.host}:{each.port}" for each in broker.services.listeners],
+            listeners=[f"{each.name}://{host_and_port(each.host, each.port)}" for each in broker.services.listeners],
             partitions=len(broker.services.partitions),
             connections=broker.connection_count,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +21,10 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
     if not listeners:
         raise SettingsError("listeners is empty: allowed is at least one NAME://host:port")
     protocols = _protocols(settings)
+    taken = Counter((listener.host, listener.port) for listener in listeners if listener.port)
     for listener in listeners:
+        if taken[listener.host, listener.port] > 1:
+            raise SettingsError(f"listeners: two are at {host_and_port(listener.host, listener.port)}")
         protocol = protocols.get(listener.name)
         if protocol is None:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
@@ -31,6 +35,11 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
     if unknown:
         raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
     return [_with_advertised(listener, advertised.get(listener.name)) for listener in listeners]
+
+
+def host_and_port(host: str, port: int) -> str:
+    """As clients take it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def plain_address(host: str) -> str:

@@ -29,6 +29,11 @@ def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: 
     assert [(node.host, node.port) for node in metadata.brokers] == [(HOST, process.port)]
 
 
+def test_an_ipv6_address_in_the_start_up_line_can_be_dialled_as_it_stands(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", "--host", "::1") as running:
+        assert f"listening on [::1]:{running.port} (data" in running.start_line
+
+
 def test_the_port_file_has_the_port(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
     with BrokerProcess(tmp_path / "data", f"--port-file={port_file}") as running:

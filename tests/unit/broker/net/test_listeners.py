@@ -33,6 +33,7 @@ def test_an_advertised_listener_belongs_to_the_one_of_its_name() -> None:
         (settings("localhost:9092"), "listeners: 'localhost:9092' is not NAME://host:port"),
         (settings("PLAINTEXT://h:65536"), "is not NAME://host:port"),
         (settings("PLAINTEXT://h:1,PLAINTEXT://h:2"), "PLAINTEXT is there twice"),
+        (settings("A://[::1]:1,B://[::1]:1", protocols="A:PLAINTEXT,B:PLAINTEXT"), r"listeners: two are at \[::1\]:1"),
         (settings("OTHER://h:1"), "OTHER is not in listener.security.protocol.map"),
         (settings("SSL://h:1"), "listeners: SSL uses SSL; only PLAINTEXT is available"),
         (settings("A://h:1", protocols="A:SASL_PLAINTEXT"), "A uses SASL_PLAINTEXT; only PLAINTEXT is available"),
