@@ -222,9 +222,9 @@ def run(job: Job) -> None:
 
 def _miss_key(job: Job) -> None:
     """A misspelt key, which no record has, must not be called clean."""
-    if job.key is None or job.engine.rows("SELECT offset FROM visible_records WHERE business_key IS NOT NULL LIMIT 1", job.args):
+    if job.key is None or job.engine.rows("SELECT topic FROM visible_records WHERE business_key IS NOT NULL LIMIT 1", job.args):
         return
-    if job.engine.rows("SELECT offset FROM visible_records LIMIT 1", job.args):
+    if job.engine.rows("SELECT topic FROM visible_records LIMIT 1", job.args):
         for verdict in job.verdicts.values():
             verdict.rules["business-key"].judged = False
             verdict.problems.append(f"{verdict.path}: no record has the key --key-field {job.key}")

@@ -209,9 +209,9 @@ STATES: Final = """
 
 LOGS: Final = f"""
     SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
-        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN time END)) OVER of_dir AS broker_time,
-        max(max(time)) OVER of_dir AS last_time
-    FROM (SELECT *, {bounded("max_timestamp")} AS time FROM batches)
+        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END)) OVER of_dir AS broker_time,
+        max(max(written)) OVER of_dir AS last_time
+    FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
     WINDOW of_dir AS (PARTITION BY log_dir)
 """
