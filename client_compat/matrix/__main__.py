@@ -98,7 +98,11 @@ def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory:
         Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not kept.done(job.client, job.scenario.title, broker)))
         for job in jobs
     ]
-    with progress(console) as display, Pool(directory / "programs", _noting(display)) as pool, SharedBrokers(directory) as brokers:
+    with (
+        progress(console) as display,
+        Pool(directory / "programs", _noting(display), idle_max=workers) as pool,
+        SharedBrokers(directory) as brokers,
+    ):
         bars = {
             name: display.add_task(name, total=sum(len(job.brokers) for job in left if job.client == name), note="")
             for name in dict.fromkeys(job.client for job in left)

@@ -41,7 +41,7 @@ class ToolchainMissing(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Language:
     """`tools` are the commands that must be there. `build` gives the commands, run in its directory; none where nothing is built. It is
-    built again when one of `sources` changed."""
+    built again when one of `sources` changed. Jobs of a `busy` one are run one at a time: each takes every core."""
 
     name: str
     tools: tuple[str, ...] = ()
@@ -49,6 +49,7 @@ class Language:
     build: Callable[[Path], Sequence[Sequence[str]]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ("**/*",)
+    busy: bool = False
 
     @property
     def directory(self) -> Path:
@@ -115,7 +116,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 PYTHON = Language("python")
 KCAT = Language("kcat", ("kcat",), "Debian, Ubuntu: apt-get install kcat")
-SPARK = Language("spark", ("java",), "Debian, Ubuntu: apt-get install openjdk-17-jre-headless")
+SPARK = Language("spark", ("java",), "Debian, Ubuntu: apt-get install openjdk-17-jre-headless", busy=True)
 GO = Language("go", ("go",), "https://go.dev/dl", lambda out: [["go", "build", "-o", str(out / "client"), "."]], {"CGO_ENABLED": "0"})
 NODE = Language(
     "node",

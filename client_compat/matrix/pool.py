@@ -16,16 +16,14 @@ from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import CLIENTS, Note, ToolchainMissing
 from client_compat.matrix.control import ClientMissing, Program, Ready
 
-IDLE_MAX = 2
-"""Of each client: as many as the workers of a run ask for at a time."""
-
 
 class Pool:
-    """Started programs by client. `ready` is how each client introduced itself."""
+    """Started programs by client. `ready` is how each client introduced itself. `idle_max`, of each client, is as many as a run's workers
+    ask for at a time."""
 
-    def __init__(self, directory: Path, note: Note = lambda text: None) -> None:
+    def __init__(self, directory: Path, note: Note = lambda text: None, *, idle_max: int = 2) -> None:
         self.ready: dict[str, Ready] = {}
-        self._directory, self._note = directory, note
+        self._directory, self._note, self._idle_max = directory, note, idle_max
         self._idle: dict[str, list[Program]] = {}
         self._missing: dict[str, str] = {}
         self._building: dict[str, threading.Lock] = {}
@@ -67,7 +65,7 @@ class Pool:
         program.deadline = None
         with self._lock:
             idle = self._idle.setdefault(client, [])
-            if usable and program.alive and len(idle) < IDLE_MAX:
+            if usable and program.alive and len(idle) < self._idle_max:
                 idle.append(program)
                 return
         program.end()

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from client_compat.matrix.brokers import KINDS, Broker, BrokerFailed, Skipped, running
-from client_compat.matrix.clients import BuildFailed
+from client_compat.matrix.clients import CLIENTS, BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
@@ -87,6 +87,7 @@ class Matrix:
     def __init__(self, directory: Path, pool: Pool, brokers: SharedBrokers, peers: Sequence[str]) -> None:
         self._directory, self._pool, self._brokers, self._peers = directory, pool, brokers, peers
         self._slow_failures: Counter[tuple[str, str]] = Counter()
+        self._busy = threading.Lock()
 
     def run(self, jobs: Sequence[Job], workers: int, on_cell: OnCell) -> list[Cell]:
         """All cells, `workers` jobs at a time; `on_cell` is called from the caller's thread, job by job."""
@@ -104,7 +105,8 @@ class Matrix:
         return done
 
     def run_job(self, job: Job) -> list[Cell]:
-        return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
+        with self._busy if CLIENTS[job.client].language.busy else nullcontext():
+            return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
 
     def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
         """One cell, whatever happens in it."""

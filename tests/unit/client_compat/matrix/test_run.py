@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,22 @@ def test_two_lists_are_shown_from_where_they_differ() -> None:
 def test_names_are_chosen_by_part_and_all_without_a_word() -> None:
     assert chosen(["java", "java-2.8", "kcat"], ["java"]) == ["java", "java-2.8"]
     assert chosen(["java", "kcat"], []) == ["java", "kcat"]
+
+
+def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
+    tmp_path: Path, pool: Pool, brokers: SharedBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = clients.CLIENTS[FAKE]
+    monkeypatch.setitem(clients.CLIENTS, FAKE, replace(kind, language=replace(kind.language, busy=True)))  # type: ignore[arg-type]  # a dict underneath
+    alone = threading.Lock()
+
+    def work(scene: Scene) -> None:
+        expect(alone.acquire(blocking=False), "another one is at work")
+        try:
+            scene.truth.create_topic(scene.name())
+        finally:
+            alone.release()
+
+    jobs = [Job(FAKE, Scenario(f"s{number}", "area", "It holds.", work), (OURS,)) for number in range(8)]
+    cells = Matrix(tmp_path, pool, brokers, ()).run(jobs, 4, lambda cell: None)
+    assert {cell.outcome for cell in cells} == {Outcome.PASS}
