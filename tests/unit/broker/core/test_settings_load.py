@@ -66,6 +66,12 @@ log.retention.hours=168
     assert any("num.io.threads" in note for note in loaded.notes)
 
 
+@pytest.mark.parametrize("name", ["metric.reporters", "controlled.shutdown.enable", "replication.quota.window.num", "cordoned.log.dirs"])
+def test_settings_of_kafkas_that_mean_nothing_here_do_not_stop_the_start(name: str) -> None:
+    loaded = load({name: "1"}, {}, None)
+    assert loaded.notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
+
+
 def test_the_old_name_broker_id_is_node_id(tmp_path: Path) -> None:
     assert load({}, {}, file_with(tmp_path, "broker.id=7\n")).settings.node_id == 7
 
