@@ -128,8 +128,8 @@ def _sources(
 
 @contextmanager
 def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers are lost in the middle or memory is
-    short."""
+    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers or disks are lost in the middle or
+    memory is short."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
@@ -137,17 +137,16 @@ def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
 
         failures += (PySparkException,)
     else:
-        from duckdb import Error, OutOfMemoryException  # noqa: PLC0415 # as above
+        from duckdb import IOException, OutOfMemoryException  # noqa: PLC0415 # as above
 
-        failures, short = (*failures, Error), (*short, OutOfMemoryException)
+        failures, short = (*failures, IOException), (*short, OutOfMemoryException)
     try:
         yield
     except short as e:
         raise CannotJudge(f"More memory is needed than --memory-mb allows, or room in TMPDIR: {e}") from e
     except failures as e:
-        if not any(map(is_cluster, paths)):
-            raise
-        raise CannotJudge(f"The cluster cannot be read: {str(e).partition('. Detail:')[0]}") from e
+        what = "cluster" if any(map(is_cluster, paths)) else "logs"
+        raise CannotJudge(f"The {what} cannot be read: {str(e).partition('. Detail:')[0]}") from e
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:

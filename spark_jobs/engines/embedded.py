@@ -63,6 +63,8 @@ class EmbeddedEngine:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._failed: OSError | None = None
+        """What ended a reading, which DuckDB tells as an error of its own."""
 
     def json_path(self, field: str) -> str:
         """See `Engine`."""
@@ -71,12 +73,19 @@ class EmbeddedEngine:
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
         """See `Engine`. What is not kept is read when it is queried, once."""
         schema = arrow_schema(columns)
-        batches = gathered(read(level, paths, schema.names, Filters(topics=frozenset(topics))))
+        batches = gathered(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
         self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
         if keep:
             replaced = self._number_names(paths, topics) if level == "batches" else ""
             self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
             self._connection.unregister("arriving")
+
+    def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except OSError as e:
+            self._failed = e
+            raise
 
     def _number_names(self, paths: Sequence[str], topics: Sequence[str]) -> str:
         """Types for NAMES, whose order is that of the names, and the SQL that makes values of them."""
@@ -130,6 +139,8 @@ class EmbeddedEngine:
         except (duckdb.Error, RuntimeError) as e:
             if str(e) == "Query interrupted" or str(e).rstrip().endswith("\nKeyboardInterrupt"):
                 raise KeyboardInterrupt from e  # Ctrl-C, within DuckDB or within what it reads from
+            if self._failed is not None:
+                raise self._failed from e
             raise
 
 
