@@ -141,6 +141,11 @@ def one_of(*choices: str) -> Rule:
     return Rule(lambda value: value in choices, "one of " + ", ".join(choices))
 
 
+def one_of_in_any_case(*choices: str) -> Rule:
+    """One of a few words, written in lower or upper case."""
+    return Rule(lambda value: isinstance(value, str) and value.lower() in choices, "one of " + ", ".join(choices))
+
+
 def each_of(*choices: str) -> Rule:
     """A list whose items are among a few words, each at most once."""
 

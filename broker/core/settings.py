@@ -10,7 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Rule, Value, any_of, at_least, between, each_of, exactly, one_of
+from broker.core.config_keys import (
+    INT64_MAX,
+    ConfigKey,
+    ConfigType,
+    Rule,
+    Value,
+    any_of,
+    at_least,
+    between,
+    each_of,
+    exactly,
+    one_of_in_any_case,
+)
 from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
 __all__ = ["BROKER_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
@@ -141,7 +153,7 @@ class BrokerSettings:
         _STRING,
         "bidirectional",
         "Which groups change between the classic and the consumer protocol while they have members.",
-        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        one_of_in_any_case("bidirectional", "upgrade", "downgrade", "disabled"),
     )
     offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
     offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)

@@ -72,6 +72,12 @@ def test_settings_of_kafkas_that_mean_nothing_here_do_not_stop_the_start(name: s
     assert loaded.notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
 
 
+def test_the_migration_policy_may_be_written_in_capitals_as_kafka_allows() -> None:
+    assert load({"group.consumer.migration.policy": "UPGRADE"}, {}, None).settings.group_consumer_migration_policy == "UPGRADE"
+    with pytest.raises(SettingsError, match="one of bidirectional"):
+        load({"group.consumer.migration.policy": "SOMETIMES"}, {}, None)
+
+
 def test_the_old_name_broker_id_is_node_id(tmp_path: Path) -> None:
     assert load({}, {}, file_with(tmp_path, "broker.id=7\n")).settings.node_id == 7
 
