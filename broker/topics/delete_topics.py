@@ -41,7 +41,7 @@ def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[Metadat
     """Decides a whole request; one answer for each distinct reference, in the request's order."""
     seen = Counter(refs)
     asked_ids = {ref.topic_id for ref in refs if ref.name is None}
-    asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID}
+    asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
     records: list[MetadataRecord] = []
     results: list[DeletedTopic] = []
     for ref in seen:

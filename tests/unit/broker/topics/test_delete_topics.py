@@ -56,5 +56,10 @@ def test_a_topic_asked_for_by_name_and_by_id_is_refused_with_one_answer_and_not_
     assert live.catalog.topic("a") is not None
 
 
+def test_an_id_is_answered_also_beside_its_name_given_twice(live: LiveCatalog) -> None:
+    assert codes(live, TopicRef("a"), TopicRef("a"), TopicRef(None, id_of(live, "a"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert live.catalog.topic("a") is None
+
+
 def test_an_internal_topic_is_not_deletable(live: LiveCatalog) -> None:
     assert codes(live, TopicRef("__consumer_offsets")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
