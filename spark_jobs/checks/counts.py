@@ -15,6 +15,7 @@ RULE = Rule(
         "replica that has no finding here."
     ),
     limits=(
+        "In Kafka's own topics a coordinator writes in a producer's name, and without a sequence. "
         "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
         "internal topic's name, a delete horizon, "
         "an emptied batch, or a batch whose records' own offsets leave holes (no producer can write one) marks as compacted. "
@@ -27,6 +28,8 @@ RULE = Rule(
                 CASE WHEN records_fault LIKE 'not opened: %' THEN 'records not opened'
                      WHEN records_fault IS NOT NULL THEN 'records unreadable'
                      WHEN record_count < 0 OR last_offset_delta < 0 THEN 'negative count'
+                     WHEN producer_id >= 0 AND base_sequence < 0 AND NOT control AND NOT startswith(topic, '__')
+                     THEN 'producer without a sequence'
                      WHEN record_count > CAST(last_offset_delta AS BIGINT) + 1 THEN 'more records than offsets'
                      WHEN record_count < CAST(last_offset_delta AS BIGINT) + 1 AND NOT compacted THEN 'fewer records than offsets'
                 END AS kind,

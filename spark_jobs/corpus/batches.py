@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from pathlib import Path
 
@@ -236,6 +237,21 @@ def too_many_records(root: Path) -> None:
     PartitionWriter(root, "t", 0).batch(reheaded(build_batch(numbered(5)), last_offset_delta=2))
 
 
+def without_a_sequence(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, seq=-1)
+    PartitionWriter(root, "__consumer_offsets", 0).data(5, pid=1, seq=-1, transactional=False)
+
+
+def unreadable_marker(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.data(5, pid=1, seq=0, transactional=True)
+    log.marker(1)
+    for kind, value in ((1, b""), (9, b"of a kind that is not known here")):
+        record = SimpleRecord(struct.pack(">hh", 0, kind), value, T0)
+        log.batch(build_batch([record], producer_id=1, producer_epoch=0, transactional=True, control=True))
+
+
 def record_missing(root: Path) -> None:
     PartitionWriter(root, "t", 0).batch(reheaded(build_batch(numbered(5)), record_count=6, last_offset_delta=5))
 
@@ -410,6 +426,8 @@ BATCHES: dict[str, Case] = {
     "torn_after_clean_stop": Case(torn_after_clean_stop, [("crc", "warning", "torn tail", "t-0@?")]),
     "too_few_records": Case(too_few_records, [("counts", "violation", "fewer records than offsets", "t-0@0")]),
     "too_many_records": Case(too_many_records, [("counts", "violation", "more records than offsets", "t-0@0")]),
+    "without_a_sequence": Case(without_a_sequence, [("counts", "violation", "producer without a sequence", "t-0@0")]),
+    "unreadable_marker": Case(unreadable_marker, [("counts", "violation", "records unreadable", "t-0@6")]),
     "record_missing": Case(record_missing, [("counts", "violation", "records unreadable", "t-0@0")]),
     "key_twice": Case(key_twice, [("business-key", "violation", "key seen before", "t-1@1")]),
     "several_at_once": Case(

@@ -138,7 +138,7 @@ def against_the_decision(root: Path) -> None:
 def lost_with_its_marker(root: Path) -> None:
     first, second, states = logs(root)
     first.data(1, 0, 0, 1)
-    second.data(2, -1, -1, 0, transactional=False)
+    second.data(2, 0, 0, 0, transactional=False)
     states.state("t", 1, 1, "PrepareCommit", 1, 0, 1)
     first.marker(1, 1, 1)
     states.state("t", 1, 1, "CompleteCommit", 1)

@@ -108,6 +108,8 @@ def _open(run: Run, row: int) -> _Opened:
         scan = walk.scan(section, head.record_count, head.base_timestamp)
         if scan.first_bad_index >= 0:
             return _Opened(scan.first_bad_index, None, None, f"record {scan.first_bad_index}: {scan.reason}")
+        if head.is_control and head.producer_id >= 0 and head.record_count:
+            parse_marker(data)
         if scan.sequential:
             return _Opened(head.record_count, scan.max_timestamp, False, None)
         offsets = np.asarray(walk.columns(section, head.record_count, head.base_offset, head.base_timestamp).offsets)
