@@ -52,7 +52,7 @@ CLOSE_THREADS: Final = 8
 CLOSE_AT_ONCE: Final = 64
 """Logs whose syncs hold descriptors at one time in a clean stop."""
 
-_OF_A_PARTITION: Final = re.compile(r"[0-9]{20}\.|leader-epoch-checkpoint|partition\.metadata")
+_OF_A_PARTITION: Final = re.compile(r"[0-9]{20}[.-]|leader-epoch-checkpoint|partition\.metadata")
 
 Key = tuple[str, int]
 Write = Callable[[], None]

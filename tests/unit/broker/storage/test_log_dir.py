@@ -407,6 +407,14 @@ def test_directories_of_somebodys_own_are_left_alone_whatever_they_are_called(tm
         assert [path.name for path in (tmp_path / name).iterdir()] == ["one.jpg"]
 
 
+def test_a_metadata_log_that_kafka_has_only_formatted_is_one(tmp_path: Path) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").write_bytes(b"")
+    log_dir = opened(tmp_path)
+    assert list(log_dir.logs) == [("__cluster_metadata", 0)]
+    log_dir.close()
+
+
 def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.mark_stray("topic", 2)
