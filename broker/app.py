@@ -246,6 +246,7 @@ def run(
     settings: BrokerSettings, faults: Faults, port_file: Path | None = None, *, clock: Clock | None = None, beside: Beside | None = None
 ) -> int:
     """Run a broker until a signal stops it; the exit code. Raises StartError."""
+    signal.signal(signal.SIGTERM, _give_up)
     keep_freed_memory()
     allow_open_files()
     try:
@@ -257,6 +258,11 @@ def run(
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(Broker(settings, faults, clock), port_file, beside or nullcontext))
     return 0
+
+
+def _give_up(number: int, _: object) -> None:
+    """SIGTERM while the broker starts. The first process of a container would not hear it without a handler, and serve on until killed."""
+    raise SystemExit(128 + number)
 
 
 async def _serve(broker: Broker, port_file: Path | None, beside: Beside) -> None:

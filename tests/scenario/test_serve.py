@@ -51,6 +51,33 @@ def test_a_signal_ends_it_cleanly(process: BrokerProcess, number: signal.Signals
     assert (process.data_dir / ".kafka_cleanshutdown").exists()
 
 
+SIGNALLED_IN_ITS_START = """
+import os, signal, sys, time
+from broker import app
+from broker.cli.serve import main
+
+open_log_dir = app.LogDir.open
+
+def slowly(*args, **kwargs):
+    log_dir = open_log_dir(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+    return log_dir
+
+app.LogDir.open = slowly
+sys.exit(main(["--port", "0", "--data-dir", sys.argv[1]]))
+"""
+
+
+def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_process(tmp_path: Path) -> None:
+    """Without a handler of its own the exit code would be the signal's, and the first process would not even hear it."""
+    data = str(tmp_path / "data")
+    ended = subprocess.run([sys.executable, "-c", SIGNALLED_IN_ITS_START, data], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGTERM, "", "")
+    with BrokerProcess(tmp_path / "data") as again:
+        assert again.start_line
+
+
 def test_after_sigkill_what_was_acknowledged_is_there(process: BrokerProcess) -> None:
     with process.client() as client:
         create(client, "t")
