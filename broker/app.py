@@ -5,7 +5,7 @@ metadata log back and open the topics -> read the groups and the transactions ba
 
 Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer what is in flight, for a
 bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last of all, the clean-shutdown marker. A
-second signal, or a failed fsync, ends the process at once; the next start then recovers, as after a crash.
+second signal, one during the start, or a failed fsync ends the process at once; the next start then recovers, as after a crash.
 """
 
 from __future__ import annotations
