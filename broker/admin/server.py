@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from broker.admin.http_api import make_api
+from broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +34,10 @@ class _Server(uvicorn.Server):
 async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST) -> AsyncIterator[int]:
     """Serve while the context lasts; gives the port. Raises OSError where `port` is taken or `host` is none of this machine's."""
     try:
-        sock = socket.create_server((host, port))
+        sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on http://{host}:{port}, the admin port: {os.strerror(error.errno or 0)}") from error
+        reason = (error.strerror or "").partition(" (while ")[0]  # which the standard library adds
+        raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
     config = uvicorn.Config(make_api(broker, faults, clock), log_level="warning", lifespan="off", access_log=False)
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))

@@ -106,6 +106,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
 
     try:
         from broker.admin.server import admin_port  # noqa: PLC0415 # an extra
+        from broker.net.listeners import host_and_port  # noqa: PLC0415 # as in main
     except ImportError as error:
         raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
     clock = MovableClock()
@@ -113,7 +114,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
         async with admin_port(broker, faults, clock, port, host) as bound:
-            logging.getLogger("broker").info("The admin port is http://%s:%d", host, bound)
+            logging.getLogger("broker").info("The admin port is http://%s", host_and_port(host, bound))
             yield
 
     return run(settings, faults, port_file, clock=clock, beside=beside)

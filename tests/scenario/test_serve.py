@@ -58,12 +58,12 @@ from broker.cli.serve import main
 
 open_log_dir = app.LogDir.open
 
-def slowly(*args, **kwargs):
+def signalled(*args, **kwargs):
     log_dir = open_log_dir(*args, **kwargs)
     os.kill(os.getpid(), signal.SIGTERM)
     return log_dir
 
-app.LogDir.open = slowly
+app.LogDir.open = signalled
 sys.exit(main(["--port", "0", "--data-dir", sys.argv[1]]))
 """
 
