@@ -75,7 +75,7 @@ def times_of_no_calendar(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(1, pid=1, seq=0, at=-1)
     log.data(1, pid=1, seq=1, at=2**63 - 1)
-    log.data(1, pid=2, seq=0, at=2**63 - 1, transactional=True)
+    log.data(1, pid=2, seq=0, at=-1, transactional=True)
     log.marker(2, epoch=1)
     log.data(rows=["same"], pid=3, seq=0, at=-1)
     log.data(1, pid=3, seq=1, at=T0 * 1_000_000)
