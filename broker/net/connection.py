@@ -78,8 +78,8 @@ class Shared:
         """While some wait for memory, give up those that hold the most of it and let nothing move, as many as it takes."""
         if not self.starved or not self.budget.exhausted:
             return
-        since_ms = self.mono_ms() - limits.STARVED_MS
-        stalled = [(connection.stalled_bytes(since_ms), connection) for connection in self.connections]
+        now_ms = self.mono_ms()
+        stalled = [(connection.stalled_bytes(now_ms), connection) for connection in self.connections]
         left = self.budget.used
         for held, connection in sorted(stalled, key=lambda one: -one[0]):
             if left < self.budget.limit or not held:
@@ -87,6 +87,7 @@ class Shared:
             peer_logger.warning("Closing a connection that keeps %d bytes of memory and neither reads nor sends: others wait for it", held)
             left -= held
             connection.abort()
+        self.wake_starved()  # slow ones, too, may have given back enough
 
 
 class Connection(asyncio.Protocol):
@@ -111,9 +112,7 @@ class Connection(asyncio.Protocol):
         shared.made += 1
         host = plain_address(remote[0])
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
-        self._session = Session(
-            partial(shared.dispatcher.handle, peer), self.flush, shared.budget, shared.max_request_bytes, lambda: peer.promised_bytes
-        )
+        self._session = Session(partial(shared.dispatcher.handle, peer), self.flush, shared.budget, shared.max_request_bytes, peer)
         reason = shared.refusal(host)
         shared.connections.add(self)
         shared.per_ip[host] += 1
@@ -155,7 +154,8 @@ class Connection(asyncio.Protocol):
                 transport.pause_reading()
             if shared.budget.exhausted:
                 shared.starved.add(self)
-        shared.wake_starved()
+        if shared.starved:
+            shared.wake_starved()
 
     def _go_on(self) -> None:
         """The backlog's next turn."""
@@ -200,8 +200,12 @@ class Connection(asyncio.Protocol):
         """True when no request of this connection waits for an answer."""
         return not self._session.in_flight
 
-    def stalled_bytes(self, since_ms: int) -> int:
-        """What it holds of responses that the peer does not take, or of a request that does not come on, if it is so since then."""
+    def stalled_bytes(self, now_ms: int) -> int:
+        """What it holds of responses of which the peer has taken nothing, or of a request that has not come on, for STARVED_MS."""
+        if self._held_output and self._transport.get_write_buffer_size() < self._held_output:
+            self._blocked_since_ms = now_ms  # it reads, however slowly
+            self._count_output()
+        since_ms = now_ms - limits.STARVED_MS
         output = self._held_output if self._blocked_since_ms <= since_ms else 0
         return output + (self._session.unframed if self.last_active_ms <= since_ms else 0)
 

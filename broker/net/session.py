@@ -33,6 +33,13 @@ class PendingReply(Protocol):
     def result(self) -> Reply: ...
 
 
+class Promises(Protocol):
+    """The part of a peer that the session looks at."""
+
+    promised_bytes: int
+    """What the pending replies may bring."""
+
+
 Handle = Callable[[Buffer], "Reply | PendingReply"]
 
 
@@ -67,21 +74,15 @@ class _Slot:
 
 
 class Session:
-    """One connection's requests and responses. `on_output` is called when a pending reply made output (or room) outside of `receive`;
-    `promised` says how many bytes the pending replies may bring."""
+    """One connection's requests and responses. `on_output` is called when a pending reply made output (or room) outside of `receive`."""
 
     def __init__(
-        self,
-        handle: Handle,
-        on_output: Callable[[], None],
-        budget: ByteBudget,
-        max_request_bytes: int,
-        promised: Callable[[], int] = lambda: 0,
+        self, handle: Handle, on_output: Callable[[], None], budget: ByteBudget, max_request_bytes: int, promises: Promises
     ) -> None:
         self._handle = handle
         self._on_output = on_output
         self._budget = budget
-        self._promised = promised
+        self._promises = promises
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
         self._slots: deque[_Slot] = deque()
@@ -121,7 +122,7 @@ class Session:
             self.write_blocked
             or len(self._slots) >= limits.IN_FLIGHT_REQUESTS
             or self._out_bytes + self._queued_bytes >= limits.WRITE_HIGH_BYTES
-            or self._promised() >= limits.PROMISED_BYTES
+            or self._promises.promised_bytes >= limits.PROMISED_BYTES
         )
 
     def receive(self, data: Buffer) -> None:

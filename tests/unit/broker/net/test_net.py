@@ -144,7 +144,7 @@ def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that
 def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
-        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "3000000"}, clock=clock) as running,
+        RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "1000000"}, clock=clock) as running,
         running.client() as lazy,
         running.client() as other,
     ):
@@ -152,9 +152,9 @@ def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(
         for _ in range(4):
             produce(other, "t", b"x" * 900_000)
         topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=4_000_000)])]
-        for _ in range(4):
+        for _ in range(60):
             lazy.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 12)
-        running.call_until(lambda broker: broker.buffered_bytes > 3_000_000)
+        running.call_until(lambda broker: broker.buffered_bytes > limits.WRITE_HIGH_BYTES)
         for _ in range(2):
             other.send(MetadataRequest([]), 9)
         other.read_frame()

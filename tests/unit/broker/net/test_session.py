@@ -23,9 +23,9 @@ class Scene:
         self.handled: list[bytes] = []
         self.pending: list[asyncio.Future[Reply]] = []
         self.woken = 0
-        self.promised = 0
+        self.promised_bytes = 0
         self.budget = budget or ByteBudget()
-        self.session = Session(self.handle, self.wake, self.budget, max_request_bytes, lambda: self.promised)
+        self.session = Session(self.handle, self.wake, self.budget, max_request_bytes, self)
 
     def handle(self, data: Buffer) -> Reply | asyncio.Future[Reply]:
         body = bytes(data)
@@ -183,11 +183,11 @@ async def test_large_responses_that_wait_for_their_turn_stop_the_session_and_cou
 
 async def test_nothing_is_started_while_parked_requests_may_bring_too_much(scene: Scene) -> None:
     scene.session.receive(frame(b"w1") + frame(b"w2"))
-    scene.promised = limits.PROMISED_BYTES
+    scene.promised_bytes = limits.PROMISED_BYTES
     scene.session.receive(frame(b"a"))
     assert scene.handled == [b"w1", b"w2"]
     assert scene.session.paused
-    scene.promised -= 1
+    scene.promised_bytes -= 1
     scene.pending[1].set_result([b"W2"])
     await asyncio.sleep(0)
     assert scene.woken == 1, "the shell goes on with the backlog"

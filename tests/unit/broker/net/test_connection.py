@@ -1,0 +1,97 @@
+"""The shell of a connection over a transport that the test fills and drains by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.api.context import Listener
+from broker.api.dispatch import Dispatcher
+from broker.core import limits
+from broker.net.connection import Connection, Shared
+from broker.net.session import ByteBudget
+
+PING = b"\0\0\0\4ping"
+HELD = 2 * limits.WRITE_HIGH_BYTES
+
+
+class Pipe(asyncio.Transport):
+    """Keeps all that is written; `take` is what a peer reads of it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.kept = 0
+        self.aborted = False
+
+    def connect(self, shared: Shared) -> Connection:
+        self.connection = Connection(shared, Listener("PLAINTEXT", "127.0.0.1", 0))
+        self.connection.connection_made(self)
+        return self.connection
+
+    def writelines(self, buffers: Iterable[Any]) -> None:
+        self.kept += sum(map(len, buffers))
+        if self.kept > limits.WRITE_HIGH_BYTES:
+            self.connection.pause_writing()
+
+    def take(self, size: int) -> None:
+        self.kept -= size
+
+    def get_write_buffer_size(self) -> int:
+        return self.kept
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Clocked:
+    """Shared state of which a test moves the clock."""
+
+    def __init__(self, limit: int) -> None:
+        self.now_ms = 1_000
+        dispatcher = SimpleNamespace(handle=lambda _peer, frame: [b"x" * HELD] if frame == b"much" else [b"pong"])
+        self.shared = Shared(cast(Dispatcher, dispatcher), lambda: self.now_ms, 1 << 20, ByteBudget(limit))
+
+    def look(self) -> None:
+        self.now_ms += limits.STARVED_MS
+        self.shared.shed()
+
+
+@pytest.fixture
+def scene() -> Clocked:
+    return Clocked(limit=HELD)
+
+
+async def test_for_want_of_memory_a_peer_that_reads_slowly_is_kept_and_one_that_has_stopped_is_not(scene: Clocked) -> None:
+    slow, other = Pipe(), Pipe()
+    slow.connect(scene.shared).data_received(b"\0\0\0\4much")
+    other.connect(scene.shared).data_received(PING)
+    assert other.connection in scene.shared.starved
+    scene.shared.budget.used += HELD  # of a third one
+    for _ in range(3):
+        slow.take(1_000)
+        scene.look()
+        assert not slow.aborted
+    scene.look()
+    assert slow.aborted
+    assert not other.aborted
+
+
+async def test_what_a_slow_peer_has_read_lets_the_others_go_on(scene: Clocked) -> None:
+    slow, other = Pipe(), Pipe()
+    slow.connect(scene.shared).data_received(b"\0\0\0\4much")
+    other.connect(scene.shared).data_received(PING)
+    slow.take(1)
+    scene.look()
+    assert other.connection not in scene.shared.starved
+    assert not slow.aborted
+    assert scene.shared.budget.used == HELD - 1
