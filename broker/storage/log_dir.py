@@ -238,6 +238,8 @@ class LogDir:
         request = self._request(key, topic_id, config)
         try:
             if self._files.exists(request.directory):
+                if not self._looks_like_a_partition(request.directory):
+                    raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{request.directory} is there already, and is no partition's")
                 self._doomed[self._rename(key, DELETE_SUFFIX)] = None
             self._files.make_dir(request.directory)
             metadata = partition_metadata.encode_metadata(topic_id)

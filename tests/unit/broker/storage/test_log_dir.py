@@ -401,6 +401,8 @@ def test_directories_of_somebodys_own_are_left_alone_whatever_they_are_called(tm
     log_dir = opened(tmp_path, BrokerSettings(log_segment_delete_delay_ms=0))
     assert log_dir.logs == {}
     assert [finding.file.name for finding in log_dir.findings] == ["partition.metadata", "photos-2024"]
+    with pytest.raises(Rejected, match="photos-2024 is there already"):
+        log_dir.create_log("photos", 2024, TOPIC_ID, LogConfig())
     remove_doomed(log_dir, NOW_MS)
     log_dir.close()
     for name in ("photos-2024", "photos-to-delete", "to-delete", "notes"):
