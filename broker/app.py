@@ -136,6 +136,7 @@ class Broker:
         self._driver.stop()
         self._flusher.close()
         self.log_dir.close(clean=True)
+        self._faults.drop_held()
         for line in self._faults.report():
             logger.info("Fault %s", line)
 
@@ -145,6 +146,7 @@ class Broker:
         self._server.abort()
         self._flusher.close()
         self.log_dir.close(clean=False)
+        self._faults.drop_held()
 
     def stop_at_once(self, error: BaseException) -> None:
         """What the disk holds is unknown: end the process, and let the next start read what is really there."""

@@ -73,6 +73,7 @@ class InProcessBroker:
         self.clock = ClockControl(self, self._clock)
         self._port = port
         self._running = False
+        self._crashed = False
         self.broker: Broker
 
     @property
@@ -92,6 +93,7 @@ class InProcessBroker:
 
     def start(self) -> InProcessBroker:
         """Start it; on the same port as before when it ran already. Raises StartError or OSError."""
+        self._crashed = False
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-broker", daemon=True)
         self._thread.start()
@@ -110,6 +112,8 @@ class InProcessBroker:
         self._port = self.broker.address[1]
 
     def _crash(self) -> None:
+        """A scripted `crash`: the thread goes on, without a broker, until `stop`, `kill` or `restart` ends it."""
+        self._crashed = True
         self.broker.crash()
 
     def _topic_name(self, topic_id: bytes) -> str | None:
@@ -164,25 +168,28 @@ class InProcessBroker:
         self.call_async(look())
 
     def stop(self) -> None:
-        """A clean stop, as SIGTERM's. A temporary directory is removed (`keep` before keeps it)."""
-        self.call_async(self.broker.stop())
+        """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
+        if not self._crashed:
+            self.call_async(self.broker.stop())
         self.end_loop()
-        if self._temporary:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
+        self._remove_temporary()
 
     def kill(self) -> None:
         """What SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker."""
-        self.call(lambda broker: broker.crash())
+        if not self._crashed:
+            self.call(lambda broker: broker.crash())
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
         """Stop (or kill) it and start it again on the same directory and port."""
         temporary, self._temporary = self._temporary, False
-        if kill:
-            self.kill()
-        else:
-            self.stop()
-        self._temporary = temporary
+        try:
+            if kill:
+                self.kill()
+            else:
+                self.stop()
+        finally:
+            self._temporary = temporary
         self.start()
 
     def keep(self) -> Path:
@@ -211,6 +218,12 @@ class InProcessBroker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._running:
             self.stop()
+        else:
+            self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

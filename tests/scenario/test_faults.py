@@ -297,6 +297,37 @@ def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: 
     assert second.subject.partitions == [("t", 0)]
 
 
+@pytest.mark.parametrize("kill", [False, True])
+def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transaction(
+    broker: RunningBroker, client: Client, kill: bool
+) -> None:
+    producer = Transactional(broker).init()
+    assert producer.produce(client, 0, b"x").error_code == ErrorCode.NONE
+    script(broker, "pause:step=prepared,times=1", "late-request:api=Produce,times=1")
+    assert producer.end(commit=True) is ErrorCode.NONE
+    with broker.client() as late, pytest.raises(ConnectionError):
+        produce(late, "t", b"late", partition=1)
+    assert len(broker.faults.wait_until_held(2)) == 2
+    broker.restart(kill=kill)
+    assert broker.faults.release() == 0
+    broker.call_until(lambda running: running.services.txns.get("tx").state.name == "COMPLETE_COMMIT")
+    with broker.client() as again:
+        assert committed_values(again) == [b"x"]
+
+
+def test_steps_that_are_released_go_on_though_their_rule_stays(broker: RunningBroker, client: Client) -> None:
+    producer = Transactional(broker).init()
+    for index in (0, 1):
+        assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
+    script(broker, "pause:step=prepared", "pause:step=marker", "pause:step=marked")
+    producer.end(commit=True)
+    for count in (1, 2, 1):
+        assert len(broker.faults.wait_until_held(count)) == count
+        assert broker.faults.release() == count
+    assert broker.call(lambda running: running.services.txns.get("tx").state.name) == "COMPLETE_COMMIT"
+    assert [rule.hits for rule in broker.faults.rules] == [1, 2, 1]
+
+
 def test_a_stop_waits_for_nothing_that_is_held(broker: RunningBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce", "swallow:api=Metadata")
     waiting = in_thread(lambda: produce(client, "t", b"x"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,28 @@ def test_a_restart_keeps_port_and_data(tmp_path: Path, kill: bool) -> None:
         port = broker.port
         broker.restart(kill=kill)
         assert (broker.port, broker.topics.end_offset("t")) == (port, 1)
+
+
+def test_a_temporary_directory_goes_also_after_a_kill() -> None:
+    with InProcessBroker() as broker:
+        broker.kill()
+        assert broker.data_dir.is_dir()
+    assert not broker.data_dir.exists()
+
+
+@pytest.mark.parametrize("ends", [InProcessBroker.stop, InProcessBroker.kill, InProcessBroker.restart])
+def test_what_ends_a_broker_after_a_scripted_crash_leaves_the_directory_as_the_crash_did(
+    tmp_path: Path, ends: Callable[[InProcessBroker], None]
+) -> None:
+    broker = InProcessBroker(tmp_path / "data").start()
+    broker.call(lambda _: broker.script.on_crash())
+    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
+    ends(broker)
+    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
+    if broker.running:
+        broker.topics.create("t")
+        broker.stop()
+        assert (broker.data_dir / ".kafka_cleanshutdown").exists()
 
 
 def test_a_temporary_directory_outlives_a_restart() -> None:
