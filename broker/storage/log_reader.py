@@ -119,13 +119,14 @@ class LogReader:
     def with_max_timestamp(self, log_start_offset: int) -> TimestampOffset:
         """The first record from `log_start_offset` on that has the greatest timestamp of them; `NOT_FOUND` where none has one."""
         newest = NOT_FOUND
-        for segment in self.segments.from_offset(log_start_offset):
-            if segment.max_timestamp > newest.timestamp:
-                found = _search(segment, segment.max_timestamp, log_start_offset)
-                if found is None:  # it lies before the log's start, or compaction took it
-                    found = _newest(segment, log_start_offset)
-                if found.timestamp > newest.timestamp:
-                    newest = found
+        for segment in sorted(self.segments.from_offset(log_start_offset), key=lambda segment: -segment.max_timestamp):
+            if segment.max_timestamp <= newest.timestamp:
+                break  # nor do those that follow: as a rule one segment is searched
+            found = _search(segment, segment.max_timestamp, log_start_offset)
+            if found is None:  # it lies before the log's start, or compaction took it
+                found = _newest(segment, log_start_offset)
+            if found.timestamp > newest.timestamp:
+                newest = found
         return newest
 
 
