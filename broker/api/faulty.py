@@ -85,6 +85,7 @@ class FaultyPath:
             return self._handle(case)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._gates[connection] = done
+        self._faults.active_until(done)
         return self._later(self._handle_behind(case, ahead, done))
 
     def stop(self) -> None:
@@ -95,13 +96,17 @@ class FaultyPath:
     async def _handle_behind(self, case: _Case, ahead: asyncio.Future[None] | None, done: asyncio.Future[None]) -> Reply:
         try:
             if ahead is not None:
-                await asyncio.wait([ahead])
+                await asyncio.shield(ahead)
             for rule in case.rules:
                 if rule.action in _DELAYED:
                     await self._wait(case, rule, "request")
             reply = self._handle(case)
+        except asyncio.CancelledError:
+            done.cancel()  # dropped; and so is what waits behind it
+            raise
         finally:
-            done.set_result(None)
+            if not done.done():
+                done.set_result(None)
             if self._gates.get(case.subject.connection) is done:
                 del self._gates[case.subject.connection]
         return await reply if isinstance(reply, asyncio.Future) else reply
@@ -184,6 +189,7 @@ class FaultyPath:
     def _park(self) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._parked.add(future)
+        self._faults.active_until(future)
         future.add_done_callback(self._parked.discard)
         return future
 

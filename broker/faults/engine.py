@@ -1,7 +1,8 @@
 """All scripted faults of a broker: what is loaded, what is held, and who watches the requests.
 
-Rules: with nothing loaded `active` is False, and that is all that a request asks; a rule acts on what the client sees and when, never on
-what is stored, but for those whose name says so (`expire-producer`, `disk-full`). Everything here runs on the broker's loop.
+Rules: with nothing loaded and nothing waiting `active` is False, and that is all that a request asks; a rule acts on what the client sees
+and when, never on what is stored, but for those whose name says so (`expire-producer`, `disk-full`). Everything here runs on the broker's
+loop.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from broker.faults.rules import AT_STEPS, Action, Rule
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker.faults.subject import Subject
 
 Continue = Callable[[], object]
@@ -61,6 +64,7 @@ class Faults:
         self.on_crash: Continue = on_crash or _kill_this_process
         self.spared: str | None = None
         """The client id whose requests meet no rule: of whoever works beside the clients under test."""
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
         """Keys of what is being released: a step asks again as it goes on, and is not to be stopped anew."""
@@ -116,6 +120,7 @@ class Faults:
     def drop_held(self) -> None:
         """Forget what is held, without letting it go: the broker that it was to go on in has ended."""
         self.held.clear()
+        self._waiting.clear()
         self._changed()
 
     def observe(self, observer: Callable[[Exchange], object]) -> None:
@@ -175,13 +180,23 @@ class Faults:
         self.held.append(Held(rule, what, go_on, key))
         self._changed()
 
+    def active_until(self, done: asyncio.Future[Any]) -> None:
+        """Stay active until then, also without a rule: what comes behind it on its connection must not pass it."""
+        self._waiting.add(done)
+        done.add_done_callback(self._no_longer)
+        self._changed()
+
     def told(self, exchange: Exchange) -> None:
         """Tell the observers."""
         for observer in self.observers:
             observer(exchange)
 
+    def _no_longer(self, done: asyncio.Future[Any]) -> None:
+        self._waiting.discard(done)
+        self._changed()
+
     def _changed(self) -> None:
-        self.active = bool(self.rules or self.held or self.observers)
+        self.active = bool(self.rules or self.held or self.observers or self._waiting)
         if self.on_disk_rules is not None:
             self.on_disk_rules()
 

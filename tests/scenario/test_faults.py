@@ -140,6 +140,38 @@ def test_a_held_request_holds_what_its_connection_sends_behind_it(broker: Runnin
     assert offsets == [1, 2]
 
 
+def produce_request(value: bytes) -> ProduceRequest:
+    data = PartitionProduceData(0, build_batch([SimpleRecord(None, value, 1)]))
+    return ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[data])])
+
+
+def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(
+    broker: RunningBroker, client: Client, clock: ManualClock
+) -> None:
+    script(broker, "delay-request:api=Produce,ms=60000,times=1,name=d")
+    client.send(produce_request(b"first"), 9)
+    broker.faults.wait_until_hit("d")
+    broker.faults.remove("d")
+    with broker.client() as other:
+        client.send(produce_request(b"second"), 9)
+        assert produce(other, "t", b"overtakes") == 0
+    clock.advance(60_000)
+    broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
+    offsets = [decode_response(0, 9, client.read_frame())[1].responses[0].partition_responses[0].base_offset for _ in range(2)]
+    assert offsets == [1, 2]
+    broker.call_until(lambda _: not broker.script.active)
+
+
+def test_a_stop_drops_what_is_held_and_all_behind_it(broker: RunningBroker, client: Client) -> None:
+    script(broker, "hold-request:api=Produce,times=1,name=h")
+    for value in (b"held", b"behind", b"further behind"):
+        client.send(produce_request(value), 9)
+    broker.faults.wait_until_held()
+    broker.call_until(lambda running: sum(connection._session.in_flight for connection in running._shared.connections) == 3)
+    broker.restart()
+    assert end_offset(broker) == 0
+
+
 def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: RunningBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     with broker.client() as gone:
