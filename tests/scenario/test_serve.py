@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.k03_metadata import MetadataRequest
+from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, BrokerProcess
 from tests.support.topic_calls import create, produce
 
@@ -29,6 +30,7 @@ def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: 
     assert [(node.host, node.port) for node in metadata.brokers] == [(HOST, process.port)]
 
 
+@needs_ipv6
 def test_an_ipv6_address_in_the_start_up_line_can_be_dialled_as_it_stands(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", "--host", "::1") as running:
         assert f"listening on [::1]:{running.port} (data" in running.start_line

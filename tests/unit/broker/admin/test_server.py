@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.support.ports import free_port
+from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import BrokerProcess
 
 
@@ -22,6 +23,7 @@ def test_it_is_served_beside_the_broker_and_stops_with_it(tmp_path: Path) -> Non
         assert running.wait() == 0
 
 
+@needs_ipv6
 def test_it_is_served_at_an_ipv6_address_too(tmp_path: Path) -> None:
     port = free_port()
     with BrokerProcess(tmp_path / "data", f"--admin-port={port}", "--admin-host=::1") as running:

@@ -15,6 +15,7 @@ from protocol.codec import decode_response, encode_request
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -34,6 +35,7 @@ def test_a_pipeline_that_takes_many_turns_is_answered_to_its_end(tmp_path: Path)
         assert client.call(MetadataRequest([]), 9).brokers
 
 
+@needs_ipv6
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_at_a_listener_of_both_families_a_client_is_told_an_address_of_its_own(tmp_path: Path, host: str) -> None:
     with RunningBroker(tmp_path / "data", {"listeners": "PLAINTEXT://[::]:0"}) as running, Client(host, running.port) as client:
