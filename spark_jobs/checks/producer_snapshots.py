@@ -18,7 +18,10 @@ RULE = Rule(
         "snapshot_open_from",
         "log_open_from",
     ),
-    advice="Stop the broker, remove the named snapshot, and start it: it reads what it needs to know of producers from the log again.",
+    advice=(
+        "Stop the broker, remove the named snapshot, and start it: it reads what it needs to know of producers from the log again. Apache "
+        "Kafka does so after a clean stop only where an older snapshot is left; remove its `.kafka_cleanshutdown`, too, if there is none."
+    ),
     limits=(
         "Producers that a snapshot leaves out have expired, or their batches are newer. Not judged: internal topics, partitions "
         "where compaction has been, behind unreadable bytes, snapshots past the log's end, producers of whom no batch is left "
