@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from broker.core.clock import Clock, MovableClock
+from broker.core.rejected import Rejected
 from broker.faults.engine import Faults
 from broker.faults.rules import Rule, make_rule, parse_rule
 from broker.topics.create_topics import NewTopic
@@ -46,13 +47,19 @@ class FaultControl:
 
     def wait_until_held(self, count: int = 1) -> list[str]:
         """Wait until at least `count` requests, responses or steps are held; what they are. Raises TimeoutError."""
-        self._owner.call_until(lambda _: len(self._faults.held) >= count)
+        self._wait(lambda: len(self._faults.held) >= count, f"{count} held")
         return [held.what for held in self._faults.held]
 
     def wait_until_hit(self, name: str, times: int = 1) -> None:
         """Wait until the rule hit so often. Raises KeyError, TimeoutError."""
         rule = self._faults.get(name)
-        self._owner.call_until(lambda _: rule.hits >= times)
+        self._wait(lambda: rule.hits >= times, f"{name} hit {times} times")
+
+    def _wait(self, met: Callable[[], bool], wanted: str) -> None:
+        try:
+            self._owner.call_until(lambda _: met())
+        except TimeoutError as error:
+            raise TimeoutError(f"waited in vain for {wanted}; the rules: {'; '.join(self._faults.report()) or 'none'}") from error
 
     @property
     def rules(self) -> list[Rule]:
@@ -96,10 +103,14 @@ class TopicControl:
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         """Make a topic; its name. Raises Rejected, for instance when there is one."""
 
-        wanted = NewTopic(name, partitions, configs=tuple((configs or {}).items()))
-        (made,) = self._owner.call_async(self._owner.broker.services.topic_service.create_topics([wanted]))
-        if made.error is not None:
-            raise made.error
+        async def make() -> Rejected | None:
+            wanted = NewTopic(name, partitions, configs=tuple((configs or {}).items()))
+            (made,) = await self._owner.broker.services.topic_service.create_topics([wanted])
+            return made.error
+
+        error = self._owner.call_async(make())
+        if error is not None:
+            raise error
         return name
 
     def end_offset(self, topic: str, partition: int = 0) -> int:

@@ -47,20 +47,19 @@ class InProcessBroker:
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps.
+    What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
     """
 
     def __init__(
         self,
         data_dir: Path | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | float] | None = None,
         *,
         faults: Sequence[str] = (),
         clock: Clock | None = None,
         port: int = 0,
     ) -> None:
-        self._temporary = data_dir is None
-        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
-        self.settings = {**SMALL, **(settings or {})}
+        self.settings = {**SMALL, **{name: _as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
         """What the broker would have ended its process with (a failed fsync)."""
         self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
@@ -72,9 +71,12 @@ class InProcessBroker:
         self._clock = clock or MovableClock()
         self.clock = ClockControl(self, self._clock)
         self._port = port
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._running = False
         self._crashed = False
         self.broker: Broker
+        self._temporary = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
 
     @property
     def port(self) -> int:
@@ -92,7 +94,9 @@ class InProcessBroker:
         return self._running
 
     def start(self) -> InProcessBroker:
-        """Start it; on the same port as before when it ran already. Raises StartError or OSError."""
+        """Start it, unless it runs; on the same port as before when it ran already. Raises StartError or OSError."""
+        if self._running:
+            return self
         self._crashed = False
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-broker", daemon=True)
@@ -154,7 +158,10 @@ class InProcessBroker:
         return self.call_async(on_loop())
 
     def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the broker's loop. Raises TimeoutError when it takes longer than `PATIENCE_S`."""
+        """Run a coroutine on the broker's loop. Raises TimeoutError after `PATIENCE_S`, RuntimeError where no broker runs."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the broker does not run: start it first")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     def call_until(self, condition: Callable[[Broker], bool]) -> None:
@@ -169,9 +176,10 @@ class InProcessBroker:
 
     def stop(self) -> None:
         """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
-        if not self._crashed:
+        if self._running and not self._crashed:
             self.call_async(self.broker.stop())
-        self.end_loop()
+        if self._running:
+            self.end_loop()
         self._remove_temporary()
 
     def kill(self) -> None:
@@ -208,22 +216,29 @@ class InProcessBroker:
             await asyncio.gather(*rest, return_exceptions=True)
 
         self.call_async(cancel_rest())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        loop, self._loop = self._loop, None
+        assert loop is not None  # something ran on it
+        loop.call_soon_threadsafe(loop.stop)
         self._thread.join(PATIENCE_S)
-        self._loop.close()
+        loop.close()
 
     def __enter__(self) -> InProcessBroker:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self._remove_temporary()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._running:
-            self.stop()
-        else:
-            self._remove_temporary()
+        self.stop()
 
     def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def _as_text(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,31 +51,35 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
-    """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test."""
+    """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a `data_dir` that is given stays."""
     from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only tests that ask for a broker pay for it
 
-    made: list[InProcessBroker] = []
+    with ExitStack() as stack:
 
-    def start(**options: Any) -> InProcessBroker:
-        options.setdefault("data_dir", tmp_path_factory.mktemp("ottla") / "data")
-        broker = InProcessBroker(**options).record().start()
-        made.append(broker)
-        return broker
+        def start(**options: Any) -> InProcessBroker:
+            own = options.get("data_dir") is None
+            if own:
+                options["data_dir"] = tmp_path_factory.mktemp("ottla") / "data"
+            broker = InProcessBroker(**options).record().start()
+            stack.callback(clear, broker, own=own)
+            stack.callback(broker.stop)
+            return broker
 
-    yield start
-    for broker in reversed(made):
-        if broker.running:
-            broker.stop()
-        if request.node.stash.get(_FAILED, False):
-            request.node.add_report_section("teardown", "ottla", f"the broker's data is kept in {broker.data_dir}")
-        else:
-            shutil.rmtree(broker.data_dir, ignore_errors=True)
+        def clear(broker: InProcessBroker, *, own: bool) -> None:
+            if request.node.stash.get(_FAILED, False):
+                request.node.add_report_section("teardown", "ottla", f"the broker's data is kept in {broker.data_dir}")
+            elif own:
+                shutil.rmtree(broker.data_dir, ignore_errors=True)
+
+        yield start
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
     """A broker of this test's own, as its marker `ottla` says, with its history recorded."""
     marker = request.node.get_closest_marker(MARKER)
+    if marker is not None and marker.args:
+        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: settings={{…}}, faults=[…]")
     return ottla_broker_factory(**({} if marker is None else marker.kwargs))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from broker.core.settings_load import SettingsError
+from broker.faults.rules import FaultSyntax
 from broker.testing import InProcessBroker
 from protocol.client import Client
 from protocol.messages.k03_metadata import MetadataRequest
@@ -48,6 +51,45 @@ def test_a_temporary_directory_goes_also_after_a_kill() -> None:
         broker.kill()
         assert broker.data_dir.is_dir()
     assert not broker.data_dir.exists()
+
+
+def test_no_temporary_directory_is_left_by_a_broker_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(FaultSyntax):
+        InProcessBroker(faults=["nonsense"])
+    with pytest.raises(SettingsError), InProcessBroker(settings={"num.partitions": "many"}):
+        pass
+    InProcessBroker().stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_start_or_stop_changes_nothing() -> None:
+    with InProcessBroker().start() as broker:
+        broker.start().topics.create("t")
+        assert broker.topics.names() == ["t"]
+        broker.stop()
+
+
+def test_settings_may_be_numbers() -> None:
+    with InProcessBroker(settings={"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
+        assert broker.call(lambda running: (running.settings.num_partitions, running.settings.auto_create_topics_enable)) == (3, False)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda broker: broker.topics.create("t"),
+        lambda broker: broker.clock.advance(1),
+        lambda broker: broker.faults.release(),
+        InProcessBroker.kill,
+    ],
+)
+def test_what_needs_a_running_broker_says_so(tmp_path: Path, asks: Callable[[InProcessBroker], object]) -> None:
+    broker = InProcessBroker(tmp_path / "data")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the broker does not run: start it first"):
+            asks(broker)
+        broker.start().stop()
 
 
 @pytest.mark.parametrize("ends", [InProcessBroker.stop, InProcessBroker.kill, InProcessBroker.restart])

@@ -77,6 +77,25 @@ def test_a_failed_test_keeps_its_data_and_says_where(suite: pytest.Pytester) -> 
     assert "ottla0" in kept[0]
 
 
+def test_a_directory_of_somebody_elses_stays_and_a_marker_without_names_is_refused(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+
+        def test_own_data(ottla_broker_factory):
+            ottla_broker_factory(data_dir=__import__("pathlib").Path("mine"))
+
+        @pytest.mark.ottla({"num.partitions": "3"})
+        def test_marker(ottla_broker):
+            pass
+        """,
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla takes names only*"])
+    assert (suite.path / "mine" / "meta.properties").exists()
+
+
 def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest.Pytester) -> None:
     result = run(
         suite,
