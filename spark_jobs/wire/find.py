@@ -26,7 +26,7 @@ RANGES_MAX: Final = 1 << 16
 ASSUMED_BYTES: Final = 100
 """A record's size where the brokers do not tell how large a log is."""
 NOBODY_KNOWS: Final = 2**63 - 1
-NOT_JUDGED: Final = "over the wire there are no index files and no producer snapshots: rules that need them are not judged"
+NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

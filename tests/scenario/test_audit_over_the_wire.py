@@ -48,7 +48,7 @@ def judge(path: str | Path, topics: list[str], wire: Wire | None = None) -> Dire
 def judged_by_both(files: DirectoryVerdict, wire: DirectoryVerdict) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Findings of the rules that both modes can judge."""
     both = {name for name, result in wire.rules.items() if result.judged and files.rules[name].judged}
-    assert {name for name, result in files.rules.items() if result.judged} - both <= {"indexes", "producer-snapshots"}
+    assert {name for name, result in files.rules.items() if result.judged} - both <= {"indexes", "producer-snapshots", "log-end"}
     return tuple(sorted(each for each in findings([verdict]) if each[0] in both) for verdict in (files, wire))  # type: ignore[return-value]  # two of them
 
 
