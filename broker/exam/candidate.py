@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -125,34 +125,45 @@ def start(candidate: Candidate, bootstrap: str, directory: Path, number: int, ru
     """Start the program as member `number`; `run` tells its files apart. Raises CannotStart when there is no such command."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     told = candidate.environment(bootstrap, _work(directory), number)
-    with out.open("wb") as to_out, err.open("wb") as to_err:
-        try:
-            process = subprocess.Popen(
-                _filled(candidate.command, told),
-                stdin=subprocess.DEVNULL,
-                stdout=to_out,
-                stderr=to_err,
-                env={**os.environ, **told},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CannotStart(f"{candidate.command[0]} cannot be run: {error.strerror or error}") from error
-    return Instance(number, process, out, err)
+    return _started(number, _filled(candidate.command, told), told, out, err)
 
 
 def effects(candidate: Candidate, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
     """The effects of a consumer, one a line. Raises RuntimeError when the result command fails."""
     if candidate.result is None:
-        return [line for instance in instances for line in instance.out.read_text(errors="replace").splitlines()]
+        return [line for instance in instances for line in _lines(instance.out)]
     told = candidate.environment(bootstrap, _work(directory), 1)
     command = _filled(candidate.result, told)
     try:
-        done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=RESULT_TIMEOUT_S, check=True)
-    except subprocess.CalledProcessError as error:
-        raise RuntimeError(f"the result command {' '.join(command)} failed ({error.returncode}): {error.stderr.strip()[-400:]}") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+        telling = _started(1, command, told, directory / "result.out", directory / "result.err")
+    except CannotStart as error:
         raise RuntimeError(f"the result command {' '.join(command)} failed: {error}") from error
-    return done.stdout.splitlines()
+    try:
+        code = telling.process.wait(RESULT_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"the result command {' '.join(command)} did not end within {RESULT_TIMEOUT_S:g} s") from error
+    finally:
+        telling.kill()
+    if code != 0:
+        raise RuntimeError(f"the result command {' '.join(command)} failed ({code}): {' / '.join(telling.last_words())}")
+    return list(_lines(telling.out))
+
+
+def _started(number: int, command: Sequence[str], told: Mapping[str, str], out: Path, err: Path) -> Instance:
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **told}, start_new_session=True
+            )
+        except OSError as error:
+            raise CannotStart(f"{command[0]} cannot be run: {error.strerror or error}") from error
+    return Instance(number, process, out, err)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", errors="replace") as written:
+        for line in written:
+            yield line.rstrip("\n")
 
 
 def _work(directory: Path) -> Path:

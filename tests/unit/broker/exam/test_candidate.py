@@ -109,6 +109,23 @@ def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tm
     assert effects(told, "127.0.0.1:9", tmp_path, instances) == [str(tmp_path / "work")]
 
 
+def test_an_effect_is_a_line_whatever_is_in_it(tmp_path: Path) -> None:
+    odd = "import sys; sys.stdout.buffer.write('a\\u2028b\\n'.encode() + bytes([255]) + b'\\n'); print(sys.stdin.read())"
+    command = [sys.executable, "-c", odd]
+    wanted = ["a\u2028b", "\ufffd", ""]
+    assert effects(Candidate(["true"], Role.CONSUMER, result=command), "127.0.0.1:9", tmp_path, []) == wanted
+    printing = start(Candidate(command, Role.CONSUMER), "127.0.0.1:9", tmp_path, 1, 1)
+    printing.process.wait(30)
+    assert effects(Candidate(command, Role.CONSUMER), "127.0.0.1:9", tmp_path, [printing]) == wanted
+
+
+def test_a_result_command_that_does_not_end_is_killed_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.exam.candidate.RESULT_TIMEOUT_S", 2)
+    with pytest.raises(RuntimeError, match="did not end within 2 s"):
+        effects(Candidate(["true"], Role.CONSUMER, result=candidate("hangs").command), "127.0.0.1:9", tmp_path, [])
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("command", "why"), [([sys.executable, "-c", "import sys; sys.exit('no store')"], "no store"), (["/no/such/program"], "No such file")]
 )
