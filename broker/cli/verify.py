@@ -82,9 +82,9 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
         results, failure = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
     if junit is not None:
-        write_junit(results, " ".join(program), junit)
+        _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
-        print_json(as_json(results, program, role.value))
+        print_json(as_json(results, program, role.value, failure))
     else:
         print_table(COLUMNS, rows(results))
         for line in stories(results):
@@ -112,14 +112,22 @@ def _run(exam: Exam) -> tuple[list[Result], str | None]:
     return results, None
 
 
+def _write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None) -> None:
+    try:
+        write_junit(results, name, path, failure)
+    except OSError as error:
+        raise CliError(f"--junit: {path} cannot be written: {error.strerror}", COULD_NOT_JUDGE) from error
+
+
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the exam as Ctrl-C does: no process of the program and no directory is left behind."""
+    """SIGTERM and SIGHUP (but for nohup's) end the exam as Ctrl-C does: no process of the program and no directory is left behind."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
     finally:

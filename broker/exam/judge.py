@@ -42,7 +42,7 @@ class Guarantee(StrEnum):
     WHOLE = "whole"
     """The log is sound: no transaction torn or left hanging, no batch that breaks a rule of the audit."""
     FINISHED = "finished"
-    """The program came to its end, by itself or when asked to."""
+    """The program came to its end: a producer by itself, the others by committing all of their input."""
 
 
 class Standing(StrEnum):

@@ -45,11 +45,12 @@ def summary(results: Sequence[Result]) -> str:
     return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
 
 
-def as_json(results: Sequence[Result], command: Sequence[str], role: str) -> dict[str, Any]:
-    """Everything, for programs."""
+def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
+    """Everything, for programs. `failure`: why the exam could not judge to its end."""
     return {
         "command": list(command),
         "role": role,
+        "could_not_judge": failure,
         "scenarios": [
             {
                 "name": result.name,
@@ -70,9 +71,11 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str) -> dic
     }
 
 
-def write_junit(results: Sequence[Result], name: str, path: Path) -> None:
-    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped. ImportError without the extra `audit`."""
-    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
+def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
+    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped; an exam that could not judge to its end
+    is an error of its own. ImportError without the extra `audit`, OSError.
+    """
+    from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
 
     suite = TestSuite(_NOT_IN_XML.sub("\ufffd", f"ottla verify {name}"))
     for result in results:
@@ -81,11 +84,15 @@ def write_junit(results: Sequence[Result], name: str, path: Path) -> None:
         case.system_out = story or result.happens
         if result.standing is Standing.BROKEN:
             says = "; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches)
-            failure = Failure(_NOT_IN_XML.sub("\ufffd", says), type_="broken")
-            failure.text = story
-            case.result = [failure]
+            broken = Failure(_NOT_IN_XML.sub("\ufffd", says), type_="broken")
+            broken.text = story
+            case.result = [broken]
         elif result.standing is not Standing.HELD:
             case.result = [Skipped(f"{result.standing.value}{f': {result.note}' if result.note else ''}")]
+        suite.add_testcase(case)
+    if failure is not None:
+        case = TestCase("exam", classname="ottla.verify")
+        case.result = [Error(_NOT_IN_XML.sub("\ufffd", failure), type_="could not judge")]
         suite.add_testcase(case)
     xml = JUnitXml("ottla verify")
     xml.add_testsuite(suite)

@@ -107,6 +107,7 @@ def test_what_cannot_be_judged_ends_with_2_and_says_why(words: tuple[str, ...], 
 
 def test_what_was_shown_before_it_could_not_be_judged_is_told() -> None:
     told = json.loads(verify("--timeout", "1", "--json", "--", *PROGRAM, "hangs", code=2).stdout)
+    assert "did not end within 1 s" in told["could_not_judge"]
     assert [(each["name"], each["standing"]) for each in told["scenarios"]] == [("calm", "broken")]
 
 
@@ -121,6 +122,16 @@ def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path
     assert running.wait(TIMEOUT_S) in {130, 128 + number}
     assert psutil.wait_procs(started, TIMEOUT_S)[1] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nohup_keeps_an_exam_from_the_end_of_its_terminal(tmp_path: Path) -> None:
+    words = ["nohup", *command("--timeout", "2", "--keep", str(tmp_path / "kept"), "--", *PROGRAM, "hangs")]
+    running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("kept/calm/work/pids")):
+        assert running.poll() is None
+        os.sched_yield()
+    running.send_signal(signal.SIGHUP)
+    assert running.wait(TIMEOUT_S) == 2
 
 
 def test_what_a_program_leaves_behind_ends_with_its_exam(tmp_path: Path) -> None:

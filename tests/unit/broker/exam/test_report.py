@@ -58,6 +58,14 @@ def test_junit_fails_what_is_broken_and_skips_what_was_not_shown(tmp_path: Path)
     assert "record-1 is there twice" in failed.result[0].text
 
 
+def test_an_exam_that_could_not_judge_says_so_to_programs_too(tmp_path: Path) -> None:
+    write_junit(RESULTS[:1], "my program", tmp_path / "verify.xml", "it differs\x00")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    assert (suite.tests, suite.failures, suite.errors) == (2, 0, 1)
+    assert as_json(RESULTS[:1], [], "producer", "it differs")["could_not_judge"] == "it differs"
+    assert as_json(RESULTS, [], "producer")["could_not_judge"] is None
+
+
 def test_junit_stays_xml_whatever_records_hold(tmp_path: Path) -> None:
     odd = Breach(Guarantee.ONCE, "1 \x00 duplicate", "\x1b[31m\x0b ]]> <b> \ud800 ü 🙂")
     write_junit([Result("lost-ack", "", Standing.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
