@@ -12,9 +12,11 @@ from broker.core import limits
 from broker.core.clock import MovableClock
 from protocol.client import Client
 from protocol.codec import decode_response, encode_request
+from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.records.record import SimpleRecord, build_batch
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
@@ -33,6 +35,16 @@ def test_a_pipeline_that_takes_many_turns_is_answered_to_its_end(tmp_path: Path)
         client.send_raw(b"".join(b"".join(encode_request(3, 9, number, "test", MetadataRequest([]))) for number in range(1_000)))
         assert [struct.unpack_from(">i", client.read_frame())[0] for _ in range(1_000)] == list(range(1_000))
         assert client.call(MetadataRequest([]), 9).brokers
+
+
+def test_nothing_is_lost_of_a_pipeline_without_answers_whose_sender_hangs_up_at_once(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        create(client, "t")
+        batch = PartitionProduceData(0, build_batch([SimpleRecord(None, b"x", 1)]))
+        one = b"".join(encode_request(0, 9, 1, "test", ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[batch])])))
+        with running.client() as hasty:
+            hasty.send_raw(one * 1_000)
+        running.call_until(lambda broker: broker.services.partitions.get("t", 0).log.log_end_offset == 1_000)
 
 
 @needs_ipv6
