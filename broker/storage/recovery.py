@@ -226,7 +226,7 @@ def _note_epoch(load: _Loading, header: BatchHeader) -> None:
 def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, start: int) -> None:
     """Which transactions were aborted takes the producers' state before the segment to tell."""
     state = ProducerState()
-    _load_snapshot(load, state, segments.first.base_offset, start)
+    load.findings += load_snapshot(state, load.snapshots, start=segments.first.base_offset, end=start)
     replay(state, segments, start)
     for position, header in segment.batches(segment.offset_index.lookup(start), chunk=REPLAY_BYTES):
         if header.base_offset >= start:
@@ -264,15 +264,11 @@ def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
 
 def _load_producers(load: _Loading, segments: SegmentList, end: int) -> None:
     load.snapshots.remove_above(end)
-    _load_snapshot(load, load.producers, segments.first.base_offset, end)
+    load.findings += load_snapshot(load.producers, load.snapshots, start=segments.first.base_offset, end=end)
     if load.producers.end_offset < end:
         replay(load.producers, segments, end)
         with contextlib.suppress(OSError):  # the next start is slower; the log itself says the same
             load.snapshots.take(load.producers, end, sync=False)
-
-
-def _load_snapshot(load: _Loading, state: ProducerState, start: int, end: int) -> None:
-    load.findings += load_snapshot(state, load.snapshots, start=start, end=end)
 
 
 def _settle_epochs(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
