@@ -2,8 +2,7 @@
 
 Rules: pure functions of a history and the stored records; records are told apart by an identity that the caller chooses (the value, unless
 said otherwise), which has to be unique for what is meant to be written once; only what is certain is an anomaly: a send whose
-acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka.
-"""
+acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka. """
 
 from __future__ import annotations
 
@@ -31,13 +30,16 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Case:
-    """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss."""
+    """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss; nor is it
+    that nothing lies at an offset of the topics `compacted`.
+    """
 
     sends: Collection[Send]
     reads: Collection[Read]
     stored: Collection[Stored]
     identity: Identity
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
+    compacted: Collection[str] = frozenset()
     _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
@@ -98,6 +100,8 @@ def _lost_writes(case: Case) -> Iterator[Anomaly]:
             continue
         for delta, record in enumerate(send.records):
             found = at.get((send.topic, send.partition, send.offset + delta))
+            if found is None and send.topic in case.compacted:
+                continue
             if found is None or (found.key, found.value) != record:
                 place = f"{send.topic}-{send.partition}@{send.offset + delta}"
                 there = "nothing" if found is None else _shown(case.identity(found.key, found.value))

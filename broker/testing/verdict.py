@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from broker.testing.contents import Stored, contents
 from broker.testing.story import story
 
 if TYPE_CHECKING:
+    from broker.app import Broker
     from broker.testing.history import History
     from broker.testing.in_process import InProcessBroker
 
@@ -50,17 +51,25 @@ def examine(
     if not history.complete:
         raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
-    stored = broker.call(lambda running: contents(running, wanted))
-    begins = broker.call(lambda running: {(each.topic, each.index): each.log.log_start_offset for each in running.services.partitions})
-    names = {topic for topic, _ in begins if not topic.startswith("__")} if wanted is None else wanted
-    case = Case(
+    case = broker.call(lambda running: _case(running, history, wanted, by))
+    names = {topic for topic, _ in case.begins} if wanted is None else wanted
+    return Examined(judge(case, expected), _audit(broker, sorted(names)) if audit and names else [], list(case.stored))
+
+
+def _case(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Case:
+    """Log and history at one moment: what a client sends meanwhile must not be in one of them only."""
+    partitions = [
+        each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
+    ]
+    names = {each.topic for each in partitions} if wanted is None else wanted
+    return Case(
         [send for send in history.sends if send.topic in names],
         [read for read in history.reads if read.topic in names],
-        stored,
+        contents(running, names),
         by,
-        begins,
+        {(each.topic, each.index): each.log.log_start_offset for each in partitions},
+        frozenset(each.topic for each in partitions if each.log.config.compacts),
     )
-    return Examined(judge(case, expected), _audit(broker, sorted(names)) if audit and names else [], stored)
 
 
 def assert_exactly_once(

@@ -34,6 +34,7 @@ LEGAL = {
     ),
     "an unknown send that was not written": case(sends=(send(b"a", seen=False),)),
     "acknowledged, then deleted by retention": case(sends=(send(b"a", 0),), begins={("t", 0): 1}),
+    "acknowledged, then compacted": case(sends=(send(b"a", 0),), compacted={"t"}),
     "aborted, then sent again": case(
         sends=(send(b"a", 0), send(b"a", 2)), logs=(stored(b"a", 0, Outcome.ABORTED), stored(b"a", 2, Outcome.COMMITTED))
     ),
@@ -43,7 +44,7 @@ LEGAL = {
 
 WRONG = {
     "duplicate": case(sends=(send(b"a", 0, seen=False), send(b"a", 1)), logs=(stored(b"a", 0), stored(b"a", 1))),
-    "lost-write": case(sends=(send(b"a", 0),), logs=(stored(b"b", 0),)),
+    "lost-write": case(sends=(send(b"a", 0),), logs=(stored(b"b", 0),), compacted={"t"}),
     "inconsistent-offsets": case(logs=(stored(b"a", 0),), reads=(read(b"a", 0), read(b"b", 0))),
     "G1a": case(logs=(stored(b"a", 5, Outcome.ABORTED),), reads=(read(b"a", 5, (8, 0), (7, 6)),)),
     "nonmonotonic-send": case(sends=(send(b"a", error=REFUSED), send(b"b", 0), send(b"a", 1)), logs=(stored(b"b", 0), stored(b"a", 1))),

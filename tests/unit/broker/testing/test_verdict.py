@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from time import time_ns
 
@@ -115,3 +116,24 @@ def test_the_audit_of_the_log_has_its_say(broker: InProcessBroker, client: Clien
     with pytest.raises(NotExactlyOnce) as wrong:
         broker.assert_exactly_once(expected=[b"x", b"y"])
     assert any(finding.startswith("crc: t-0@0") for finding in wrong.value.findings), str(wrong.value)
+
+
+def test_a_producer_that_goes_on_is_judged_at_one_moment(broker: InProcessBroker, client: Client) -> None:
+    stop = threading.Event()
+
+    def send_on() -> None:
+        number = 0
+        with Client("127.0.0.1", broker.port) as other:
+            while not stop.is_set():
+                number += 1
+                produce(other, "t", b"%d" % number)
+
+    sending = threading.Thread(target=send_on)
+    sending.start()
+    try:
+        broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset > 0)
+        for _ in range(200):
+            broker.assert_exactly_once(audit=False)
+    finally:
+        stop.set()
+        sending.join()
