@@ -2,7 +2,8 @@
 
 Rules: pure functions of a history and the stored records; records are told apart by an identity that the caller chooses (the value, unless
 said otherwise), which has to be unique for what is meant to be written once; only what is certain is an anomaly: a send whose
-acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka. """
+acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What clients did: the batches that producers sent, what each was answered, and the batches that consumers were given.
 
 Rules: only facts of the wire are kept, in the order in which they were answered; a record is kept by its key and value; more than
-`BYTES_MAX` of keys and values is not kept, and then `complete` is False, so that nobody judges half a history. """
+`BYTES_MAX` of keys and values is not kept, and then `complete` is False, so that nobody judges half a history.
+"""
 
 from __future__ import annotations
 
