@@ -1,8 +1,7 @@
 """Starts Spark for the audit: local by default, quiet, on loopback, sized for a laptop.
 
-Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already
-is used as it is and
-left running.
+Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already is
+used as it is and left running.
 """
 
 from __future__ import annotations

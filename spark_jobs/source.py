@@ -5,11 +5,11 @@
 
 Options: `path` (a broker's data directory or one partition's, as a path or a URL; several by `load([...])`) or `bootstrap.servers` (a
 cluster, read by Fetch; with it `command.config`, or Kafka's client properties for TLS and SASL, and `max.bytes.per.second`, which holds for
-each task), `level` (see `columns`),
-`topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp` (half-open), `walk`
-(`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer columns makes the reader build only
-those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true (Spark 4.1 and later). Segments are split
-into tasks by their offset index; small ones share a task. As a stream (`readStream`): `max_bytes_per_trigger`.
+each task), `level` (see `columns`), `topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`,
+`end_timestamp` (half-open), `walk` (`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer
+columns makes the reader build only those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true
+(Spark 4.1 and later). Segments are split into tasks by their offset index; small ones share a task. As a stream (`readStream`):
+`max_bytes_per_trigger`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The views that the rules query: batches in log order, each producer's batches, its sequences, and records by business key.
 
 Rules that hold here: only batches whose CRC is right are trusted, and each row counts the untrusted stretches before it (`blind_before`)
-and the offsets
-that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from "compacted away".
-Everything is judged per log directory,
-so one run can hold several.
+and the offsets that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from
+"compacted away". Everything is judged per log directory, so one run can hold several.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one
 whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms, and
-does not begin where a read ends with its segment while the next one has more. Which
-batches belong to aborted transactions is said for READ_COMMITTED; nothing is filtered.
+does not begin where a read ends with its segment while the next one has more. Which batches belong to aborted transactions is said for
+READ_COMMITTED; nothing is filtered.
 
 One node has no followers: a request with a replica id is refused like that of an unknown replica.
 """

@@ -1,8 +1,8 @@
 """OffsetCommit (key 8), versions 2-9: a group stores how far it has read.
 
-Promises: an offset that was acknowledged survives a crash of the broker as far as any other record does. Partitions that do not exist
-are refused one by
-one, the others stored. A commit of a group that nobody joined makes a group that only stores offsets. Metadata comes back as it was sent.
+Promises: an offset that was acknowledged survives a crash of the broker as far as any other record does. Partitions that do not exist are
+refused one by one, the others stored. A commit of a group that nobody joined makes a group that only stores offsets. Metadata comes back as
+it was sent.
 """
 
 from __future__ import annotations

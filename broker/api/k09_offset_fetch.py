@@ -1,8 +1,7 @@
 """OffsetFetch (key 9), versions 1-9: how far a group has read, for these partitions or for all.
 
-Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable`
-an offset that
-an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one.
+Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable` an
+offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SyncGroup (key 14), versions 0-5: the leader hands out assignments, everybody gets its own.
 
 Promises: members wait until the leader's assignment is in the log, then all are answered; a member that comes late gets the current
-assignment.
-From version 5 on the protocol that the member believes in is checked (KIP-559).
+assignment. From version 5 on the protocol that the member believes in is checked (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """DescribeGroups (key 15), versions 0-6: the state and the members of classic groups.
 
-Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a
-message (KIP-1043).
-Subscriptions and the protocol
-are shown only while the group is stable. Authorized operations, when asked for (3+), are all of them: there is no authorizer.
+Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message
+(KIP-1043). Subscriptions and the protocol are shown only while the group is stable. Authorized operations, when asked for (3+), are all of
+them: there is no authorizer.
 """
 
 from __future__ import annotations

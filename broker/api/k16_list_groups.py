@@ -1,8 +1,7 @@
 """ListGroups (key 16), versions 0-5: which groups there are.
 
 Promises: groups that only store offsets are listed too, with an empty protocol type. Filters by state (4+, KIP-518) and by type (5+,
-KIP-848) ignore case;
-a name that is no state or type matches nothing.
+KIP-848) ignore case; a name that is no state or type matches nothing.
 """
 
 from __future__ import annotations

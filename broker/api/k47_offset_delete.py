@@ -1,8 +1,7 @@
 """OffsetDelete (key 47), version 0: forget some of the offsets that a group committed.
 
 Promises: offsets of topics that a live consumer of the group reads stay (GROUP_SUBSCRIBED_TO_TOPIC). A group with members that are no
-consumers is
-NON_EMPTY_GROUP. Deleting what is not there succeeds; partitions that do not exist are refused one by one.
+consumers is NON_EMPTY_GROUP. Deleting what is not there succeeds; partitions that do not exist are refused one by one.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Rules that hold here:
 * Time is an argument; a deadline is met by calling `expire` at or after `next_deadline()`. Nothing here waits: a caller that must wait
   leaves a ticket.
 * Membership between two generations is soft state and changes at once. What is persisted (generation, protocol, leader, members,
-  assignments) is
-  decided as a `GroupMetadataValue` in `Outcome.record` and takes effect only in `apply`, the very call that reads it back at start-up.
+  assignments) is decided as a `GroupMetadataValue` in `Outcome.record` and takes effect only in `apply`, the very call that reads it back
+  at start-up.
 * A record is written when the leader's assignment arrives, when a generation begins with nobody in it, and when a static member returns
   under a new id without a rebalance. If it cannot be written, `abandon` puts the group back on its feet; there is nothing to roll back.
 * A ticket is answered exactly once. One that a later request of the same member replaces is answered REBALANCE_IN_PROGRESS

@@ -4,9 +4,8 @@ Rules that hold here, in the order in which they are checked (KAFKA GroupMetadat
 
 1. the group's size, 2. the group is not dead, 3. the protocols fit, 4. the identity.
 
-A member without an id gets one. A dynamic one must first show that it received it (KIP-394), a static one is recognised by its instance
-id and takes the
-place of whoever held it (KIP-345): without a rebalance when the group is stable and would choose the same protocol again.
+A member without an id gets one. A dynamic one must first show that it received it (KIP-394), a static one is recognised by its instance id
+and takes the place of whoever held it (KIP-345): without a rebalance when the group is stable and would choose the same protocol again.
 """
 
 from dataclasses import dataclass, replace

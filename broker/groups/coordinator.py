@@ -3,17 +3,14 @@
 Rules that hold here:
 
 * An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and gives the
-  response when
-  they are durable; `apply` is also how the log is read back, so what is persisted is the same live and after a restart.
+  response when they are durable; `apply` is also how the log is read back, so what is persisted is the same live and after a restart.
 * `apply` and `end_transaction` are the only ways to change offsets and to create or delete a persisted group. Membership between two
-  generations is soft
-  (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
+  generations is soft (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
 * Groups of both kinds stand in one table, as an id names one group; consumer groups are in the hands of `consumer_groups`.
 * A classic group that somebody joins for the first time exists in memory only, until it has something to persist.
 
-Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
-refused where Kafka refuses
-it: offsets may still be committed and fetched under it, as very old consumers did.
+Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is refused
+where Kafka refuses it: offsets may still be committed and fetched under it, as very old consumers did.
 """
 
 from collections.abc import Callable

@@ -5,8 +5,8 @@ Rules that hold here:
 * A key is a type (i16) and the fields of that type, never flexible, without tags. A value is a version (i16) and the body of that
   version; no value is a tombstone.
 * Every version Kafka ever wrote is readable. Written are the versions of Kafka 4.1: OffsetCommitValue 4, or 1 when the commit names its own
-  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2,
-  and those of consumer groups, which are in `consumer_records`.
+  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer groups, which are in
+  `consumer_records`.
 * A key type that is not known is not an error: newer brokers write more of them. It is None to whoever reads it, and stays in the log.
 
 Source: KAFKA group-coordinator message schemas (those of offsets are in `protocol.offset_log`; GroupMetadataKey, GroupMetadataValue),

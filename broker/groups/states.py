@@ -4,9 +4,8 @@ Rules that hold here:
 
 * The names are the ones the wire shows (ListGroups, DescribeGroups).
 * `MOVES` is the whole truth about which move is legal (Kafka: ClassicGroupState.validPreviousStates). A group never changes state but
-  through it;
-  a group that is read back from the log is the one exception, because its record is the outcome of moves that were checked before it was
-  written.
+  through it; a group that is read back from the log is the one exception, because its record is the outcome of moves that were checked
+  before it was written.
 """
 
 from enum import StrEnum

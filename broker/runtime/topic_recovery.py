@@ -1,12 +1,10 @@
 """Starting from a data directory: what the metadata log says and what directories there are, made to agree before anything is served.
 
 Rules that hold inside:
-- The metadata log decides. A partition it knows gets its directory; a directory that it does not know, or of another topic id, is set
-aside as
-  `-stray`, as Kafka does; one of a topic that it says was removed is deleted: the crash came between the removal and the rename.
+- The metadata log decides. A partition it knows gets its directory; a directory that it does not know, or of another topic id, is set aside
+  as `-stray`, as Kafka does; one of a topic that it says was removed is deleted: the crash came between the removal and the rename.
 - A directory with partitions and no metadata log at all comes from elsewhere (a copy of a Kafka's): its topics are taken over under their
-own
-  ids, with default configurations, and the log says so. Producer ids then start above every one that the partitions remember.
+  own ids, with default configurations, and the log says so. Producer ids then start above every one that the partitions remember.
 - This node leads every partition: where the metadata log names others (it was a cluster's), or the last stop was not a clean one,
   a new leader epoch begins, so that clients can tell what they read before from what replaced it (KIP-320).
 """

@@ -1,7 +1,7 @@
 """Which leader epoch began at which offset: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
 
-Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten whenever the list
-changes. The log's flush syncs it; a power loss before that costs nothing, as recovery reads the epochs of unflushed batches from them.
+Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten whenever the list changes. The log's flush
+syncs it; a power loss before that costs nothing, as recovery reads the epochs of unflushed batches from them.
 """
 
 from __future__ import annotations

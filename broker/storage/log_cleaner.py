@@ -3,11 +3,9 @@ UnifiedLog.replaceSegments).
 
 Rules inside:
 
-* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in
-between; a
-  `FlushTicket` that it yields must be synced (on any thread) before it goes on. Appends, rolls, retention and DeleteRecords may happen
-  meanwhile;
-  when a segment that is being cleaned has left the log, or the log was deleted, the pass ends there without effect.
+* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in between;
+  a `FlushTicket` that it yields must be synced (on any thread) before it goes on. Appends, rolls, retention and DeleteRecords may happen
+  meanwhile; when a segment that is being cleaned has left the log, or the log was deleted, the pass ends there without effect.
 * Never cleaned: the active segment, what lies at or above the last stable offset, what is younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes what a crash
 leaves.

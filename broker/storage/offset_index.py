@@ -1,7 +1,6 @@
 """`.index`: where in a segment's file to begin looking for an offset (Kafka's OffsetIndex).
 
-An entry is 8 bytes: i32 offset relative to the segment's base, i32 byte position. The offset is the last one
-of the batch at that position.
+An entry is 8 bytes: i32 offset relative to the segment's base, i32 byte position. The offset is the last one of the batch at that position.
 """
 
 from __future__ import annotations

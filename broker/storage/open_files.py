@@ -1,5 +1,4 @@
-"""A bound on file descriptors and index memory: at most so many segments of a directory are open; the one opened first
-is closed first.
+"""A bound on file descriptors and index memory: at most so many segments of a directory are open; the one opened first is closed first.
 
 Closing changes nothing but time: a segment opens its file and loads its indexes again when it is used. So thousands of partitions start
 light.

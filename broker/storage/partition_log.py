@@ -1,8 +1,8 @@
 """One partition's log: what is appended, in which order it is checked, how far readers see (Kafka's UnifiedLog).
 
 Rules inside:
-* An append decides first (size, roll, duplicate, producer rules), then writes, then changes what is in memory; a
-  refusal has written nothing.
+* An append decides first (size, roll, duplicate, producer rules), then writes, then changes what is in memory; a refusal has written
+  nothing.
 * A failed write is cut off at once. If that fails too the log is offline (`failure`): every later append and read is refused.
 * Offsets: log start <= last stable <= high watermark <= log end. `append` never moves the high watermark; its owner does.
 * The recovery point moves only after a successful sync of everything below it.

@@ -1,8 +1,7 @@
 """`.timeindex`: from which offset on to look for a timestamp (Kafka's TimeIndex).
 
-An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base. It says: no
-record up to and including that offset is later than the timestamp.
-Entries whose timestamp would not grow are left out silently.
+An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base. It says: no record up to and including that offset is
+later than the timestamp. Entries whose timestamp would not grow are left out silently.
 """
 
 from __future__ import annotations

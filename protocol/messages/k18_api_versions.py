@@ -1,7 +1,7 @@
 """Ask which APIs the broker serves, in which versions, and which features the cluster has.
 
-Versions 0-4; flexible from 3, but for the response's header, which never is: a client must be able to read that its
-version is refused (KIP-511).
+Versions 0-4; flexible from 3, but for the response's header, which never is: a client must be able to read that its version is refused
+(KIP-511).
 
 * 1: `throttle_time_ms`. 3: the client's name and version; features as tagged fields (KIP-584).
 * 4: features whose minimal version is 0 are shown (KAFKA-17011).

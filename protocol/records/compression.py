@@ -1,8 +1,7 @@
 """The records section's five codecs, each with the framing that Kafka's Java client writes and reads.
 
-Rules that hold here: no function makes more than `max_bytes` of output, whatever the input claims, and a claimed size is compared with
-that bound
-and with what the codec could make of so few bytes before memory is taken for it. Every failure of a library becomes `CorruptBatch`.
+Rules that hold here: no function makes more than `max_bytes` of output, whatever the input claims, and a claimed size is compared with that
+bound and with what the codec could make of so few bytes before memory is taken for it. Every failure of a library becomes `CorruptBatch`.
 The codecs' libraries are imported at their first use: most processes see one codec or none, and the three cost a start 15 ms.
 """
 

@@ -1,9 +1,8 @@
 """The audit's rules, one file each. A rule is data: what it proves, how bad a finding is, what evidence it shows, where it is blind, and
 one query.
 
-Every query reads the views of `views.py` and gives the columns of `PLACE` plus the rule's own evidence columns, one row a finding. No
-rule looks at rows
-one by one in Python.
+Every query reads the views of `views.py` and gives the columns of `PLACE` plus the rule's own evidence columns, one row a finding. No rule
+looks at rows one by one in Python.
 """
 
 from __future__ import annotations
