@@ -148,7 +148,7 @@ class FaultyPath:
     def _after(self, case: _Case, response: Any) -> Reply | asyncio.Future[Reply]:
         if response is None:
             self._tell(case, None, seen=False)
-            return None
+            return None if case.rule(Action.DROP_ACK) is None else CLOSE
         self._change(case, response)
         self._tell(case, response, seen=not any(rule.action in _NOT_SEEN for rule in case.rules))
         if case.rule(Action.SWALLOW) is not None:

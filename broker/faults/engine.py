@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.rules import AT_STEPS, Action, Rule
+from broker.faults.rules import AT_STEPS, EXCLUSIVE, Action, Rule
 
 if TYPE_CHECKING:
     import asyncio
@@ -145,10 +145,17 @@ class Faults:
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
     def met_by(self, subject: Subject) -> list[Rule]:
-        """The rules that hit this request."""
+        """The rules that hit this request; of those that exclude each other the first, so that each hit that is counted was one."""
         if self.spared is not None and subject.client_id == self.spared:
             return []
-        return [rule for rule in self.rules if rule.hits_request(subject)]
+        hit: list[Rule] = []
+        taken: set[str] = set()
+        for rule in self.rules:
+            wanted = EXCLUSIVE.get(rule.action, frozenset())
+            if rule.hits_request(subject, may_hit=taken.isdisjoint(wanted)):
+                hit.append(rule)
+                taken |= wanted
+        return hit
 
     def refuses_connection(self) -> bool:
         """Whether a new connection is closed at once."""

@@ -71,6 +71,18 @@ STEPS: Final = ("prepared", "marker", "marked")
 
 AT_STEPS: Final = frozenset({Action.PAUSE, Action.CRASH})
 NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, Action.REFUSE_CONNECTION, Action.DISK_FULL})
+_MS_MAX: Final = 2**31 - 1
+"""throttle_time_ms has 32 bits."""
+EXCLUSIVE: Final[Mapping[Action, frozenset[str]]] = {
+    Action.DROP_REQUEST: frozenset({"handling", "answering"}),
+    Action.ERROR: frozenset({"handling"}),
+    Action.DUPLICATE: frozenset({"handling"}),
+    Action.DROP_ACK: frozenset({"answering"}),
+    Action.CUT_RESPONSE: frozenset({"answering"}),
+    Action.SWALLOW: frozenset({"answering"}),
+    Action.LATE_REQUEST: frozenset({"answering"}),
+}
+"""What of a request these take for themselves: of two that want the same only one can do what it says."""
 _NEEDED: Final[Mapping[Action, str]] = {
     Action.DELAY: "ms",
     Action.DELAY_REQUEST: "ms",
@@ -119,6 +131,8 @@ class Rule:
             raise FaultSyntax(f"fault {self.action.value}: share is between 0 and 1")
         if self.step is not None and self.step not in STEPS:
             raise FaultSyntax(f"fault {self.action.value}: step is one of {', '.join(STEPS)}")
+        if (self.ms or 0) > _MS_MAX:
+            raise FaultSyntax(f"fault {self.action.value}: ms is at most {_MS_MAX}")
         for limit in ("after", "times", "ms", "bytes"):
             if (getattr(self, limit) or 0) < 0:
                 raise FaultSyntax(f"fault {self.action.value}: {limit} is not below 0")
@@ -134,8 +148,8 @@ class Rule:
         """True when it did all that it was there for: `times` hits, or at least one where no number was given."""
         return self.hits >= (1 if self.times is None else self.times)
 
-    def hits_request(self, subject: Subject) -> bool:
-        """Whether this request meets the rule; counts it."""
+    def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
+        """Whether this request meets the rule; counts it. `may_hit`: False where an earlier rule left it nothing to do."""
         if self.action in NOT_OF_REQUESTS:
             return False
         if self.api is not None and self.api is not subject.api:
@@ -148,7 +162,7 @@ class Rule:
             _any(self.transactional_id, subject.transactional_ids)
             and _any(self.group, subject.groups)
             and (not self.of_partitions or any(self.wants(*each) for each in subject.partitions))
-            and self.draw()
+            and self.draw(may_hit=may_hit)
         )
 
     @property
@@ -172,12 +186,12 @@ class Rule:
             and self.draw()
         )
 
-    def draw(self) -> bool:
+    def draw(self, *, may_hit: bool = True) -> bool:
         """Whether this match is hit, of those that remain; counts it."""
         if self.spent:
             return False
         self.seen += 1
-        if self.seen <= self.after or (self.share < 1 and self._random.random() >= self.share):
+        if not may_hit or self.seen <= self.after or (self.share < 1 and self._random.random() >= self.share):
             return False
         self.hits += 1
         return True

@@ -95,6 +95,17 @@ def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: Ru
     assert end_offset(broker) == 1
 
 
+def test_a_dropped_ack_closes_the_connection_also_of_who_wants_none(broker: RunningBroker, client: Client) -> None:
+    script(broker, "drop-ack:api=Produce,times=1")
+    with broker.client() as careless:
+        request = produce_request(b"x")
+        request.acks = 0
+        careless.send(request, 9)
+        with pytest.raises(ConnectionError):
+            careless.read_frame()
+    assert end_offset(broker) == 1
+
+
 def test_a_cut_response_ends_in_its_middle(broker: RunningBroker, client: Client) -> None:
     script(broker, "cut-response:api=Metadata,bytes=7")
     with broker.client() as cut:

@@ -22,13 +22,31 @@ def test_without_a_rule_nothing_is_asked() -> None:
 
 
 def test_every_rule_counts_the_request() -> None:
-    faults = Faults([parse_rule("drop-ack"), parse_rule("drop-ack:api=Fetch"), parse_rule("swallow")])
-    assert [rule.name for rule in faults.met_by(END)] == ["drop-ack-1", "swallow-3"]
+    faults = Faults([parse_rule("drop-ack"), parse_rule("drop-ack:api=Fetch"), parse_rule("hold-response")])
+    assert [rule.name for rule in faults.met_by(END)] == ["drop-ack-1", "hold-response-3"]
     assert faults.report() == [
         "drop-ack:name=drop-ack-1: 1 of 1 hit",
         "drop-ack:api=FETCH,name=drop-ack-2: 0 of 0 hit",
-        "swallow:name=swallow-3: 1 of 1 hit",
+        "hold-response:name=hold-response-3: 1 of 1 hit",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("error:code=NOT_LEADER_OR_FOLLOWER", "error:code=REQUEST_TIMED_OUT"),
+        ("drop-request", "drop-ack"),
+        ("duplicate", "drop-request"),
+        ("late-request", "swallow"),
+        ("drop-ack", "cut-response"),
+    ],
+)
+def test_of_two_rules_that_exclude_each_other_each_has_its_own_request(first: str, second: str) -> None:
+    for after in (0, 1):
+        faults = Faults([parse_rule(first), parse_rule(second)])
+        one, other = faults.rules
+        one.times, other.times, other.after = 1, 1, after
+        assert [faults.met_by(END) for _ in range(3)] == [[one], [other], []]
 
 
 def test_a_name_belongs_to_one_rule() -> None:
@@ -40,7 +58,7 @@ def test_a_name_belongs_to_one_rule() -> None:
 
 
 def test_what_was_not_met_is_named() -> None:
-    faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("swallow")])
+    faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("hold-response")])
     faults.met_by(END)
     with pytest.raises(AssertionError, match=r"drop-ack:times=2,name=drop-ack-1: 1 of 1 hit$"):
         faults.assert_consumed()

@@ -108,6 +108,7 @@ def test_every_action_says_what_it_does() -> None:
         ("drop-ack:api=Nothing", "no API 'Nothing'"),
         ("drop-ack:share=2", "share is between 0 and 1"),
         ("drop-ack:share=x", "could not convert"),
+        ("throttle:ms=2147483648", "ms is at most 2147483647"),
         ("drop-ack:seed=1.5", "invalid literal"),
         ("drop-ack:shares=1", "unknown shares; there are api, client_id"),
         ("drop-ack:times=-1", "times is not below 0"),
