@@ -8,6 +8,7 @@ timers or for a release, and is dropped when the broker stops.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _DELAYED = frozenset({Action.DELAY_REQUEST, Action.HOLD_REQUEST})
 _FAR_FUTURE_MS = 2**62
+_ANSWERED_LATE = frozenset({Action.DELAY, Action.HOLD_RESPONSE})
 _NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW, Action.LATE_REQUEST})
 
 
@@ -70,6 +72,8 @@ class FaultyPath:
         self._later = later
         self._gates: dict[int, asyncio.Future[None]] = {}
         self._parked: set[asyncio.Future[Any]] = set()
+        self._held_back: Counter[int] = Counter()
+        """Answers of each connection that wait; those behind them cannot be sent either."""
 
     def serve(self, context: Context, request: Request, route: Route) -> Reply | asyncio.Future[Reply]:
         """The reply to one request, or the future that will have it."""
@@ -150,15 +154,28 @@ class FaultyPath:
             self._tell(case, None, seen=False)
             return None if case.rule(Action.DROP_ACK) is None else CLOSE
         self._change(case, response)
-        self._tell(case, response, seen=not any(rule.action in _NOT_SEEN for rule in case.rules))
+        waits = [rule for rule in case.rules if rule.action in _ANSWERED_LATE]
+        late = bool(waits or self._held_back[case.subject.connection])
+        self._tell(case, response, seen=not late and not any(rule.action in _NOT_SEEN for rule in case.rules), late=late)
         if case.rule(Action.SWALLOW) is not None:
-            return self._park()
+            return self._hold_back(case, self._park())
         reply: Reply = CLOSE if case.rule(Action.DROP_ACK) is not None else self._encode(response, case.request)
         cut = case.rule(Action.CUT_RESPONSE)
         if cut is not None and isinstance(reply, list):
             reply = LastWords([_first_bytes(reply, cut.bytes)])
-        waits = [rule for rule in case.rules if rule.action in {Action.DELAY, Action.HOLD_RESPONSE}]
-        return self._later(self._answer_late(case, waits, reply)) if waits else reply
+        return self._hold_back(case, self._later(self._answer_late(case, waits, reply))) if waits else reply
+
+    def _hold_back(self, case: _Case, answer: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        held_back, connection = self._held_back, case.subject.connection
+        held_back[connection] += 1
+
+        def answered(_: object) -> None:
+            held_back[connection] -= 1
+            if not held_back[connection]:
+                del held_back[connection]
+
+        answer.add_done_callback(answered)
+        return answer
 
     def _change(self, case: _Case, response: Any) -> None:
         for rule in case.rules:
@@ -193,11 +210,11 @@ class FaultyPath:
         future.add_done_callback(self._parked.discard)
         return future
 
-    def _tell(self, case: _Case, response: Any, *, seen: bool) -> None:
+    def _tell(self, case: _Case, response: Any, *, seen: bool, late: bool = False) -> None:
         if self._faults.observers:
             context, names = case.context, tuple(rule.name for rule in case.rules)
             now_ms = context.services.clock.now_ms()
-            self._faults.told(Exchange(case.subject, now_ms, context.version, case.request.body, response, seen, names))
+            self._faults.told(Exchange(case.subject, now_ms, context.version, case.request.body, response, seen, names, late))
 
     def _expire_producers(self, case: _Case) -> None:
         rules = [rule for rule in case.rules if rule.action is Action.EXPIRE_PRODUCER]

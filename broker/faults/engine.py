@@ -38,7 +38,8 @@ class Exchange:
     """A request and what became of it.
 
     `version` is the request's; `request` and `response` are messages of `protocol.messages`. `response` is None where the request was not
-    handled, or has none (acks=0); `seen` tells whether it was sent whole. `faults` names the rules that were hit.
+    handled, or has none (acks=0); `seen` tells whether it was sent whole; `late`, that it is held back, itself or behind one that is, and
+    may never be sent. `faults` names the rules that were hit.
     """
 
     subject: Subject
@@ -48,6 +49,7 @@ class Exchange:
     response: Any
     seen: bool
     faults: tuple[str, ...] = ()
+    late: bool = False
 
 
 class Faults:

@@ -42,6 +42,8 @@ class Send:
     offset: int
     seen: bool
     faults: tuple[str, ...]
+    late: bool = False
+    """Whether the answer was held back when this was written down; then nobody knows whether the client saw it, and `seen` is False."""
 
     @property
     def acked(self) -> bool:
@@ -125,6 +127,7 @@ class History:
                             -1 if answer is None else answer.base_offset,
                             exchange.seen,
                             exchange.faults,
+                            exchange.late,
                         )
                     )
 

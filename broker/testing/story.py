@@ -65,7 +65,8 @@ def _answer(send: Send) -> str:
         return f"taken without an answer (acks=0){scripted}"
     if send.offset < 0:
         return f"never handled{scripted}"
-    return f"appended at {send.offset}, {'acknowledged' if send.seen else 'and the acknowledgement was lost'}{scripted}"
+    told = "acknowledged" if send.seen else f"and the acknowledgement was {'held back' if send.late else 'lost'}"
+    return f"appended at {send.offset}, {told}{scripted}"
 
 
 def _writer(producer_id: int, epoch: int, sequence: int) -> str:

@@ -340,6 +340,20 @@ def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: 
     assert second.subject.partitions == [("t", 0)]
 
 
+@pytest.mark.parametrize("rule", ["hold-response:api=Produce,times=1", "delay:api=Produce,ms=60000,times=1"])
+def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back_or_behind_it(broker: RunningBroker, client: Client, rule: str) -> None:
+    seen: list[Exchange] = []
+    broker.call(lambda _: broker.script.observe(seen.append))
+    script(broker, rule)
+    for value in (b"held", b"behind"):
+        client.send(produce_request(value), 9)
+    with broker.client() as other:
+        broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 2)
+        produce(other, "t", b"beside")
+    told = [(each.seen, each.late) for each in seen if each.subject.api.name == "PRODUCE"]
+    assert told == [(False, True), (False, True), (True, False)]
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transaction(
     broker: RunningBroker, client: Client, kill: bool

@@ -29,6 +29,12 @@ def test_the_story_tells_every_attempt_and_the_reason() -> None:
     assert "switch idempotence on" in text
 
 
+def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
+    sends = (send(b"a", 0, seen=False, late=True), send(b"a", 1))
+    (anomaly,) = judge(Case(sends, (), (stored(b"a", 0), stored(b"a", 1)), by_value))
+    assert "appended at 0, and the acknowledgement was held back\n" in story([anomaly])
+
+
 @pytest.mark.parametrize(
     ("writers", "reason"),
     [
