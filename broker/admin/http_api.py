@@ -142,12 +142,12 @@ def _add_faults(api: FastAPI, faults: Faults) -> None:
             raise HTTPException(409, str(error)) from error
         return RuleOut(**made.to_json())
 
-    @api.get("/faults/{name}")
+    @api.get("/faults/{name:path}")
     async def get(name: str) -> RuleOut:
         """One rule."""
         return RuleOut(**_known(faults, name).to_json())
 
-    @api.delete("/faults/{name}", status_code=204)
+    @api.delete("/faults/{name:path}", status_code=204)
     async def remove(name: str) -> None:
         """Unload a rule and release what it holds."""
         _known(faults, name)

@@ -41,6 +41,7 @@ class _Case:
     route: Route
     subject: Subject
     rules: list[Rule]
+    number: int = 0
 
     def rule(self, action: Action) -> Rule | None:
         """The first rule of this action, if any."""
@@ -120,6 +121,7 @@ class FaultyPath:
         return await reply if isinstance(reply, asyncio.Future) else reply
 
     def _handle(self, case: _Case) -> Reply | asyncio.Future[Reply]:
+        case.number = next(self._faults.numbers)
         if case.rule(Action.DROP_REQUEST) is not None:
             self._tell(case, None, seen=False)
             return CLOSE
@@ -214,7 +216,8 @@ class FaultyPath:
         if self._faults.observers:
             context, names = case.context, tuple(rule.name for rule in case.rules)
             now_ms = context.services.clock.now_ms()
-            self._faults.told(Exchange(case.subject, now_ms, context.version, case.request.body, response, seen, names, late))
+            told = Exchange(case.subject, now_ms, context.version, case.request.body, response, seen, names, late, case.number)
+            self._faults.told(told)
 
     def _expire_producers(self, case: _Case) -> None:
         rules = [rule for rule in case.rules if rule.action is Action.EXPIRE_PRODUCER]

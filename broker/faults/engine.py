@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from broker.faults.rules import AT_STEPS, EXCLUSIVE, Action, Rule
@@ -50,6 +51,8 @@ class Exchange:
     seen: bool
     faults: tuple[str, ...] = ()
     late: bool = False
+    number: int = 0
+    """Counts in the order in which requests were handled; observers are told in the order in which they are answered."""
 
 
 class Faults:
@@ -66,6 +69,8 @@ class Faults:
         self.on_crash: Continue = on_crash or _kill_this_process
         self.spared: str | None = None
         """The client id whose requests meet no rule: of whoever works beside the clients under test."""
+        self.numbers = count()
+        """Of all requests that were handled, over restarts of the broker."""
         self._waiting: set[asyncio.Future[Any]] = set()
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
@@ -77,10 +82,12 @@ class Faults:
 
     def add(self, rule: Rule) -> Rule:
         """Load a rule; one without a name gets one. Raises ValueError for a name that is taken."""
-        if not rule.name:
+        taken = {each.name for each in self.rules}
+        while not rule.name:
             self._named += 1
-            rule.name = f"{rule.action.value}-{self._named}"
-        if any(each.name == rule.name for each in self.rules):
+            made_up = f"{rule.action.value}-{self._named}"
+            rule.name = "" if made_up in taken else made_up
+        if rule.name in taken:
             raise ValueError(f"there is a fault {rule.name!r} already")
         self.rules.append(rule)
         self._changed()

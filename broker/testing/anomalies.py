@@ -32,7 +32,7 @@ class Anomaly:
 @dataclass(slots=True)
 class Case:
     """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss; nor is it
-    that nothing lies at an offset of the topics `compacted`.
+    that nothing lies at an offset of the topics `compacted`. `sends` are in the order in which they were handled.
     """
 
     sends: Collection[Send]

@@ -44,6 +44,8 @@ class Send:
     faults: tuple[str, ...]
     late: bool = False
     """Whether the answer was held back when this was written down; then nobody knows whether the client saw it, and `seen` is False."""
+    number: int = 0
+    """Counts in the order in which requests were handled."""
 
     @property
     def acked(self) -> bool:
@@ -128,6 +130,7 @@ class History:
                             exchange.seen,
                             exchange.faults,
                             exchange.late,
+                            exchange.number,
                         )
                     )
 

@@ -63,7 +63,7 @@ def _case(running: Broker, history: History, wanted: Collection[str] | None, by:
     ]
     names = {each.topic for each in partitions} if wanted is None else wanted
     return Case(
-        [send for send in history.sends if send.topic in names],
+        sorted((send for send in history.sends if send.topic in names), key=lambda send: send.number),
         [read for read in history.reads if read.topic in names],
         contents(running, names),
         by,

@@ -57,6 +57,11 @@ def test_a_name_belongs_to_one_rule() -> None:
         faults.remove("last")
 
 
+def test_a_name_that_is_made_up_is_nobody_elses() -> None:
+    faults = Faults([parse_rule("drop-ack:name=drop-ack-1"), parse_rule("drop-ack")])
+    assert [rule.name for rule in faults.rules] == ["drop-ack-1", "drop-ack-2"]
+
+
 def test_what_was_not_met_is_named() -> None:
     faults = Faults([parse_rule("drop-ack:times=2"), parse_rule("hold-response")])
     faults.met_by(END)
