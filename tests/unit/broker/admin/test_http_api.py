@@ -49,6 +49,9 @@ def test_a_rule_is_loaded_read_and_removed(admin: Admin) -> None:
     assert admin.ask("GET", "/faults/error-1") == (200, made)
     assert admin.ask("DELETE", "/faults/error-1") == (204, None)
     assert admin.ask("GET", "/faults") == (200, [])
+    assert admin.ask("POST", "/faults", {"action": "drop-ack", "name": "app/late"})[0] == 201
+    assert admin.ask("GET", "/faults/app/late")[1]["name"] == "app/late"
+    assert admin.ask("DELETE", "/faults/app%2Flate") == (204, None)
 
 
 @pytest.mark.parametrize(
