@@ -284,17 +284,15 @@ class Stage:
             self._client = None
 
     def _end_all(self) -> None:
+        """Whoever reads may end in order; then all are killed, so that nobody who was left behind writes while the run is judged."""
         for instance in self.instances:
-            if instance.paused:
+            if instance.paused or self.candidate.role is Role.PRODUCER:
                 instance.kill()
-        running = [instance for instance in self.instances if instance.exit_code is None]
-        if self.candidate.role is Role.PRODUCER:
-            for instance in running:
-                instance.kill()
-            return
-        for instance in running:
-            if not instance.end(GRACE_S):
+        for instance in self.instances:
+            if instance.exit_code is None and not instance.end(GRACE_S):
                 self.ending.failures.append(f"instance {instance.number} did not end within {GRACE_S:.0f} s of SIGTERM")
+        for instance in self.instances:
+            instance.kill()
 
     def _crash(self) -> None:
         self.broker.broker.crash()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -70,6 +71,14 @@ def test_a_script_that_waits_for_what_never_comes_has_met_nothing(tmp_path: Path
         with stage(tmp_path / str(number), candidate(mode)) as on:
             ending = on.play(waits(on))
             assert (ending.met, ending.overdue) == (False, False)
+
+
+def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: Path) -> None:
+    with stage(tmp_path, candidate("leaves-a-child")) as on:
+        on.play(once(on))
+        left = int((on.directory / "work" / "pids").read_text())
+        while psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE:
+            os.sched_yield()
 
 
 def test_a_zombie_that_lives_on_is_not_waited_for(tmp_path: Path) -> None:
