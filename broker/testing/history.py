@@ -171,7 +171,7 @@ class History:
 
     def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
         """The whole batches of `records` that can be read; control batches have no records here."""
-        if not records:
+        if not records or not self.complete:
             return
         data = bytes(records)
         try:
@@ -181,7 +181,8 @@ class History:
                     return
                 opened = () if header.is_control else iter_records(batch)
                 found = tuple((header.base_offset + each.offset_delta, (_copy(each.key), _copy(each.value))) for each in opened)
-                self._held_bytes += len(batch)
+                opened_bytes = sum(len(key or b"") + len(value or b"") for _, (key, value) in found)
+                self._held_bytes += max(len(batch), opened_bytes)  # a compressed batch may hold a thousand times its size
                 if self._held_bytes > BYTES_MAX:
                     self.complete = False
                     return

@@ -10,6 +10,7 @@ from broker.testing import InProcessBroker, history
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.compression import Codec
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import fetch
@@ -49,6 +50,17 @@ def test_a_history_that_is_full_says_that_it_is_not_complete(monkeypatch: pytest
         assert not broker.history.complete
         with pytest.raises(RuntimeError, match="first 256 MiB"):
             broker.assert_exactly_once()
+
+
+def test_what_a_compressed_batch_holds_is_counted_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "BYTES_MAX", 10_000)
+    with InProcessBroker().record() as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        batch = build_batch([SimpleRecord(None, bytes(10_001), 1)], codec=Codec.GZIP)
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
+        client.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), version=9)
+        assert not broker.history.complete
+        assert broker.history.sends == []
 
 
 def test_what_cannot_be_read_is_no_send() -> None:
