@@ -1,8 +1,9 @@
 """Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a
 handler.
 
-A module `kNN_name` is imported when its first request comes (or by `load_all`, which the broker calls once it listens): a start does not
-pay for messages that nobody sends. It holds `handle(ctx, request)`; the request class is that of `protocol.messages`.
+A module `kNN_name` is imported when its first request comes, or one a turn once the broker listens: a start does not wait for messages that
+nobody sends. A broker in a test's own process begins with all of them (`load_all`). It holds
+`handle(ctx, request)`; the request class is that of `protocol.messages`.
 """
 
 from __future__ import annotations

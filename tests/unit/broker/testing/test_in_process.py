@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -112,3 +114,33 @@ def test_a_temporary_directory_outlives_a_restart() -> None:
         broker.topics.create("t")
         broker.restart()
         assert broker.topics.names() == ["t"]
+
+
+WHAT_SERVING_IMPORTS = """
+import asyncio, sys
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from broker.testing import InProcessBroker
+
+def ours():
+    return {name for name in sys.modules if name.partition(".")[0] in {"broker", "protocol"}}
+
+async def use(bootstrap):
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t") as producer:
+        async with producer.transaction():
+            await producer.send("topic", b"v")
+    committed = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    group = AIOKafkaConsumer("topic", bootstrap_servers=bootstrap, group_id="g", **committed)
+    async with group as consumer:
+        await consumer.getone()
+        await consumer.commit()
+
+with InProcessBroker() as broker:
+    before = ours()
+    asyncio.run(use(broker.bootstrap))
+    print(*sorted(ours() - before))
+"""
+
+
+def test_a_broker_that_serves_imports_nothing_more_beside_the_test_that_it_serves() -> None:
+    done = subprocess.run([sys.executable, "-c", WHAT_SERVING_IMPORTS], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""
