@@ -155,6 +155,17 @@ def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that
         other.read_frame()
 
 
+def _wait_for_memory(running: RunningBroker, other: Client, clock: MovableClock) -> None:
+    """Two requests of `other`, of which the second is answered only when whoever holds the memory was given up."""
+    for _ in range(2):
+        other.send(MetadataRequest([]), 9)
+    other.read_frame()
+    running.call_until(lambda broker: bool(broker._shared.starved))
+    for _ in range(2):
+        running.call(lambda _: clock.advance(limits.STARVED_MS))
+    other.read_frame()
+
+
 def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
@@ -169,13 +180,7 @@ def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(
         for _ in range(60):
             lazy.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 12)
         running.call_until(lambda broker: broker.buffered_bytes > limits.WRITE_HIGH_BYTES)
-        for _ in range(2):
-            other.send(MetadataRequest([]), 9)
-        other.read_frame()
-        running.call_until(lambda broker: bool(broker._shared.starved))
-        for _ in range(2):
-            running.call(lambda _: clock.advance(limits.STARVED_MS))
-        other.read_frame()
+        _wait_for_memory(running, other, clock)
         assert other.call(MetadataRequest([]), 9).brokers
         assert running.call(lambda broker: broker.connection_count) == 1
 
@@ -190,12 +195,6 @@ def test_a_request_that_does_not_come_on_cannot_keep_the_memory_either(tmp_path:
         assert other.call(MetadataRequest([])).brokers
         holder.send_raw(struct.pack(">i", 150_000) + b"x" * 140_000)
         running.call_until(lambda broker: broker.buffered_bytes > 100_000)
-        for _ in range(2):
-            other.send(MetadataRequest([]), 9)
-        other.read_frame()
-        running.call_until(lambda broker: bool(broker._shared.starved))
-        for _ in range(2):
-            running.call(lambda _: clock.advance(limits.STARVED_MS))
-        other.read_frame()
+        _wait_for_memory(running, other, clock)
         with pytest.raises(ConnectionError):
             holder.read_frame()
