@@ -2,7 +2,8 @@
 
 Promises: it is answered at once, and durably. A partition is given to a member only when the one that had it said that it let go, or is
 out. The assignment is told when it changed, and whenever the member said everything about itself. A regular expression (1+) is resolved
-before the answer. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH.
+before the answer. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH; UNSUPPORTED_VERSION where
+`group.coordinator.rebalance.protocols` leaves `consumer` out.
 
 The rack id is kept and shown, and changes no assignment: one broker has every replica.
 """
@@ -19,6 +20,7 @@ from broker.groups.consumer_member import Assignment as Partitions
 from broker.groups.consumer_member import assignment_from, topics_of
 from broker.groups.consumer_records import AssignedTopic
 from broker.runtime.group_service import random_member_id
+from protocol.error_codes import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -34,6 +36,8 @@ def handle(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Answer when what was decided is durable."""
+    if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         answer = ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request))
     except Rejected as rejected:

@@ -2,7 +2,8 @@
 
 Promises: a group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
 Partitions of topics that were deleted are left out. From version 1 on each member says which protocol it speaks (KIP-1099). Authorized
-operations, when asked for, are all of them: there is no authorizer.
+operations, when asked for, are all of them: there is no authorizer. Every group is UNSUPPORTED_VERSION where
+`group.coordinator.rebalance.protocols` leaves `consumer` out.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroup
 
 
 def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
+        return DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:

@@ -67,7 +67,6 @@ IGNORED_NAMES = frozenset(
         "group.coordinator.background.threads",
         "group.coordinator.cached.buffer.max.bytes",
         "group.coordinator.new.enable",
-        "group.coordinator.rebalance.protocols",
         "group.coordinator.threads",
         "initial.broker.registration.timeout.ms",
         "inter.broker.listener.name",

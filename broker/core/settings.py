@@ -136,6 +136,12 @@ class BrokerSettings:
 
     # --- consumer groups -----------------------------------------------------------------------------------------------------
     group_initial_rebalance_delay_ms: int = _key(_INT, 0, "How long a new group waits for more members (Kafka: 3000).", _NOT_NEGATIVE)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = _key(
+        _LIST,
+        ("classic", "consumer", "streams"),
+        "The protocols of groups that are served, classic always among them; without consumer, KIP-848's is refused.",
+        each_of("consumer", "classic", "share", "streams"),
+    )
     group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may ask.", _NOT_NEGATIVE)
     group_max_session_timeout_ms: int = _key(_INT, 1_800_000, "Longest session timeout that a member may ask.", _NOT_NEGATIVE)
     group_max_size: int = _key(_INT, 2**31 - 1, "Members of one classic group.", _POSITIVE)

@@ -2,7 +2,8 @@
 later wins.
 
 Rules: every mistake stops the start and is told at once, with the setting's name, its value and what is allowed; an unknown name comes
-with the nearest known one; Kafka's settings that mean nothing here are listed in `Loaded.notes`.
+with the nearest known one; so does a lock of Kafka's that would not hold here; Kafka's other settings that mean nothing here are listed
+in `Loaded.notes`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from broker.core.config_keys import InvalidConfig
 from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from broker.core.security_settings import lock_problem
 from broker.core.settings import BROKER_KEYS, BrokerSettings, attribute_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
@@ -49,6 +51,8 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             name = _ALIASES.get(given_name, given_name)
             if name in BROKER_KEYS:
                 texts[name] = (text, source)
+            elif (problem := lock_problem(name, text)) is not None:
+                mistakes.append(f"{problem} (from the {source})")
             elif is_ignored(name):
                 notes.append(f"{name} ({source}) is a setting of Kafka's that has no effect here")
             else:
@@ -114,6 +118,8 @@ def _check_together(settings: BrokerSettings) -> None:
         if values != sorted(values, key=lambda value: int(str(value))):
             low, value, high = values
             raise SettingsError(f"group.consumer.{name}={value}: allowed is from group.consumer.min.{name}={low} to max.{name}={high}")
+    if "classic" not in settings.group_coordinator_rebalance_protocols:
+        raise SettingsError("group.coordinator.rebalance.protocols: disabling the classic protocol is not supported")
     if not settings.group_consumer_assignors:
         raise SettingsError("group.consumer.assignors names no assignor")
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):

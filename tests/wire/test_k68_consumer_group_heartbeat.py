@@ -209,3 +209,9 @@ def test_a_waiting_classic_member_is_told_when_its_group_changes(broker: Running
     group_calls.wait_for_state(client, "PreparingRebalance")
     join(client, "new")
     assert waiting.response().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.broker_settings({"group.coordinator.rebalance.protocols": "classic"})
+def test_without_the_consumer_protocol_a_heartbeat_is_an_unsupported_version(client: Client) -> None:
+    assert join(client, "m").error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert group_calls.join(client).error_code in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}

@@ -73,3 +73,8 @@ def test_operations_are_shown_on_request(client: Client) -> None:
     join(client, "a")
     assert describe(client).authorized_operations == -0x80000000
     assert describe(client, include_authorized_operations=True).authorized_operations > 0
+
+
+@pytest.mark.broker_settings({"group.coordinator.rebalance.protocols": "classic,streams"})
+def test_without_the_consumer_protocol_no_group_is_described(client: Client) -> None:
+    assert describe(client).error_code == ErrorCode.UNSUPPORTED_VERSION

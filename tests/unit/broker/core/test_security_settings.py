@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.security_settings import lock_problem
+from broker.core.settings_load import SettingsError, load
+
+LOCKS = [
+    ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ("super.users", "User:admin"),
+    ("allow.everyone.if.no.acl.found", "false"),
+    ("principal.builder.class", "com.example.Principals"),
+    ("connections.max.reauth.ms", "3600000"),
+    ("ssl.client.auth", "required"),
+    ("security.inter.broker.protocol", "SASL_SSL"),
+    ("sasl.enabled.mechanisms", "PLAIN"),
+    ("sasl.enabled.mechanisms", "GSSAPI"),
+    ("sasl.jaas.config", "… password=secret;"),
+    ("sasl.oauthbearer.expected.audience", "us"),
+    ("sasl.oauthbearer.jwks.endpoint.url", "https://example.com"),
+    ("sasl.mechanism.inter.broker.protocol", "SCRAM-SHA-256"),
+    ("listener.name.external.ssl.client.auth", "required"),
+    ("listener.name.external.sasl.enabled.mechanisms", "PLAIN"),
+    ("listener.name.external.plain.sasl.jaas.config", "… password=secret;"),
+    ("listener.name.external.plain.connections.max.reauth.ms", "60000"),
+    ("create.topic.policy.class.name", "com.example.Policy"),
+    ("alter.config.policy.class.name", "com.example.Policy"),
+    ("max.connections.per.ip.overrides", "127.0.0.1:0"),
+]
+
+NO_LOCKS = [
+    ("authorizer.class.name", ""),
+    ("super.users", " "),
+    ("allow.everyone.if.no.acl.found", "true"),
+    ("ssl.client.auth", "none"),
+    ("listener.name.external.ssl.client.auth", "NONE"),
+    ("security.inter.broker.protocol", "PLAINTEXT"),
+    ("sasl.mechanism.inter.broker.protocol", "GSSAPI"),
+    ("connections.max.reauth.ms", "0"),
+    ("sasl.login.refresh.buffer.seconds", "300"),
+    ("sasl.kerberos.min.time.before.relogin", "60000"),
+    ("sasl.server.max.receive.size", "524288"),
+    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", "3600000"),
+    ("ssl.keystore.location", "/etc/kafka/keystore.jks"),
+    ("early.start.listeners", "CONTROLLER"),
+    ("listener.name.external.max.connections", "5"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), LOCKS)
+def test_a_lock_that_would_not_hold_stops_the_start_and_is_named_without_its_value(name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({name: value}, {}, None)
+    assert name in str(caught.value)
+    assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value"), NO_LOCKS)
+def test_a_value_that_locks_nothing_does_not_stop_the_start(name: str, value: str) -> None:
+    assert lock_problem(name, value) is None
+    assert load({name: value}, {}, None).notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
