@@ -29,7 +29,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "max.connections.per.ip.overrides": "the limit of max.connections.per.ip holds for every address",
 }
 _SASL: Final = re.compile(r"sasl\..+")
-_TUNING: Final = re.compile(r"sasl\.(login|kerberos|server\.max|oauthbearer\.(clock|jwks\.endpoint\.re))\b.*")
+_TUNING: Final = re.compile(r"sasl\.(login\.|kerberos\.|server\.max\.|oauthbearer\.(clock|jwks\.endpoint\.re)).*")
 """How a log-in goes, not that there is one: these lock nothing."""
 
 _NO_LOCK: Final[Mapping[str, frozenset[str]]] = {

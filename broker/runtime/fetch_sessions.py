@@ -4,8 +4,9 @@ Rules:
 * a session's next request must carry the epoch that follows the last one (2147483647 wraps to 1), else nothing of the session changes;
 * an incremental response leaves out partitions of which nothing changed: no records, no error, same high watermark and log start offset;
 * a partition that gave records goes to the end of the order, so that none starves behind a bigger one;
-* a full cache takes a new session only in place of one unused for two minutes, or of a smaller one older than that; else the client
-  gets session id 0 and sends whole requests.
+* a full cache takes a new session only in place of one unused for two minutes, or of the smallest that was used when it was older than
+  that, if it is smaller than the new one (FetchSessionCacheShard); else the client gets session id 0 and sends whole requests. Of
+  Kafka's eight parts of the cache there is one, so that none is full while others have room.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Session:
     created_ms: int
     last_used_ms: int
     epoch: int = 1
+    seasoned: bool = False
+    """Used when it was older than `FETCH_SESSION_IDLE_MS`: a bigger one may take its place."""
     targets: dict[tuple[TopicKey, int], Target] = field(default_factory=dict)
 
 
@@ -146,6 +149,7 @@ class FetchSessions:
             return FetchContext(self, targets, None, wants_session=False, by_id=by_id)
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         session.last_used_ms = now_ms
+        session.seasoned = now_ms - session.created_ms > limits.FETCH_SESSION_IDLE_MS
         self._sessions[session_id] = self._sessions.pop(session_id)
         return FetchContext(self, list(session.targets.values()), session, wants_session=False, by_id=by_id)
 
@@ -189,8 +193,8 @@ class FetchSessions:
         if now_ms - least_recent.last_used_ms > limits.FETCH_SESSION_IDLE_MS:
             self.remove(least_recent.session_id)
             return True
-        old = [s for s in self._sessions.values() if now_ms - s.created_ms > limits.FETCH_SESSION_IDLE_MS]
-        smallest = min(old, key=lambda s: len(s.targets), default=None)
+        seasoned = [session for session in self._sessions.values() if session.seasoned]
+        smallest = min(seasoned, key=lambda session: (len(session.targets), session.session_id), default=None)
         if smallest is None or len(smallest.targets) >= size:
             return False
         self.remove(smallest.session_id)

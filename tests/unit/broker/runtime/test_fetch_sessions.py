@@ -170,12 +170,31 @@ def test_a_full_cache_forgets_the_session_that_is_longest_unused(sessions: Fetch
 def test_a_full_cache_forgets_an_old_small_session_for_a_bigger_one_only(sessions: FetchSessions) -> None:
     small, big = open_session(sessions, 1), open_session(sessions, 3)
     later = limits.FETCH_SESSION_IDLE_MS + 1
-    begin(sessions, small, 1, now=later - 1)
-    begin(sessions, big, 1, now=later - 1)
+    begin(sessions, small, 1, now=later)
+    begin(sessions, big, 1, now=later)
     assert open_session(sessions, 1, now=later) == 0
     assert open_session(sessions, 2, now=later) == 3
     with pytest.raises(Rejected):
         begin(sessions, small, 2)
+
+
+def test_a_small_session_that_was_not_used_since_it_became_old_is_not_forgotten_for_a_bigger_one(sessions: FetchSessions) -> None:
+    small, big = open_session(sessions, 1), open_session(sessions, 3)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, small, 1, now=later - 1)
+    begin(sessions, big, 1, now=later - 1)
+    assert open_session(sessions, 4, now=later) == 0
+
+
+def test_of_the_smallest_sessions_the_one_with_the_lowest_id_is_forgotten(sessions: FetchSessions) -> None:
+    first, second = open_session(sessions, 1), open_session(sessions, 1)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, second, 1, now=later)
+    begin(sessions, first, 1, now=later)
+    assert open_session(sessions, 2, now=later) == 3
+    begin(sessions, second, 2)
+    with pytest.raises(Rejected):
+        begin(sessions, first, 2)
 
 
 def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch) -> None:
