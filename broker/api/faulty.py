@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from protocol.codec import Request
 
 _DELAYED = frozenset({Action.DELAY_REQUEST, Action.HOLD_REQUEST})
-_FAR_FUTURE_MS = 2**62
 _ANSWERED_LATE = frozenset({Action.DELAY, Action.HOLD_RESPONSE})
 _NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW, Action.LATE_REQUEST})
 
@@ -226,7 +225,7 @@ class FaultyPath:
             if found is None or not any(rule.wants(topic, index) for rule in rules):
                 continue
             for partition in found.partitions.values() if index is None else filter(None, [found.partitions.get(index)]):
-                partition.log.producer_state.expire(_FAR_FUTURE_MS, 0)
+                partition.forget_producers()
 
 
 def _refusal(case: _Case, error: ErrorCode) -> Any:

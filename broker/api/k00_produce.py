@@ -1,8 +1,8 @@
 """Produce (key 0), versions 3-13: appends one batch to each partition, in the order of the request.
 
-Promises: each partition succeeds or fails for itself; with acks=1 and acks=all the answer comes when the batch may be relied on (one
-replica, so both mean the same: appended, and synced where flush.messages asks for it); acks=0 answers nothing, and closes the connection if
-anything failed, which is the only way to tell; a batch that an idempotent producer sends again is answered with its original offset.
+Promises: each partition succeeds or fails for itself; with acks=1 the answer comes when this broker's copy may be relied on (appended, and
+synced where flush.messages asks for it), with acks=all when every in-sync replica has it; acks=0 answers nothing, and closes the connection
+if anything failed, which is the only way to tell; a batch that an idempotent producer sends again is answered with its original offset.
 A batch of a transaction is written only where its coordinator says that the partition belongs to the transaction (`txn_verification`);
 from version 12 on writing adds the partition (KIP-890).
 
@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.api.context import CloseConnection, Context
 from broker.core import limits
 from broker.core.peer_log import shown
 from broker.core.rejected import Rejected
+from broker.replication.waits import Condition
 from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import (
@@ -73,7 +75,15 @@ _WITHOUT_START = frozenset(
 
 _NOTHING: Refused = {}
 
-Wait = tuple[asyncio.Future[None], PartitionProduceResponse]
+
+@dataclass(slots=True)
+class _Appends:
+    """What the appends of one request have in common. `waits`: what must come true before the request is answered."""
+
+    refusal: Rejected | None
+    unverified: Refused
+    condition: Condition
+    waits: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = field(default_factory=list)
 
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
@@ -87,13 +97,14 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable
 def _append_all(
     ctx: Context, request: ProduceRequest, refusal: Rejected | None, unverified: Refused
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    waits: list[Wait] = []
-    responses = [_append_topic(ctx, topic, refusal, unverified, waits) for topic in request.topic_data]
+    condition = Condition.COMMITTED if request.acks == -1 else Condition.ON_DISK
+    appends = _Appends(refusal, unverified, condition)
+    responses = [_append_topic(ctx, topic, appends) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
         return None
     response = ProduceResponse(responses)
-    return _answer_when_durable(ctx, request, response, waits) if waits else response
+    return _answer_after(appends, response, request.timeout_ms) if appends.waits else response
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -155,27 +166,25 @@ def _unverified(version: int, code: ErrorCode) -> Rejected:
     return Rejected(code, "the partition is not in the producer's open transaction")
 
 
-def _append_topic(
-    ctx: Context, topic: TopicProduceData, refusal: Rejected | None, unverified: Refused, waits: list[Wait]
-) -> TopicProduceResponse:
+def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> TopicProduceResponse:
     found, missing = _find_topic(ctx, topic)
     answers = []
     for data in topic.partition_data:
         try:
-            if refusal is not None:
-                raise refusal
+            if appends.refusal is not None:
+                raise appends.refusal
             if found is None:
                 raise missing
             partition = found.get(data.index)
-            if unverified and (partition.topic, partition.index) in unverified:
-                raise _unverified(ctx.version, unverified[partition.topic, partition.index])
-            answers.append(_append(ctx, partition, data, waits))
+            if appends.unverified and (partition.topic, partition.index) in appends.unverified:
+                raise _unverified(ctx.version, appends.unverified[partition.topic, partition.index])
+            answers.append(_append(ctx, partition, data, appends))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
-def _append(ctx: Context, partition: Partition, data: PartitionProduceData, waits: list[Wait]) -> PartitionProduceResponse:
+def _append(ctx: Context, partition: Partition, data: PartitionProduceData, appends: _Appends) -> PartitionProduceResponse:
     batch = _one_batch(data.records, ctx.version)
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
@@ -187,9 +196,9 @@ def _append(ctx: Context, partition: Partition, data: PartitionProduceData, wait
             refused.log_start_offset = partition.log.log_start_offset
         return refused
     answer = PartitionProduceResponse(data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-    durable = partition.when_durable(info)
-    if durable is not None:
-        waits.append((durable, answer))
+    wait = partition.when(appends.condition, info)
+    if wait is not None:
+        appends.waits.append((wait, answer))
     return answer
 
 
@@ -270,11 +279,10 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 
-async def _answer_when_durable(ctx: Context, request: ProduceRequest, response: ProduceResponse, waits: list[Wait]) -> ProduceResponse:
-    """Wait for every sync; what takes longer than the request's timeout is answered REQUEST_TIMED_OUT (the data stays)."""
-    timeout_s = max(request.timeout_ms, 0) / 1000
-    await asyncio.wait([future for future, _ in waits], timeout=timeout_s)
-    for future, answer in waits:
+async def _answer_after(appends: _Appends, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
+    """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
+    await asyncio.wait([future for future, _ in appends.waits], timeout=max(timeout_ms, 0) / 1000)
+    for future, answer in appends.waits:
         try:
             if not future.done():
                 raise Rejected(ErrorCode.REQUEST_TIMED_OUT)

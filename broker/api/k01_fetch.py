@@ -164,7 +164,7 @@ def _check(partition: Partition, asked: FetchPartition, replica_id: int) -> None
     if replica_id >= 0:
         known_epoch = asked.current_leader_epoch >= 0
         raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} is no replica")
-    partition.check_epoch(asked.current_leader_epoch)
+    partition.replica.check_epoch(asked.current_leader_epoch)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:

@@ -52,7 +52,7 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOf
         if asked.timestamp < 0 and ctx.version < _SINCE_VERSION.get(asked.timestamp, ctx.version + 1):
             raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
         partition = ctx.services.partitions.get(topic, asked.partition_index)
-        partition.check_epoch(asked.current_leader_epoch)
+        partition.replica.check_epoch(asked.current_leader_epoch)
         found = partition.log.offset_for_timestamp(asked.timestamp, isolation=_isolation(request))
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(asked.partition_index, rejected.code)

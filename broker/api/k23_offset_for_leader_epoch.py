@@ -31,7 +31,7 @@ def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeade
 def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = ctx.services.partitions.get(topic, asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
+        partition.replica.check_epoch(asked.current_leader_epoch)
     except Rejected as rejected:
         return EpochEndOffset(rejected.code, asked.partition)
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
+from broker.replication.waits import Condition
 from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
@@ -104,7 +105,7 @@ class Coordinator(Generic[RecordT]):
             info = self.partition.append_records([SimpleRecord(key, value) for key, value in pairs])
             for offset, record in enumerate(records, info.first_offset):
                 self._machine.apply(record, offset)
-            self._last_write = self.partition.when_durable(info)
+            self._last_write = self.partition.when(Condition.COMMITTED, info)
         if self._last_write is not None and self._last_write.done():
             self._last_write = None
         return self._last_write
@@ -123,14 +124,14 @@ class Coordinator(Generic[RecordT]):
         info = self.partition.append(batch, Origin.COORDINATOR)
         for offset, record in enumerate(effects.records, info.first_offset):
             self._machine.apply(record, offset, producer_id)
-        self._last_write = self.partition.when_durable(info)
+        self._last_write = self.partition.when(Condition.COMMITTED, info)
         return effects.response if self._last_write is None else _after(self._last_write, effects.response)
 
     def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Durable:
         """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
         info = self.partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
         self._machine.end_transaction(producer_id, commit=commit)
-        self._last_write = self.partition.when_durable(info)
+        self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self._last_write
 
     async def load(self, chunk_bytes: int) -> None:

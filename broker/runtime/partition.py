@@ -1,8 +1,7 @@
-"""One partition that this broker leads: its log, and everyone who waits for it.
+"""One partition of this broker: its replica, which decides, its log, and everyone who waits for them.
 
 Rules:
-* the high watermark is the log's end, for there is one replica, except while records wait for an fsync that flush.messages asks for: then
-  neither the high watermark nor an acknowledgement passes what is on disk;
+* what an append, a sync or a change of leader means is the replica's decision (`broker.replication`); here it is carried out;
 * who waits is woken by the append (or the fsync) that it waited for, never by looking again.
 """
 
@@ -10,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
+from broker.replication.replica import COMMITTED, SYNC, Replica, Role
+from broker.replication.waits import Condition, Waits
 from broker.storage.batch_check import check_produce_batch
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from protocol.error_codes import ErrorCode
@@ -33,6 +33,8 @@ retries = logging.getLogger("broker.retries")
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 
+_FAR_FUTURE_MS = 2**62
+
 
 class Partition:
     """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion)."""
@@ -41,13 +43,12 @@ class Partition:
         "_active",
         "_clock",
         "_flusher",
-        "_flushing",
-        "_synced_offset",
         "_unsynced_since_ms",
-        "_waiting",
+        "_waits",
         "index",
         "log",
         "removed",
+        "replica",
         "topic",
         "watchers",
     )
@@ -60,46 +61,40 @@ class Partition:
         self.watchers: dict[object, Woken] = {}
         self._flusher = flusher
         self._clock = clock
-        self._flushing = False
         self._unsynced_since_ms = 0
         self._active = log.segments.active
-        self._synced_offset = log.recovery_point
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        log.advance_high_watermark(log.log_end_offset)
+        self._waits: Waits[asyncio.Future[None]] = Waits()
+        self.replica = Replica(
+            log_end=log.log_end_offset, synced=log.recovery_point, high_watermark=log.high_watermark, leader_epoch=log.leader_epoch
+        )
+        self._act(self.replica.lead(log.leader_epoch))
 
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, transaction_version: int = 0) -> AppendInfo:
-        """Append one batch now; raises Rejected, and then nothing was written. See `when_durable` before acknowledging.
+        """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
 
         `transaction_version` is what the producer of a transactional batch speaks.
         """
-        log = self.log
-        now_ms = self._clock.now_ms()
+        log, replica = self.log, self.replica
+        if replica.role is not Role.LEADER:
+            replica.check_leads()
+        now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is Origin.CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
             info = log.append_parsed(
                 checked.header,
                 checked.unstamped,
                 origin=origin,
-                leader_epoch=log.leader_epoch,
+                leader_epoch=epoch,
                 now_ms=now_ms,
                 transaction_version=transaction_version,
             )
         else:
-            info = log.append(batch, origin=origin, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version)
+            info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, transaction_version=transaction_version)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:
             self._grew(len(batch))
         return info
-
-    def check_epoch(self, requested: int) -> None:
-        """Raises Rejected when the client knows another leader epoch than ours (KIP-320); -1 asks for no check."""
-        if requested == -1:
-            return
-        if requested < self.log.leader_epoch:
-            raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
-        if requested > self.log.leader_epoch:
-            raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
         """Append records of a coordinator as one batch, stamped with the present time where they carry none."""
@@ -112,37 +107,67 @@ class Partition:
 
         All who wait look again: what the transaction held back has become readable, however little a marker weighs.
         """
+        self.replica.check_leads()
         now_ms = self._clock.now_ms()
-        log = self.log
         batch = end_txn_marker(
             committed=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=now_ms
         )
-        info = log.append(
-            batch, origin=Origin.COORDINATOR, leader_epoch=log.leader_epoch, now_ms=now_ms, transaction_version=transaction_version
+        info = self.log.append(
+            batch, origin=Origin.COORDINATOR, leader_epoch=self.replica.leader_epoch, now_ms=now_ms, transaction_version=transaction_version
         )
         self._grew(len(batch))
         self._wake(0)
         return info
 
-    def when_durable(self, info: AppendInfo) -> asyncio.Future[None] | None:
-        """A future that is done when the append may be acknowledged, or None when that is now.
+    def when(self, condition: Condition, info: AppendInfo) -> asyncio.Future[None] | None:
+        """A future that is done when the condition holds for the append, or None when it does now.
 
-        Fails with Rejected if the partition goes.
+        It belongs to the present leadership: it fails with Rejected if that ends, or if the partition goes.
         """
-        if self.log.high_watermark > info.last_offset:
+        if info.last_offset < (self.replica.high_watermark if condition is Condition.COMMITTED else self.replica.own_end):
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((info.last_offset, future))
+        self._waits.add(condition, info.last_offset, future)
         return future
+
+    def lead(self, epoch: int, in_sync: Collection[int] = ()) -> None:
+        """This replica leads in `epoch`, with `in_sync` others beside it. Raises Rejected; then it goes on as it was."""
+        again = epoch == self.replica.leader_epoch and self.replica.role is Role.LEADER
+        if not again:
+            self.log.become_leader(epoch)
+        effects = self.replica.lead(epoch, in_sync)
+        if not again:
+            self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"))
+        self._act(effects)
+
+    def follow(self, epoch: int) -> None:
+        """Another replica leads in `epoch`: who waits is told so. Raises Rejected for an epoch of the past."""
+        self.replica.follow(epoch)
+        self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads now"))
+        self._wake(0)
 
     def remove(self) -> None:
         """The partition is being deleted: whoever waits is told."""
         self.removed = True
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
-        self._waiting.clear()
+        self._fail_waits(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
         self._wake(0)
+
+    # --- what a partition knows of its producers ---------------------------------------------------------------------------------
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer in this epoch is open here."""
+        return self.log.producer_state.has_open_transaction(producer_id, epoch)
+
+    def coordinator_epoch_seen(self, producer_id: int) -> int:
+        """The epoch of the coordinator whose marker came last for this producer; -1 where none did."""
+        entry = self.log.producer_state.get(producer_id)
+        return -1 if entry is None else entry.coordinator_epoch
+
+    def forget_producers(self) -> None:
+        """Forget every producer without an open transaction, as if it had been silent for too long."""
+        self.log.producer_state.expire(_FAR_FUTURE_MS, 0)
+
+    # --- the disk ----------------------------------------------------------------------------------------------------------------
 
     def flush_if_due(self) -> None:
         """Sync what has waited for flush.ms."""
@@ -154,14 +179,14 @@ class Partition:
 
         A sync that cannot begin is left to the next append or checkpoint; until then nobody is told that anything is on disk.
         """
-        if self._flushing or self._synced_offset >= self.log.log_end_offset:
+        if not self.replica.sync_may_begin:
             return None
         try:
             sync = self._flusher.flush(self.log, self._synced)
         except OSError as error:
             logger.error("%s-%d cannot be synced now: %s", self.topic, self.index, error)
             return None
-        self._flushing = True
+        self.replica.sync_began()
         self._unsynced_since_ms = 0
         return sync
 
@@ -169,35 +194,39 @@ class Partition:
         log = self.log
         if log.config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
+        effects = self.replica.appended(log.log_end_offset, log.config.flush_messages)
         if log.segments.active is not self._active:
             self._active = log.segments.active
-            self.flush()
-        if log.config.flush_messages != INT64_MAX:
-            due = log.log_end_offset - self._synced_offset >= log.config.flush_messages
-            if due:
-                self.flush()
-            if due or self._flushing:
-                return
-        log.advance_high_watermark(log.log_end_offset)
-        if self.watchers:
+            effects |= SYNC
+        self._act(effects)
+        if effects & COMMITTED and self.watchers:
             self._wake(size)
 
     def _synced(self, offset: int) -> None:
-        self._flushing = False
-        self._synced_offset = max(self._synced_offset, offset)
-        if self.removed:
-            return
-        log = self.log
-        due = log.log_end_offset - offset >= log.config.flush_messages
-        if due:
+        effects = self.replica.sync_ended(offset, self.log.config.flush_messages)
+        if not self.removed:
+            self._act(effects)
+            self._wake(0)
+
+    def _act(self, effects: int) -> None:
+        """Do what the replica has decided."""
+        if effects & SYNC:
             self.flush()
-        log.advance_high_watermark(offset if due else log.log_end_offset)
-        waiting = self._waiting
-        while waiting and waiting[0][0] < log.high_watermark:
-            future = waiting.popleft()[1]
+        if effects & COMMITTED:
+            self.log.advance_high_watermark(self.replica.high_watermark)
+        if self._waits:
+            self._release(Condition.COMMITTED, self.replica.high_watermark)
+            self._release(Condition.ON_DISK, self.replica.own_end)
+
+    def _release(self, condition: Condition, end: int) -> None:
+        for future in self._waits.reached(condition, end):
             if not future.done():
                 future.set_result(None)
-        self._wake(0)
+
+    def _fail_waits(self, error: Rejected) -> None:
+        for future in self._waits.drain():
+            if not future.done():
+                future.set_exception(error)
 
     def _wake(self, size: int) -> None:
         for woken in list(self.watchers.values()):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.core import limits
 from broker.core.rejected import Rejected
+from broker.replication.waits import Condition
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 
@@ -107,7 +108,8 @@ class TxnMarkers:
                 index, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, transaction_version=transaction_version
             )
         partition = self._partitions.get(topic, index)
-        return partition.when_durable(partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version))
+        info = partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
+        return partition.when(Condition.COMMITTED, info)
 
     def _go_on(self, work: _Work) -> None:
         txn = work.txn
@@ -136,8 +138,7 @@ class TxnMarkers:
 
     def _coordinator_epoch_seen(self, place: TopicPartition, producer_id: int) -> int:
         """Raises Rejected where the partition is not served."""
-        entry = self._partitions.get(*place).log.producer_state.get(producer_id)
-        return -1 if entry is None else entry.coordinator_epoch
+        return self._partitions.get(*place).coordinator_epoch_seen(producer_id)
 
     def _retry(self, work: _Work) -> None:
         """Go on at once with what a script held back."""

@@ -147,11 +147,7 @@ class TxnVerification:
 
 
 def _without_transaction(writer: Writer, partitions: Collection[Partition]) -> frozenset[TopicPartition]:
-    return frozenset(
-        (each.topic, each.index)
-        for each in partitions
-        if not each.log.producer_state.has_open_transaction(writer.producer_id, writer.epoch)
-    )
+    return frozenset((each.topic, each.index) for each in partitions if not each.has_open_transaction(writer.producer_id, writer.epoch))
 
 
 def _as_writer_sees(error: ErrorCode) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""A partition in memory, for coordinators: real batches, a disk that can refuse, and writes that become durable when the test says so."""
+"""A partition in memory, for coordinators: real batches, a disk that can refuse, and writes that are committed when the test says so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.core.rejected import Rejected
+from broker.replication.waits import Condition
 from broker.storage.partition_log import Isolation, Origin
 from protocol.records.batch import read_header, stamp
 from protocol.records.control import end_txn_marker
@@ -45,7 +46,7 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """Stands in for `broker.runtime.partition.Partition`. With `holds_back`, nothing is durable before `make_durable`."""
+    """Stands in for `broker.runtime.partition.Partition`. With `holds_back`, nothing is committed before `make_committed`."""
 
     topic = "__consumer_offsets"
     index = 0
@@ -76,20 +77,20 @@ class MemoryPartition:
         )
         return self.append(marker, Origin.COORDINATOR)
 
-    def when_durable(self, info: Appended) -> asyncio.Future[None] | None:
+    def when(self, condition: Condition, info: Appended) -> asyncio.Future[None] | None:
         if not self.holds_back:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         return future
 
-    def make_durable(self) -> None:
+    def make_committed(self) -> None:
         for future in self._waiting:
             future.set_result(None)
         self._waiting.clear()
 
     def lose(self, error: Rejected) -> None:
-        """What waits to be durable never will be."""
+        """What waits to be committed never will be."""
         for future in self._waiting:
             future.set_exception(error)
         self._waiting.clear()

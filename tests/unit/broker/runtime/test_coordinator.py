@@ -63,7 +63,7 @@ async def test_a_response_waits_until_its_records_are_durable() -> None:
     assert machine.words == [("a", 0, -1)], "applied before it is durable"
     assert isinstance(response, asyncio.Future)
     assert not response.done()
-    partition.make_durable()
+    partition.make_committed()
     assert await response == "done"
 
 
@@ -74,7 +74,7 @@ async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> 
     runs.run(Effects(["a"], None))
     reads = runs.run(Effects((), "a was said"))
     assert isinstance(reads, asyncio.Future)
-    partition.make_durable()
+    partition.make_committed()
     assert await reads == "a was said"
     assert runs.run(Effects((), "at once")) == "at once"
 
@@ -87,7 +87,7 @@ async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None
     assert isinstance(gone, asyncio.Future)
     assert isinstance(stays, asyncio.Future)
     gone.cancel()
-    partition.make_durable()
+    partition.make_committed()
     assert await stays == 2
 
 
@@ -141,7 +141,7 @@ async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_
     assert not response.done()
     assert ended is not None
     assert behind is ended
-    partition.make_durable()
+    partition.make_committed()
     assert await response == "answer"
     assert ended.done()
     assert writes.append([]) is None

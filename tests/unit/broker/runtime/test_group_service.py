@@ -145,7 +145,7 @@ async def test_an_assignment_is_given_out_when_it_is_durable(place: Place) -> No
     place.partition.holds_back = True
     waiting = place.sync("m", 1)
     assert isinstance(waiting, asyncio.Future)
-    place.partition.make_durable()
+    place.partition.make_committed()
     assert (await waiting).assignment == b"x"
 
 
@@ -164,7 +164,7 @@ async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_beh
     fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
     assert isinstance(committed, asyncio.Future)
     assert isinstance(fetched, asyncio.Future)
-    place.partition.make_durable()
+    place.partition.make_committed()
     assert await committed == [ErrorCode.NONE]
     assert (await fetched)[0][1][0].offset == 5
 
@@ -356,7 +356,7 @@ async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_d
     assert isinstance(answer, asyncio.Future)
     await asyncio.sleep(0)
     assert not answer.done()
-    place.partition.make_durable()
+    place.partition.make_committed()
     assert (await answer).epoch == 1
 
 

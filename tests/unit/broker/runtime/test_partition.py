@@ -9,6 +9,7 @@ import pytest
 
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
+from broker.replication.waits import Condition
 from broker.runtime.partition import Partition
 from broker.storage.files import Files
 from broker.storage.partition_log import Isolation, Origin
@@ -67,7 +68,7 @@ def test_without_flush_messages_an_append_is_readable_and_durable_at_once(scene:
     partition = scene().partitions.get("t", 0)
     info = partition.append(one_batch(b"a", b"b"))
     assert (info.first_offset, partition.log.high_watermark) == (0, 2)
-    assert partition.when_durable(info) is None
+    assert partition.when(Condition.COMMITTED, info) is None
 
 
 def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(scene: Open) -> None:
@@ -98,7 +99,7 @@ async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is
     partition = opened.partitions.get("t", 0)
     disk.arm()
     info = partition.append(one_batch())
-    durable = partition.when_durable(info)
+    durable = partition.when(Condition.COMMITTED, info)
     assert durable is not None
     await asyncio.sleep(0)
     assert not durable.done()
@@ -113,7 +114,7 @@ async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None
     opened = scene(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.arm()
-    waits = [partition.when_durable(partition.append(one_batch())) for _ in range(20)]
+    waits = [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(20)]
     disk.armed = False
     disk.gate.release(100)
     await asyncio.wait_for(asyncio.gather(*[wait for wait in waits if wait is not None]), 5)
@@ -124,8 +125,8 @@ async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None
 async def test_below_the_threshold_of_flush_messages_nothing_waits(scene: Open) -> None:
     opened = scene(LogConfig(flush_messages=3))
     partition = opened.partitions.get("t", 0)
-    assert [partition.when_durable(partition.append(one_batch())) for _ in range(2)] == [None, None]
-    third = partition.when_durable(partition.append(one_batch()))
+    assert [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(2)] == [None, None]
+    third = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert third is not None
     await asyncio.wait_for(third, 5)
 
@@ -135,7 +136,7 @@ async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Op
     opened = scene(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.error = OSError(5, "Input/output error")
-    durable = partition.when_durable(partition.append(one_batch()))
+    durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert durable is not None
     async with asyncio.timeout(5):
         while not opened.failures:  # noqa: ASYNC110 # the report comes from a callback
@@ -149,12 +150,12 @@ async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_d
     disk = WithoutDescriptors()
     partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.exhausted = True
-    first = partition.when_durable(partition.append(one_batch()))
+    first = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert first is not None
     await asyncio.sleep(0)
     assert (first.done(), partition.log.high_watermark) == (False, 0)
     disk.exhausted = False
-    second = partition.when_durable(partition.append(one_batch()))
+    second = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert second is not None
     await asyncio.wait_for(asyncio.gather(first, second), 5)
     assert partition.log.high_watermark == 2
@@ -227,7 +228,7 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) ->
     opened = scene(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.arm()
-    durable = partition.when_durable(partition.append(one_batch()))
+    durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     heard: list[int] = []
     partition.watchers["me"] = heard.append
     opened.partitions.remove_topic("t")
@@ -243,12 +244,12 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) ->
 )
 def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, error: ErrorCode | None) -> None:
     partition = scene().partitions.get("t", 0)
-    partition.log.become_leader(5)
+    partition.lead(5)
     if error is None:
-        partition.check_epoch(requested)
+        partition.replica.check_epoch(requested)
         return
     with pytest.raises(Rejected) as caught:
-        partition.check_epoch(requested)
+        partition.replica.check_epoch(requested)
     assert caught.value.code is error
 
 
@@ -277,3 +278,40 @@ def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
     with pytest.raises(Rejected) as caught:
         partition.append_marker(7, 4, True, 0, 0)
     assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
+
+
+async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
+    disk = SlowDisk()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    disk.arm()
+    waits = [partition.when(condition, partition.append(one_batch())) for condition in Condition]
+    partition.follow(partition.replica.leader_epoch + 1)
+    for wait in waits:
+        assert wait is not None
+        with pytest.raises(Rejected) as caught:
+            await wait
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(Rejected) as refused:
+        partition.append(one_batch())
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    disk.gate.release(100)
+
+
+async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(1, in_sync={2})
+    wait = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert wait is not None
+    partition.lead(2, in_sync=())
+    assert partition.log.high_watermark == 1
+    with pytest.raises(Rejected):
+        await wait
+
+
+async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(1, in_sync={2})
+    info = partition.append(one_batch())
+    assert partition.when(Condition.ON_DISK, info) is None
+    assert partition.when(Condition.COMMITTED, info) is not None
+    assert partition.log.high_watermark == 0

@@ -15,7 +15,6 @@ from broker.core.rejected import Rejected
 from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.runtime.txn_markers import TxnMarkers
-from broker.storage.producer_state import ProducerState
 from broker.txns.states import TxnState
 from broker.txns.transaction import TopicPartition, Transaction
 from protocol.error_codes import ErrorCode
@@ -57,8 +56,8 @@ class Place:
     def _partition(self, topic: str, index: int) -> Any:
         return SimpleNamespace(
             append_marker=lambda *marker: self._append((topic, index), *marker),
-            when_durable=lambda info: info,
-            log=SimpleNamespace(producer_state=ProducerState()),
+            when=lambda _, info: info,
+            coordinator_epoch_seen=lambda _: -1,
         )
 
     def _write_offsets_marker(
