@@ -15,7 +15,7 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash streams fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
+
+streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to come once (ARGS="--rounds 10 --broker kafka")
+	@$(PY) -m client_compat.streams $(ARGS)
 
 fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
 	@$(PY) -m client_compat.fuzz $(ARGS)

@@ -1,0 +1,76 @@
+"""The stream application of client_compat/clients/streams as a process: built once, started again and again on its state directory."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.matrix.clients import JAVA, Language
+from client_compat.support.java import JVM_OPTIONS
+
+MAIN_CLASS = "ottla.streams.Counts"
+CLOSE_TIMEOUT_S = 90.0
+"""Longer than the application itself waits for its threads."""
+LOG_TAIL_CHARS = 3_000
+TOLD = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+STREAMS = Language(
+    "streams",
+    JAVA.tools,
+    JAVA.hint,
+    lambda out: [["mvn", "-q", "-B", f"-Dcompat.out={out}", "compile"]],
+)
+
+
+class StreamsFailed(RuntimeError):
+    """The application, the broker or a client did not do what the run needs; the message says which, and where to look."""
+
+
+@dataclass(slots=True)
+class Application:
+    """The application in `directory`: `state` is its state directory, `application.log` what it said. Built before it is started."""
+
+    bootstrap: str
+    directory: Path
+    starts: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start the process without waiting for it. Raises FileNotFoundError where it was never built."""
+        classpath = f"{STREAMS.out / 'classes'}:{(STREAMS.out / 'classpath').read_text().strip()}"
+        options = [option for option in JVM_OPTIONS if "simpleLogger" not in option]
+        argv = ["java", *options, *TOLD, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state")]
+        with self.log.open("ab") as sink:
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT)
+        self.starts += 1
+
+    def close(self) -> None:
+        """Have it close and end. Raises `StreamsFailed` when it does not, or not well."""
+        process = self._process
+        assert process is not None, "close follows start"
+        assert process.stdin is not None, "start makes it a pipe"
+        process.stdin.close()
+        try:
+            code = process.wait(CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise StreamsFailed(f"the application did not close within {CLOSE_TIMEOUT_S:.0f} s:\n{self.log_tail()}") from None
+        if code != 0:
+            raise StreamsFailed(f"the application closed with exit code {code}:\n{self.log_tail()}")
+
+    def check_alive(self) -> None:
+        """Raises `StreamsFailed` when it has ended by itself."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise StreamsFailed(f"the application ended by itself with exit code {code}:\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "application.log"
+
+    def log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_TAIL_CHARS:]

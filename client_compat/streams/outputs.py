@@ -1,0 +1,124 @@
+"""What came out: the committed updates of every count, and whether those of a key are 1, 2, 3, …, each once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # the client's stubs do not export OffsetSpec
+
+from client_compat.streams.application import StreamsFailed
+from client_compat.streams.flights import Key
+
+TOPICS = ("by-airline", "by-route", "by-origin")
+PARTITIONS = 2
+POLL_S = 0.02
+RECORDS_AT_ONCE = 2_000
+READ_TIMEOUT_S = 120.0
+ADMIN_TIMEOUT_S = 30.0
+SAMPLES_MAX = 5
+
+
+@dataclass(slots=True)
+class Counts:
+    """Updates in the order of the log. `doubled`: of a count that had been; `missed`: counts that were passed over."""
+
+    last: dict[Key, int] = field(default_factory=dict)
+    updates: int = 0
+    doubled: int = 0
+    missed: int = 0
+    samples: list[str] = field(default_factory=list)
+
+    def take(self, key: Key, count: int) -> None:
+        before = self.last.get(key, 0)
+        self.updates += 1
+        self.last[key] = max(before, count)
+        if count != before + 1:
+            self.doubled += count <= before
+            self.missed += max(0, count - before - 1)
+            self.note(f"{key[0]} {key[1]}: {count} came after {before}")
+
+    def wrong(self, expected: Mapping[Key, int]) -> int:
+        """How many keys do not stand at what was put in."""
+        keys = [key for key in {*expected, *self.last} if self.last.get(key, 0) != expected.get(key, 0)]
+        for key in keys:
+            self.note(f"{key[0]} {key[1]} is {self.last.get(key, 0)} and should be {expected.get(key, 0)}")
+        return len(keys)
+
+    def note(self, text: str) -> None:
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append(text)
+
+
+class Outputs:
+    """A consumer of committed updates, from the beginning. `counts` are those that it has read."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.counts = Counts()
+        self._at_end: set[tuple[str, int | None]] = set()
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "reconnect.backoff.max.ms": 500,
+        }
+        self._consumer = Consumer(settings, logger=logging.getLogger("outputs"))
+        self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in TOPICS for index in range(PARTITIONS)])
+
+    def step(self) -> None:
+        """Take what is there now, and wait a moment where there is nothing. Raises `StreamsFailed` on an error that is no outage."""
+        for message in self._consumer.consume(RECORDS_AT_ONCE, POLL_S):
+            place = (str(message.topic()), message.partition())
+            if (error := message.error()) is None:
+                self._at_end.discard(place)
+                self.counts.take((place[0], (message.key() or b"").decode()), int.from_bytes(message.value() or b"", "big"))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add(place)
+            elif not error.retriable():
+                raise StreamsFailed(f"the consumer of {place[0]}-{place[1]} was refused: {error}")
+
+    def read_to_the_end(self) -> Counts:
+        """All that is committed now. Raises `StreamsFailed` when it cannot be had in time."""
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while len(self._at_end) < len(TOPICS) * PARTITIONS:
+            if time.monotonic() > deadline:
+                raise StreamsFailed(f"the outputs could not be read within {READ_TIMEOUT_S:.0f} s")
+            self.step()
+        return self.counts
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def read_all(bootstrap: str) -> Counts:
+    """Every committed update, as somebody reads them who comes now. Raises `StreamsFailed`."""
+    outputs = Outputs(bootstrap)
+    try:
+        return outputs.read_to_the_end()
+    finally:
+        outputs.close()
+
+
+def open_transactions(bootstrap: str) -> list[str]:
+    """The partitions, internal ones too, whose last stable offset is below their high watermark. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("outputs"))
+    topics = admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    latest: dict[TopicPartition, Any] = {
+        TopicPartition(name, index): OffsetSpec.latest()  # type: ignore[no-untyped-call] # the client's stubs lack it
+        for name, topic in topics.items()
+        for index in topic.partitions
+    }
+
+    def ends(isolation: IsolationLevel) -> dict[tuple[str, int], int]:
+        found = admin.list_offsets(latest, isolation_level=isolation, request_timeout=ADMIN_TIMEOUT_S)
+        return {(place.topic, place.partition): future.result().offset for place, future in found.items()}
+
+    stable, all_ = ends(IsolationLevel.READ_COMMITTED), ends(IsolationLevel.READ_UNCOMMITTED)
+    return [f"{topic}-{index} from {stable[topic, index]} on" for topic, index in sorted(all_) if stable[topic, index] < all_[topic, index]]

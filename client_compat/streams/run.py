@@ -1,0 +1,170 @@
+"""The rounds. In each one a topic is made that the running application's pattern matches, flights are put in, the broker ends and comes
+back on its directory and port, and the application is closed and started again on its state directory.
+
+Rules: the broker is stopped cleanly in odd rounds and killed in even ones; two rounds end the broker first, the next two the application,
+so that the broker's end falls into its start. The random source is an argument: a seed repeats the plan, not the interleaving.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.streams.application import Application, StreamsFailed
+from client_compat.streams.flights import Feeder
+from client_compat.streams.outputs import PARTITIONS, TOPICS, Outputs, open_transactions, read_all
+from client_compat.support.admin import create_topic
+from client_compat.support.brokers import BrokerProcess, ottla
+
+BROKERS = ("ottla", "kafka")
+FLIGHTS = 600
+FIRST_SOURCE = "flights-0"
+LINGER_S = (0.0, 2.5)
+WAIT_S = 180.0
+START_TIMEOUT_S = 120.0
+CLEAN_EXITS = (0, 143)
+"""Of the broker after SIGTERM; a JVM says 143."""
+AUDIT_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round's verdict, over all updates since the first round. `back_s`: from the broker's start to its listening."""
+
+    number: int
+    clean: bool
+    broker_first: bool
+    back_s: float
+    seconds: float
+    updates: int
+    wrong: int
+    doubled: int
+    missed: int
+    samples: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        return self.updates > 0 and not (self.wrong or self.doubled or self.missed)
+
+
+@dataclass(slots=True)
+class StreamsRun:
+    """What was done, and what was found. `open` are partitions with an open transaction after the application's end; `audit` is what
+    `ottla audit` said of the directory."""
+
+    rounds: list[Round] = field(default_factory=list)
+    application_starts: int = 0
+    open: list[str] = field(default_factory=list)
+    audit_code: int = -1
+    audit: str = ""
+
+    @property
+    def good(self) -> bool:
+        return bool(self.rounds) and all(one.good for one in self.rounds) and not self.open and self.audit_code == 0
+
+
+def broker_of(kind: str, directory: Path) -> BrokerProcess:
+    """The broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
+    if kind == "ottla":
+        return ottla(directory / "log", output=directory / "broker.log")
+    kafka = ReferenceBroker(directory / "log")
+    kafka.format()
+    return kafka.broker
+
+
+def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_round: Callable[[Round], None] = lambda _: None) -> StreamsRun:
+    """All rounds in `directory` (made here), and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
+    directory.mkdir(parents=True)
+    found = StreamsRun()
+    with broker_of(kind, directory) as broker:
+        for topic in (FIRST_SOURCE, *TOPICS):
+            create_topic(broker.bootstrap, topic, PARTITIONS)
+        application = Application(broker.bootstrap, directory)
+        application.start()
+        try:
+            stage = Stage(broker, application, random.Random(seed))
+            for number in range(1, rounds + 1):
+                found.rounds.append(stage.round(number))
+                on_round(found.rounds[-1])
+            application.close()
+        finally:
+            application.kill()
+        found.application_starts = application.starts
+        found.open = open_transactions(broker.bootstrap)
+        stop_cleanly(broker)
+    command = [sys.executable, "-m", "broker", "audit", str(directory / "log")]
+    audit = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_TIMEOUT_S, check=False)
+    found.audit_code, found.audit = audit.returncode, audit.stdout + audit.stderr
+    return found
+
+
+def stop_cleanly(broker: BrokerProcess) -> None:
+    """Raises `StreamsFailed` when the broker does not end by itself after SIGTERM."""
+    if (code := broker.stop()) not in CLEAN_EXITS:
+        raise StreamsFailed(f"the broker did not stop cleanly: exit code {code}\n{broker.output_tail()}")
+
+
+class Stage:
+    """Everybody in the play; `until` is how time passes: flights go in, updates come out."""
+
+    def __init__(self, broker: BrokerProcess, application: Application, rng: random.Random) -> None:
+        self._broker, self._application, self._rng = broker, application, rng
+        self._feeder, self._outputs = Feeder(broker.bootstrap, rng), Outputs(broker.bootstrap)
+        self._topics = [FIRST_SOURCE]
+        self._back_s = 0.0
+
+    def round(self, number: int) -> Round:
+        """Raises `StreamsFailed` or `BrokerFailed`."""
+        began, clean, broker_first = time.monotonic(), number % 2 == 1, (number - 1) // 2 % 2 == 0
+        self._topics.append(f"flights-{number}")
+        create_topic(self._broker.bootstrap, self._topics[-1], PARTITIONS)
+        before = self._outputs.counts.updates
+        self._feeder.begin(self._topics, FLIGHTS // 2)
+        self.until(lambda: self._outputs.counts.updates > before, "an update")
+        steps: list[Callable[[], None]] = [lambda: self._end_broker(clean), self._restart_application]
+        for step in steps if broker_first else reversed(steps):
+            self._linger()
+            step()
+            self._feeder.begin(self._topics, FLIGHTS // 4)
+        self.until(self._all_counted, "every count")
+        counts = read_all(self._broker.bootstrap)
+        wrong = counts.wrong(self._feeder.expected)
+        found = (counts.updates, wrong, counts.doubled, counts.missed, tuple(counts.samples))
+        return Round(number, clean, broker_first, self._back_s, time.monotonic() - began, *found)
+
+    def until(self, happened: Callable[[], bool], what: str) -> None:
+        """Raises `StreamsFailed` when it does not happen in time, or somebody ended before."""
+        deadline = time.monotonic() + WAIT_S
+        while not happened():
+            if time.monotonic() > deadline:
+                counts = self._outputs.counts
+                late = f"{counts.wrong(self._feeder.expected)} keys lack something ({'; '.join(counts.samples)})"
+                raise StreamsFailed(f"{what} did not come within {WAIT_S:.0f} s: {late}\n{self._application.log_tail()}")
+            self._application.check_alive()
+            self._broker.check_alive()
+            self._feeder.step()
+            self._outputs.step()
+
+    def _all_counted(self) -> bool:
+        return self._feeder.done and self._outputs.counts.last == self._feeder.expected
+
+    def _linger(self) -> None:
+        end = time.monotonic() + self._rng.uniform(*LINGER_S)
+        self.until(lambda: time.monotonic() > end, "a moment")
+
+    def _end_broker(self, clean: bool) -> None:
+        if clean:
+            stop_cleanly(self._broker)
+        else:
+            self._broker.kill()
+        self._back_s = self._broker.start(START_TIMEOUT_S)
+
+    def _restart_application(self) -> None:
+        self._application.close()
+        self._application.start()
