@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8), versions 2-9: a group stores how far it has read.
+"""OffsetCommit (key 8), versions 2-10: a group stores how far it has read.
 
 Promises: an offset that was acknowledged survives a crash of the broker as far as any other record does. Partitions that do not exist are
 refused one by one, the others stored. A commit of a group that nobody joined makes a group that only stores offsets. Metadata comes back as
-it was sent.
+it was sent. From version 10 on topics are named by id (KIP-848); of an id that no topic has, every partition is UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -13,18 +13,26 @@ from broker.api.context import Context
 from broker.api.deferred import when_ready
 from broker.core.rejected import Rejected
 from broker.groups.coordinator import Commit, OffsetToCommit
+from broker.runtime.partitions import TopicPartitions
 from protocol.error_codes import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
+BY_ID_SINCE = 10
+
+Known = list[TopicPartitions | None]
+"""The topics of a request in its order; None for one that is not there."""
+
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store what can be stored; one error for each partition."""
-    offsets = _existing(ctx, request)
+    topics = [_find(ctx, topic) for topic in request.topics]
+    offsets = _existing(request, topics)
     commit = Commit(
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,
@@ -35,31 +43,34 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if ctx.version >= 9 else ErrorCode.ILLEGAL_GENERATION,
         offsets=offsets,
     )
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if ctx.version >= BY_ID_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         errors = ctx.services.groups.commit(commit)
     except Rejected as rejected:
-        return _response(request, offsets, [_commit_error(rejected.code)] * len(offsets))
-    return when_ready(errors, lambda known: _response(request, offsets, known))
+        return _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets))
+    return when_ready(errors, lambda known: _response(request, topics, missing, offsets, known))
 
 
-def _existing(ctx: Context, request: OffsetCommitRequest) -> list[OffsetToCommit]:
-    offsets = []
-    for topic in request.topics:
-        known = ctx.services.partitions.by_name(topic.name)
-        for partition in topic.partitions:
-            if known is None or partition.partition_index not in known.partitions:
-                continue
-            offsets.append(
-                OffsetToCommit(
-                    topic.name,
-                    partition.partition_index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata,
-                    known.topic_id,
-                )
-            )
-    return offsets
+def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicPartitions | None:
+    partitions = ctx.services.partitions
+    return partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
+
+
+def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommit]:
+    return [
+        OffsetToCommit(
+            known.name,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            known.topic_id,
+        )
+        for topic, known in zip(request.topics, topics, strict=True)
+        if known is not None
+        for partition in topic.partitions
+        if partition.partition_index in known.partitions
+    ]
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
@@ -67,21 +78,23 @@ def _commit_error(code: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 
-def _response(request: OffsetCommitRequest, offsets: list[OffsetToCommit], errors: list[ErrorCode]) -> OffsetCommitResponse:
-    """The errors in the order of the request; what was not handed to the group does not exist."""
-    known = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
+def _response(
+    request: OffsetCommitRequest, topics: Known, missing: ErrorCode, offsets: list[OffsetToCommit], errors: list[ErrorCode]
+) -> OffsetCommitResponse:
+    """The errors in the order of the request: `missing` for a topic that is not there, and what was not handed to the group does not
+    exist."""
+    decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
+
+    def error(known: TopicPartitions | None, index: int) -> ErrorCode:
+        return missing if known is None else decided.get((known.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 topic.name,
-                [
-                    OffsetCommitResponsePartition(
-                        partition.partition_index,
-                        known.get((topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                    )
-                    for partition in topic.partitions
-                ],
+                topic.topic_id,
+                [OffsetCommitResponsePartition(one.partition_index, error(known, one.partition_index)) for one in topic.partitions],
             )
-            for topic in request.topics
+            for topic, known in zip(request.topics, topics, strict=True)
         ]
     )

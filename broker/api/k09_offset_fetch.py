@@ -1,7 +1,8 @@
-"""OffsetFetch (key 9), versions 1-9: how far a group has read, for these partitions or for all.
+"""OffsetFetch (key 9), versions 1-10: how far a group has read, for these partitions or for all.
 
 Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable` an
 offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one.
+From version 10 on topics are named by id (KIP-848): one that is unknown is UNKNOWN_TOPIC_ID in each of its partitions, after all others.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from broker.api.context import Context
 from broker.api.deferred import when_ready
 from broker.core.rejected import Rejected
 from broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
+from broker.topics.topic_ids import ZERO_ID
 from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -23,6 +27,11 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+
+BY_ID_SINCE = 10
+
+Asked = tuple[str, list[OffsetFetchRequestTopics], Fetched | asyncio.Future[Fetched] | ErrorCode]
+"""A group, the topics of unknown ids, and what the group answered or will answer."""
 
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
@@ -64,39 +73,55 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 
 
 def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    waiting: list[asyncio.Future[Fetched]] = []
-    answers: list[tuple[str, Fetched | asyncio.Future[Fetched] | ErrorCode]] = []
-    for group in request.groups:
-        topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
-        try:
-            fetched = ctx.services.groups.fetch(
-                group.group_id, topics, require_stable=request.require_stable, member_id=group.member_id, member_epoch=group.member_epoch
-            )
-        except Rejected as rejected:
-            answers.append((group.group_id, rejected.code))
-            continue
-        answers.append((group.group_id, fetched))
-        if isinstance(fetched, asyncio.Future):
-            waiting.append(fetched)
-    return _when_all(waiting, answers) if waiting else OffsetFetchResponse(groups=[_group(*answer) for answer in answers])
+    asked = [_ask(ctx, group, require_stable=request.require_stable) for group in request.groups]
+    waiting = [answer for _, _, answer in asked if isinstance(answer, asyncio.Future)]
+    return _when_all(ctx, waiting, asked) if waiting else OffsetFetchResponse(groups=[_group(ctx, *one) for one in asked])
 
 
-async def _when_all(
-    waiting: list[asyncio.Future[Fetched]], answers: list[tuple[str, Fetched | asyncio.Future[Fetched] | ErrorCode]]
-) -> OffsetFetchResponse:
+def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Asked:
+    topics, unknown = (None, []) if group.topics is None else _named(ctx, group.topics)
+    try:
+        answer = ctx.services.groups.fetch(
+            group.group_id, topics, require_stable=require_stable, member_id=group.member_id, member_epoch=group.member_epoch
+        )
+    except Rejected as rejected:
+        return group.group_id, unknown, rejected.code
+    return group.group_id, unknown, answer
+
+
+def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, list[OffsetFetchRequestTopics]]:
+    """What to ask the group for, and the topics whose id nobody has."""
+    if ctx.version < BY_ID_SINCE:
+        return [(topic.name, topic.partition_indexes) for topic in topics], []
+    known = [(ctx.services.partitions.by_topic_id(topic.topic_id), topic) for topic in topics]
+    wanted = [(found.name, topic.partition_indexes) for found, topic in known if found is not None]
+    return wanted, [topic for found, topic in known if found is None]
+
+
+async def _when_all(ctx: Context, waiting: list[asyncio.Future[Fetched]], asked: list[Asked]) -> OffsetFetchResponse:
     await asyncio.wait(waiting)
-    return OffsetFetchResponse(groups=[_group(*answer) for answer in answers])
+    return OffsetFetchResponse(groups=[_group(ctx, *one) for one in asked])
 
 
-def _group(group_id: str, answer: Fetched | asyncio.Future[Fetched] | ErrorCode) -> OffsetFetchResponseGroup:
+def _group(
+    ctx: Context, group_id: str, unknown: list[OffsetFetchRequestTopics], answer: Fetched | asyncio.Future[Fetched] | ErrorCode
+) -> OffsetFetchResponseGroup:
     fetched = answer.result() if isinstance(answer, asyncio.Future) else answer
     if isinstance(fetched, ErrorCode):
         return OffsetFetchResponseGroup(group_id, error_code=fetched)
-    topics = [
-        OffsetFetchResponseTopics(
-            name,
-            [OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error) for one in offsets],
-        )
-        for name, offsets in fetched
-    ]
-    return OffsetFetchResponseGroup(group_id, topics)
+    topics = []
+    for name, offsets in fetched:
+        found = ctx.services.partitions.by_name(name)
+        if found is None and ctx.version >= BY_ID_SINCE:
+            continue  # deleted meanwhile: it has no id by which the answer could name it
+        partitions = [
+            OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error) for one in offsets
+        ]
+        topics.append(OffsetFetchResponseTopics(name, ZERO_ID if found is None else found.topic_id, partitions))
+    return OffsetFetchResponseGroup(group_id, topics + [_unknown(topic) for topic in unknown])
+
+
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    error = ErrorCode.UNKNOWN_TOPIC_ID
+    partitions = [OffsetFetchResponsePartitions(index, NO_OFFSET, NO_LEADER_EPOCH, "", error) for index in topic.partition_indexes]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)

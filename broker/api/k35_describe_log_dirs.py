@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35), versions 1-4: what lies in the data directory, and how much room its volume has.
+"""DescribeLogDirs (key 35), versions 1-5: what lies in the data directory, and how much room its volume has.
 
 Promises: the one directory is always in the answer; a partition that was asked for and is not there is left out. Sizes are the segments'
-bytes.
+bytes. It is never cordoned: a node with one directory has no other to put a partition in.
 """
 
 from __future__ import annotations

@@ -88,14 +88,17 @@ class Cluster:
         """One answer of each broker; refused where one does not know `min_version`, which the request needs to say what it means."""
         return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
-    def coordinator(self, key: str, request: Message, kind: int = GROUP) -> Any:
-        """Ask the broker that coordinates the group (or transactional id) `key`, waiting while a cluster elects one."""
+    def coordinator(self, key: str, request: Message, kind: int = GROUP, *, max_version: int | None = None) -> Any:
+        """Ask the broker that coordinates the group (or transactional id) `key`, waiting while a cluster elects one.
+
+        `max_version` is the last one in which the request says what it means.
+        """
         what = "group" if kind == GROUP else "transactional id"
         for _ in range(COORDINATOR_TRIES):
             found = self.any(FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
             place = found.coordinators[0] if found.coordinators else found
             if place.error_code == ErrorCode.NONE:
-                return self._reach(place.host, place.port, request)
+                return self._reach(place.host, place.port, request, max_version=max_version)
             if place.error_code not in _COORDINATOR_COMING:
                 break
             time.sleep(COORDINATOR_PAUSE_S)
@@ -160,20 +163,20 @@ class Cluster:
                 return self._reach(broker.host, broker.port, request, min_version)
         raise CliError(f"broker {node_id}, which has to answer this, is not in the cluster's list now: it may be down")
 
-    def _reach(self, host: str, port: int, request: Message, min_version: int = 0) -> Any:
+    def _reach(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         try:
-            return self._call(host, port, request, min_version)
+            return self._call(host, port, request, min_version, max_version)
         except OSError as error:
             raise CliError(f"the broker at {host}:{port}, named by the cluster, cannot be reached: {error.strerror or error}") from None
 
-    def _call(self, host: str, port: int, request: Message, min_version: int = 0) -> Any:
+    def _call(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         client = self._clients.get((host, port))
         if client is None:
             client = self._clients[host, port] = Client(host, port, client_id=CLIENT_ID)
         try:
             if min_version and client.highest_version(type(request)) < min_version:
                 raise CliError(f"the broker at {host}:{port} is too old for this: it does not know version {min_version} of the request")
-            return client.call(request)
+            return client.call(request, None if max_version is None else min(max_version, client.highest_version(type(request))))
         except ProtocolError as error:
             raise CliError(f"{host}:{port} does not speak Kafka's protocol as expected: {error}") from None
 

@@ -21,6 +21,8 @@ app = typer.Typer(help="List, describe, reset and delete consumer groups of any 
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
 NO_OFFSET = -1
+NAMED = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics: the later ones have ids, and say nothing of a topic that is gone."""
 INACTIVE = frozenset({"Empty", "Dead"})
 
 
@@ -95,7 +97,7 @@ def _described(cluster: Cluster, group: str) -> DescribedGroup:
 def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """What the group has committed, by partition."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
-    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]))
+    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, f"offsets of group {group!r}")
     return {
@@ -213,7 +215,7 @@ def _commit(cluster: Cluster, group: str, offsets: dict[TopicPartition, int]) ->
         )
         for name in sorted({place.topic for place in offsets})
     ]
-    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics))
+    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics), max_version=NAMED)
     for topic in answer.topics:
         for partition in topic.partitions:
             check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")

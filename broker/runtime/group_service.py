@@ -10,6 +10,8 @@ Rules that hold here:
   that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
 * The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
   groups needs none of it.
+* Without an offsets topic there is no coordinator yet, and every group answers NOT_COORDINATOR (KAFKA: CoordinatorRuntime), by which a
+  client asks for the coordinator and so has the topic made.
 * Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does); if it cannot
   be, NOT_COORDINATOR.
 """
@@ -197,14 +199,14 @@ class GroupService:
 
     def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
         """The answer, or a future of it. Raises Rejected when there is no coordinator."""
-        shard = self._shard(group_id)
+        shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         self._settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self._now()))
         return ticket.result() if ticket.done() else ticket
 
     def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         """The answer, or a future of it. Raises Rejected when there is no coordinator."""
-        shard = self._shard(group_id)
+        shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self._settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self._now()))
         return ticket.result() if ticket.done() else ticket
@@ -212,7 +214,7 @@ class GroupService:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """What the heartbeat is answered; it never waits."""
         try:
-            shard = self._shard(group_id)
+            shard = self._shard_of_members(group_id)
         except Rejected as refused:
             return ErrorCode.NONE if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else refused.code
         error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
@@ -222,7 +224,13 @@ class GroupService:
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
         """Join, go on in or leave a consumer group. Raises Rejected."""
-        shard = self._shard(beat.group_id)
+        try:
+            shard = self._shard(beat.group_id)
+        except Rejected:
+            from broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
+
+            check(beat, self._consumer_config(beat.group_id))  # what no coordinator would take is told so, whether there is one or not
+            raise
         effects = shard.machine.consumer_heartbeat(beat, self._now())
         answer, replies = effects.response
         try:
@@ -235,7 +243,7 @@ class GroupService:
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
         """One error for each of them. Raises Rejected for the whole request."""
-        shard = self._shard(group_id)
+        shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self._now())
         self._settle(shard, group_id, effects)
         return errors
@@ -248,7 +256,13 @@ class GroupService:
         return self._run(shard, shard.machine.commit(commit, self._now()))
 
     def offsets_partition(self, group_id: str) -> Partition:
-        """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet."""
+        """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet.
+
+        Without an offsets topic COORDINATOR_NOT_AVAILABLE, as a transaction's append to a partition that is not there (KAFKA:
+        CoordinatorOperationExceptionHelper), where all that does not write to a transaction is NOT_COORDINATOR.
+        """
+        if not self.has_topic:
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._shard(group_id).partition
 
     def commit_transactional(
@@ -313,7 +327,7 @@ class GroupService:
         """The loaded shard of a group. Raises Rejected."""
         topic = self._partitions.by_name(OFFSETS_TOPIC)
         if topic is None:
-            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
         try:
             shard = self._shard_at(partition_of(group_id, topic.count))
         except Rejected as error:
@@ -321,6 +335,12 @@ class GroupService:
         if not shard.loaded:
             raise Rejected(ErrorCode.NOT_COORDINATOR if shard.unreadable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
+
+    def _shard_of_members(self, group_id: str) -> _Shard:
+        """The same for what only a group with a name can have. Raises Rejected, first of all for a name that is empty."""
+        if not group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        return self._shard(group_id)
 
     def _shard_at(self, index: int) -> _Shard:
         shard = self._shards.get(index)

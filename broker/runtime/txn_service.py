@@ -165,6 +165,8 @@ class TxnService:
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
         """The next epoch of the id, and with it the end of everything that older epochs have open."""
+        if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))  # said before there is a coordinator, as Kafka does
         return self._run(
             transactional_id,
             _answer,

@@ -30,6 +30,7 @@ SORT_KEYS = (
     "name",
     "topic",
     "topic_name",
+    "topic_id",
     "key",
     "api_key",
     "group_id",

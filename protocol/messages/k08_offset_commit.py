@@ -1,16 +1,17 @@
 """Commit offsets of a consumer group.
 
-Versions 2-9; flexible from 8.
+Versions 2-10; flexible from 8.
 
 * 2-4: `retention_time_ms`, later a matter of the broker. 3: `throttle_time_ms`. 6: `committed_leader_epoch`.
 * 7: `group_instance_id`. 9: the generation may be a member epoch of the consumer protocol (KIP-848).
+* 10: topic ids instead of names (KIP-848).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, int16, int32, int64, string
+from protocol.schema import Message, array, int16, int32, int64, string, uuid
 
 
 @dataclass(slots=True)
@@ -23,12 +24,13 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    name: str = string()
+    name: str = string("2-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
 @dataclass(slots=True)
-class OffsetCommitRequest(Message, api_key=8, versions="2-9", flexible="8+"):
+class OffsetCommitRequest(Message, api_key=8, versions="2-10", flexible="8+"):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
     member_id: str = string()
@@ -45,11 +47,12 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string("2-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
 @dataclass(slots=True)
-class OffsetCommitResponse(Message, api_key=8, versions="2-9", flexible="8+"):
+class OffsetCommitResponse(Message, api_key=8, versions="2-10", flexible="8+"):
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

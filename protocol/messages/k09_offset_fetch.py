@@ -1,16 +1,17 @@
 """Fetch the committed offsets of consumer groups.
 
-Versions 1-9; flexible from 6. Null `topics` means all of them, from version 2 on.
+Versions 1-10; flexible from 6. Null `topics` means all of them, from version 2 on.
 
 * 2: a top-level `error_code`. 3: `throttle_time_ms`. 5: `committed_leader_epoch`. 7: `require_stable` (KIP-447).
 * 8: many groups in one request: `groups` takes the place of all other fields. 9: `member_id` and `member_epoch` (KIP-848).
+* 10: topic ids instead of names (KIP-848).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, boolean, int16, int32, int64, string
+from protocol.schema import Message, array, boolean, int16, int32, int64, string, uuid
 
 
 @dataclass(slots=True)
@@ -21,7 +22,8 @@ class OffsetFetchRequestTopic:
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    name: str = string()
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
     partition_indexes: list[int] = array(int32)
 
 
@@ -34,7 +36,7 @@ class OffsetFetchRequestGroup:
 
 
 @dataclass(slots=True)
-class OffsetFetchRequest(Message, api_key=9, versions="1-9", flexible="6+"):
+class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
     group_id: str = string("1-7")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "1-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
@@ -67,7 +69,8 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    name: str = string()
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
 
 
@@ -79,7 +82,7 @@ class OffsetFetchResponseGroup:
 
 
 @dataclass(slots=True)
-class OffsetFetchResponse(Message, api_key=9, versions="1-9", flexible="6+"):
+class OffsetFetchResponse(Message, api_key=9, versions="1-10", flexible="6+"):
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "1-7")
     error_code: int = int16("2-7")

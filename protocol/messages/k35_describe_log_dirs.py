@@ -1,8 +1,9 @@
 """Describe log directories: which partitions they hold, and of what size.
 
-Versions 1-4; flexible from 2. Null `topics` means all of them.
+Versions 1-5; flexible from 2. Null `topics` means all of them.
 
 * 3: a top-level `error_code`. 4: total and usable bytes of the volume (KIP-827).
+* 5: whether the directory is cordoned: no new replica is put there (KIP-1066).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class DescribableLogDirTopic:
 
 
 @dataclass(slots=True)
-class DescribeLogDirsRequest(Message, api_key=35, versions="1-4", flexible="2+"):
+class DescribeLogDirsRequest(Message, api_key=35, versions="1-5", flexible="2+"):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
@@ -44,10 +45,11 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64("4+", default=-1)
     usable_bytes: int = int64("4+", default=-1)
+    is_cordoned: bool = boolean("5+")
 
 
 @dataclass(slots=True)
-class DescribeLogDirsResponse(Message, api_key=35, versions="1-4", flexible="2+"):
+class DescribeLogDirsResponse(Message, api_key=35, versions="1-5", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+")
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

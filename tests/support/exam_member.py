@@ -98,7 +98,7 @@ class Member:
 
     def commit(self, partition: int, offset: int) -> None:
         """Tell the group; a member that is not in it any more lets it be."""
-        topics = [OffsetCommitRequestTopic(self.topic, [OffsetCommitRequestPartition(partition, offset)])]
+        topics = [OffsetCommitRequestTopic(self.topic, partitions=[OffsetCommitRequestPartition(partition, offset)])]
         request = OffsetCommitRequest(GROUP, self.generation, self.member_id, topics=topics)
         try:
             self.link.ask(request, 5, lambda answer: answer.topics[0].partitions[0])

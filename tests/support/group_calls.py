@@ -73,7 +73,7 @@ def commit(
     client: Client, offset: int, *, topic: str = "t", partition: int = 0, metadata: str | None = None, version: int = 9, **changes: Any
 ) -> int:
     """Commit one offset; its error code."""
-    topics = [OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(partition, offset, 2, metadata)])]
+    topics = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(partition, offset, 2, metadata)])]
     fields: dict[str, Any] = {"group_id": "g", "topics": topics}
     response = client.call(OffsetCommitRequest(**(fields | changes)), version=version)
     error: int = response.topics[0].partitions[0].error_code
@@ -82,7 +82,7 @@ def commit(
 
 def fetch(client: Client, *, topic: str = "t", partition: int = 0, group_id: str = "g") -> tuple[int, int, str | None, int]:
     """The committed offset of one partition: offset, leader epoch, metadata, error."""
-    asked = [OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, [partition])])]
+    asked = [OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[partition])])]
     (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=9).groups
     assert group.error_code == 0
     one = group.topics[0].partitions[0]

@@ -8,6 +8,7 @@ from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommi
 from tests.support.group_calls import commit, describe, fetch, find_coordinator, join, stable_member
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete
+from tests.support.topic_calls import describe as describe_topics
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +32,29 @@ def test_a_committed_offset_survives_a_crash(broker: RunningBroker, client: Clie
 
 def test_partitions_that_do_not_exist_are_refused_one_by_one(client: Client) -> None:
     asked = [
-        OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(9, 1)]),
-        OffsetCommitRequestTopic("no", [OffsetCommitRequestPartition(0, 1)]),
+        OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(9, 1)]),
+        OffsetCommitRequestTopic("no", partitions=[OffsetCommitRequestPartition(0, 1)]),
     ]
     response = client.call(OffsetCommitRequest("g", topics=asked), version=9)
     errors = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in response.topics]
     assert errors == [("t", [(0, 0), (9, 3)]), ("no", [(0, 3)])]
     assert fetch(client)[0] == 1
+
+
+def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_of_its_own(client: Client) -> None:
+    topic_id = describe_topics(client, "t")[0].topic_id
+    known = [OffsetCommitRequestPartition(0, 5, 2, "x"), OffsetCommitRequestPartition(9, 1)]
+    strangers = [
+        OffsetCommitRequestTopic(topic_id=ident, partitions=[OffsetCommitRequestPartition(0, 1)]) for ident in (b"\7" * 16, bytes(16))
+    ]
+    request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=known), *strangers])
+    answered = client.call(request, version=10).topics
+    assert [(topic.topic_id, [one.error_code for one in topic.partitions]) for topic in answered] == [
+        (topic_id, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (b"\7" * 16, [ErrorCode.UNKNOWN_TOPIC_ID]),
+        (bytes(16), [ErrorCode.UNKNOWN_TOPIC_ID]),
+    ]
+    assert fetch(client) == (5, 2, "x", 0)
 
 
 def test_metadata_longer_than_allowed_is_refused_and_the_rest_is_stored(client: Client) -> None:
@@ -81,4 +98,4 @@ def test_a_topic_made_again_does_not_inherit_offsets(client: Client) -> None:
 def test_without_an_offsets_topic_there_is_no_coordinator(broker: RunningBroker) -> None:
     with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
         create(stranger, "t")
-        assert commit(stranger, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert commit(stranger, 1) == ErrorCode.NOT_COORDINATOR

@@ -12,7 +12,7 @@ from protocol.messages.k09_offset_fetch import (
 )
 from tests.support.group_calls import commit, find_coordinator
 from tests.support.running_broker import RunningBroker
-from tests.support.topic_calls import create
+from tests.support.topic_calls import create, describe
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_without_topics_one_group_is_answered_with_all_it_committed(client: Clie
 def test_many_groups_are_answered_each_for_itself_and_an_unknown_one_without_an_error(client: Client, version: int) -> None:
     asked = [
         OffsetFetchRequestGroup("g", topics=None),
-        OffsetFetchRequestGroup("nobody", topics=[OffsetFetchRequestTopics("t", [0])]),
+        OffsetFetchRequestGroup("nobody", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])]),
         OffsetFetchRequestGroup("nobody either", topics=None),
     ]
     known, unknown, empty = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=version).groups
@@ -59,9 +59,22 @@ def test_many_groups_are_answered_each_for_itself_and_an_unknown_one_without_an_
     assert (empty.error_code, empty.topics) == (0, [])
 
 
+def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_of_its_own(client: Client) -> None:
+    (topic,) = describe(client, "t")
+    asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (b"\7" * 16, topic.topic_id, bytes(16))]
+    groups = [OffsetFetchRequestGroup("g", topics=asked), OffsetFetchRequestGroup("g", topics=None)]
+    named, whole = client.call(OffsetFetchRequest(groups=groups, require_stable=True), version=10).groups
+    assert [(found.topic_id, [(one.committed_offset, one.error_code) for one in found.partitions]) for found in named.topics] == [
+        (topic.topic_id, [(5, ErrorCode.NONE)]),
+        (b"\7" * 16, [(-1, ErrorCode.UNKNOWN_TOPIC_ID)]),
+        (bytes(16), [(-1, ErrorCode.UNKNOWN_TOPIC_ID)]),
+    ]
+    assert {found.topic_id for found in whole.topics} == {known.topic_id for known in describe(client, "t", "u")}
+
+
 def test_without_an_offsets_topic_the_error_is_where_the_version_has_it(broker: RunningBroker) -> None:
     with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = ErrorCode.NOT_COORDINATOR
         (topic,) = stranger.call(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]), version=1).topics
         assert [(one.committed_offset, one.error_code) for one in topic.partitions] == [(-1, error)]
         assert stranger.call(OffsetFetchRequest("g", []), version=7).error_code == error

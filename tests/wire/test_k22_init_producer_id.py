@@ -22,6 +22,12 @@ def test_an_id_in_the_request_does_not_change_that_a_new_one_is_given(client: Cl
     assert (again.error_code, again.producer_id != first, again.producer_epoch) == (0, True, 0)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_timeout_that_no_coordinator_takes_is_refused_before_there_is_one(client: Client, timeout_ms: int) -> None:
+    assert client.call(InitProducerIdRequest("tx", timeout_ms)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert client.call(InitProducerIdRequest("tx", 900_000)).error_code == ErrorCode.NOT_COORDINATOR
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_no_id_is_ever_given_twice_however_the_broker_stops(broker: RunningBroker, kill: bool) -> None:
     given: list[int] = []

@@ -31,7 +31,7 @@ def offsets_place(broker: RunningBroker) -> tuple[str, int]:
 
 def fetch_unstable(client: Client) -> int:
     """The committed offset for a reader that does not ask for stable ones."""
-    asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", [0])])]
+    asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
     (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=False), version=9).groups
     offset: int = group.topics[0].partitions[0].committed_offset
     return offset

@@ -8,7 +8,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_every_version_tells_the_directory_and_the_bytes_of_each_partition(broker: RunningBroker, client: Client, version: int) -> None:
     create(client, "b", 2)
     create(client, "a")
@@ -21,6 +21,7 @@ def test_every_version_tells_the_directory_and_the_bytes_of_each_partition(broke
     assert (empty.partition_size, full.partition_size) == (0, segment.stat().st_size)
     assert (full.offset_lag, full.is_future_key) == (0, False)
     assert (directory.total_bytes >= directory.usable_bytes > 0) is (version >= 4)
+    assert not directory.is_cordoned
 
 
 def test_only_partitions_that_were_asked_for_and_exist_are_told(client: Client) -> None:

@@ -143,7 +143,9 @@ def test_commits_and_fetches_go_by_the_members_epoch(client: Client) -> None:
     assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=1, version=8) == ErrorCode.UNSUPPORTED_VERSION
 
     def fetch(member_id: str | None, epoch: int) -> int:
-        asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", [0])], member_id=member_id, member_epoch=epoch)
+        asked = OffsetFetchRequestGroup(
+            "g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])], member_id=member_id, member_epoch=epoch
+        )
         (group,) = client.call(OffsetFetchRequest(groups=[asked]), version=9).groups
         error: int = group.error_code
         return error

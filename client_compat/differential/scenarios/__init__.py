@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios import configs, consumer_groups, describe, fetch, groups, offsets, produce, topics, transactions
+from client_compat.differential.scenarios import (
+    beginning,
+    configs,
+    consumer_groups,
+    describe,
+    fetch,
+    groups,
+    offsets,
+    produce,
+    topics,
+    transactions,
+)
 
 Scenario = Callable[[Probe], None]
 
 SCENARIOS: dict[str, Scenario] = {
     f"{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (topics, produce, fetch, offsets, groups, consumer_groups, configs, describe, transactions)
+    for module in (beginning, topics, produce, fetch, offsets, groups, consumer_groups, configs, describe, transactions)
     for name, scenario in module.SCENARIOS.items()
 }

@@ -215,7 +215,7 @@ def offsets(probe: Probe) -> None:
             ("of nobody", -1, ""),
         ):
             partition = OffsetCommitRequestPartition(0, 7, 0, "note")
-            topic = OffsetCommitRequestTopic("cg-offsets", [partition])
+            topic = OffsetCommitRequestTopic("cg-offsets", topic_id, partitions=[partition])
             probe.ask(f"commit {label}", OffsetCommitRequest(group, generation, member, topics=[topic]), version)
     for version in probe.range(ApiKey.OFFSET_FETCH):
         fetches = (
@@ -225,7 +225,7 @@ def offsets(probe: Probe) -> None:
             ("of nobody", None, -1),
         )
         for label, asker, generation in fetches if version >= 9 else ():
-            asked = OffsetFetchRequestGroup(group, asker, generation, [OffsetFetchRequestTopics("cg-offsets", [0])])
+            asked = OffsetFetchRequestGroup(group, asker, generation, [OffsetFetchRequestTopics("cg-offsets", topic_id, [0])])
             probe.ask(f"fetch {label}", OffsetFetchRequest(groups=[asked]), version)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import create, until
+from client_compat.differential.scenarios.common import UNKNOWN_ID, create, until, versions
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -22,6 +22,7 @@ from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
@@ -174,10 +175,16 @@ def static_members(probe: Probe) -> None:
         probe.ask("leave by instance, and others", LeaveGroupRequest(group, "", both), 4)
 
 
+def commit_by_id(group: str, topic_id: bytes, partition: int = 0) -> OffsetCommitRequest:
+    """Commit one offset of a topic that is named by its id."""
+    offset = OffsetCommitRequestPartition(partition, 5, 0, "note")
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=[offset])])
+
+
 def commit_request(group: str, offset: int, generation: int = -1, member: str = "", **fields: Any) -> OffsetCommitRequest:
     """Commit one offset."""
     partition = OffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, fields.pop("metadata", "note"))
-    topic = OffsetCommitRequestTopic(fields.pop("topic", "committed"), [partition])
+    topic = OffsetCommitRequestTopic(fields.pop("topic", "committed"), partitions=[partition])
     return OffsetCommitRequest(group, generation, member, topics=[topic], **fields)
 
 
@@ -185,7 +192,7 @@ def committing(probe: Probe) -> None:
     """Commits and fetches of offsets with and without members."""
     ready(probe)
     create(probe, "committed", 2)
-    for version in probe.range(ApiKey.OFFSET_COMMIT):
+    for version in versions(probe, ApiKey.OFFSET_COMMIT, last=9):
         group = f"commits-{version}"
         for label, request in {
             "simple": commit_request(group, 5),
@@ -202,7 +209,7 @@ def committing(probe: Probe) -> None:
             "nothing": OffsetCommitRequest(group),
         }.items():
             probe.ask(label, request, version)
-    for version in probe.range(ApiKey.OFFSET_FETCH):
+    for version in versions(probe, ApiKey.OFFSET_FETCH, last=9):
         for group in ("commits-8", "unknown-group", ""):
             wanted: dict[str, list[tuple[str, list[int]]] | None] = {
                 "two": [("committed", [0, 1])],
@@ -213,14 +220,55 @@ def committing(probe: Probe) -> None:
                 wanted["all"] = None
             for label, topics in wanted.items():
                 old = None if topics is None else [OffsetFetchRequestTopic(name, indexes) for name, indexes in topics]
-                new = None if topics is None else [OffsetFetchRequestTopics(name, indexes) for name, indexes in topics]
+                new = None if topics is None else [OffsetFetchRequestTopics(name, partition_indexes=indexes) for name, indexes in topics]
                 fetch = OffsetFetchRequest(group, old, [OffsetFetchRequestGroup(group, topics=new)])
                 probe.ask(f"fetch {label} of {group!r}", fetch, version)
-    member_fetch = OffsetFetchRequestGroup("commits-8", "stranger", 5, [OffsetFetchRequestTopics("committed", [0])])
+    member_fetch = OffsetFetchRequestGroup("commits-8", "stranger", 5, [OffsetFetchRequestTopics("committed", partition_indexes=[0])])
     probe.ask("fetch of a stranger", OffsetFetchRequest(groups=[member_fetch]), 9)
     groups = [OffsetFetchRequestGroup(name, topics=None) for name in ("commits-8", "commits-7", "unknown")]
     probe.ask("fetch of several groups", OffsetFetchRequest(groups=groups), 8)
     probe.ask("fetch of no groups", OffsetFetchRequest(groups=[]), 8)
+
+
+def committing_by_id(probe: Probe) -> None:
+    """The versions that name topics by id."""
+    ready(probe)
+    topic_id, other = create(probe, "by-id-1", 2), create(probe, "by-id-2")
+    probe.names.learn(UNKNOWN_ID, "an unknown id")
+    idents = {"known": topic_id, "unknown": UNKNOWN_ID, "zero": bytes(16)}
+    for version in versions(probe, ApiKey.OFFSET_COMMIT, first=10):
+        for label, ident in idents.items():
+            probe.ask(f"commit, {label}", commit_by_id("by-id", ident), version)
+        probe.ask("unknown partition", commit_by_id("by-id", topic_id, 9), version)
+        probe.ask("no group", commit_by_id("", topic_id), version)
+        stranger = commit_by_id("by-id-new", topic_id)
+        stranger.generation_id_or_member_epoch, stranger.member_id = 1, "stranger"
+        probe.ask("a stranger of a new group", stranger, version)
+        mixed = commit_by_id("by-id", other)
+        mixed.topics += commit_by_id("", UNKNOWN_ID).topics + commit_by_id("", topic_id, 1).topics
+        probe.ask("several", mixed, version)
+        probe.ask("nothing", OffsetCommitRequest("by-id"), version)
+    for version in versions(probe, ApiKey.OFFSET_FETCH, first=10):
+        for group in ("by-id", "unknown-group", ""):
+            for label, ident in idents.items():
+                asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0, 9])]
+                probe.ask(f"fetch {label} of {group!r}", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=asked)]), version)
+        for group in ("by-id", "unknown-group"):
+            probe.ask(f"fetch all of {group!r}", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)]), version)
+        asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (UNKNOWN_ID, topic_id, other)]
+        probe.ask("fetch several", OffsetFetchRequest(groups=[OffsetFetchRequestGroup("by-id", topics=asked)]), version, sort=False)
+        stranger_asks = OffsetFetchRequestGroup("by-id", "stranger", 5, asked)
+        probe.ask("fetch of a stranger", OffsetFetchRequest(groups=[stranger_asks], require_stable=True), version)
+        probe.ask("fetch of no groups", OffsetFetchRequest(groups=[]), version)
+    probe.ask("delete", DeleteTopicsRequest([DeleteTopicState("by-id-2")], timeout_ms=5_000), 6)
+    gone = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup("by-id", topics=[OffsetFetchRequestTopics(topic_id=other, partition_indexes=[0])])]
+    )
+    for version in versions(probe, ApiKey.OFFSET_FETCH, first=10):
+        for _ in until("the topic is gone"):
+            if probe.quietly(gone, version).groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                break
+        probe.ask("fetch of a deleted topic", gone, version)
 
 
 def committing_as_member(probe: Probe) -> None:
@@ -292,6 +340,7 @@ SCENARIOS = {
     "joining_refused": joining_refused,
     "static_members": static_members,
     "committing": committing,
+    "committing_by_id": committing_by_id,
     "committing_as_member": committing_as_member,
     "admin": admin,
 }

@@ -174,7 +174,7 @@ def offsets(probe: Probe) -> None:
     ready(probe)
     groups_ready(probe)
     create(probe, "txn-in")
-    asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", [0])])]
+    asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
 
     def commit(name: str, who: tuple[int, int], offset: int, group: str = "txn-group", **fields: Any) -> TxnOffsetCommitRequest:
         partition = TxnOffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, "note")

@@ -101,7 +101,7 @@ def test_groups_that_passed_the_record_are_told(tmp_path: Path) -> None:
         find_coordinator(client, "passed")
         for group, offset in (("passed", 2), ("behind", 1)):
             parts = [OffsetCommitRequestPartition(0, offset)]
-            answer = client.call(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", parts)]), version=8)
+            answer = client.call(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", partitions=parts)]), version=8)
             assert answer.topics[0].partitions[0].error_code == 0
     found = explain("t-0@1", tmp_path / "data")
     assert found.groups == {"passed": 2, "behind": 1}

@@ -68,7 +68,7 @@ def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client
 
     def commit(group: str, partition: int, offset: int) -> None:
         part = OffsetCommitRequestPartition(partition, offset)
-        client.call(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("input", [part])]), 5)
+        client.call(OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("input", partitions=[part])]), 5)
 
     assert not read()
     assert not read("g")

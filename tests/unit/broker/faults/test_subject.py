@@ -44,7 +44,9 @@ CASES: list[tuple[ApiKey, Any, set[str], set[str], list[tuple[str, int | None]]]
     (
         ApiKey.OFFSET_FETCH,
         offset_fetch.OffsetFetchRequest(
-            groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[offset_fetch.OffsetFetchRequestTopics("a", [0, 3])])]
+            groups=[
+                offset_fetch.OffsetFetchRequestGroup("g", topics=[offset_fetch.OffsetFetchRequestTopics("a", partition_indexes=[0, 3])])
+            ]
         ),
         set(),
         {"g"},

@@ -234,8 +234,12 @@ async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_mad
     assert not place.service.has_topic
     with pytest.raises(Rejected) as refused:
         place.join()
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert place.service.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
+    with pytest.raises(Rejected) as refused:
+        place.service.offsets_partition("g")
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await place.service.create_topic()
     assert isinstance(place.join(), JoinAnswer)
 

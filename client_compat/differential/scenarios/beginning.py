@@ -1,0 +1,107 @@
+"""What a broker answers that nobody has asked for a coordinator yet: `__consumer_offsets` and `__transaction_state` are not there.
+
+Rules: these come before all other scenarios, which make the two topics; nothing here asks for a coordinator.
+"""
+
+from __future__ import annotations
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import create, producer_id
+from protocol.api_keys import ApiKey
+from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.k12_heartbeat import HeartbeatRequest
+from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.k14_sync_group import SyncGroupRequest
+from protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from protocol.messages.k16_list_groups import ListGroupsRequest
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.k26_end_txn import EndTxnRequest
+from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+
+
+def groups(probe: Probe) -> None:
+    """Every API of groups, at every version."""
+    topic_id = create(probe, "early", 1)
+    joining = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+    commit = OffsetCommitRequestTopic("early", topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
+    unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
+    asked = OffsetFetchRequestGroup("g", None, -1, [OffsetFetchRequestTopics("early", topic_id, [0])])
+    beat = ConsumerGroupHeartbeatRequest("g", "member", 0, None, None, 60_000, ["early"], topic_partitions=[])
+    for label, request in {
+        "join": joining,
+        "join of no group": JoinGroupRequest("", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]),
+        "sync": SyncGroupRequest("g", 1, "m", None, "consumer", "range"),
+        "sync of no group": SyncGroupRequest("", 1, "m", None, "consumer", "range"),
+        "heartbeat": HeartbeatRequest("g", 1, "m"),
+        "heartbeat of no group": HeartbeatRequest("", 1, "m"),
+        "leave": LeaveGroupRequest("g", "m", [MemberIdentity("m")]),
+        "leave no group": LeaveGroupRequest("", "m", [MemberIdentity("m")]),
+        "describe": DescribeGroupsRequest(["g", ""]),
+        "list": ListGroupsRequest(),
+        "delete": DeleteGroupsRequest(["g", ""]),
+        "commit": OffsetCommitRequest("g", topics=[commit]),
+        "commit of no group": OffsetCommitRequest("", topics=[commit]),
+        "commit of what is not there": OffsetCommitRequest("g", topics=[commit, unknown]),
+        "commit of nothing": OffsetCommitRequest("g"),
+        "fetch": OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [asked]),
+        "delete offsets": OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("early", [OffsetDeleteRequestPartition(0)])]),
+        "beat": beat,
+        "beat of no group": ConsumerGroupHeartbeatRequest("", "member", 0, None, None, 60_000, ["early"], topic_partitions=[]),
+        "describe as consumer groups": ConsumerGroupDescribeRequest(["g", ""]),
+    }.items():
+        for version in probe.range(ApiKey(request.API_KEY)):
+            probe.ask(label, request, version)
+    for version in range(2, 8):
+        probe.ask("fetch all", OffsetFetchRequest("g", None), version)
+    stable = OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [asked], True)
+    for version in range(7, 10):
+        probe.ask("fetch what is stable", stable, version)
+
+
+def transactions(probe: Probe) -> None:
+    """Every API of transactions, at every version."""
+    create(probe, "early-txn", 1)
+    own = producer_id(probe)
+    offset = TxnOffsetCommitRequestTopic("early-txn", [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
+    place = [AddPartitionsToTxnTopic("early-txn", [0])]
+    for label, request in {
+        "init": InitProducerIdRequest("t", 60_000),
+        "init with no id": InitProducerIdRequest("", 60_000),
+        "init for too long": InitProducerIdRequest("t", 2**31 - 1),
+        "init with no id for too long": InitProducerIdRequest("", 2**31 - 1),
+        "init for no time": InitProducerIdRequest("t", 0),
+        "init for less": InitProducerIdRequest("t", -1),
+        "init without a transaction, for too long": InitProducerIdRequest(None, 2**31 - 1),
+        "commit offsets": TxnOffsetCommitRequest("t", "g", own, 0, topics=[offset]),
+        "add": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("t", own, 0, False, place)], "t", own, 0, place),
+        "verify": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("t", own, 0, True, place)], "t", own, 0, place),
+        "add offsets": AddOffsetsToTxnRequest("t", own, 0, "g"),
+        "end": EndTxnRequest("t", own, 0, True),
+        "end of no id": EndTxnRequest("", own, 0, True),
+        "describe": DescribeTransactionsRequest(["t", ""]),
+        "list": ListTransactionsRequest(),
+    }.items():
+        for version in probe.range(ApiKey(request.API_KEY)):
+            probe.ask(label, request, version)
+
+
+SCENARIOS = {"groups": groups, "transactions": transactions}
