@@ -35,19 +35,22 @@ _WHOLE_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 class InvalidConfig(ValueError):
-    """A value that its key does not allow; the text names the key, the value, and what is allowed."""
+    """A value that its key does not allow; the text names the key, the value, and what is wrong, as Kafka's ConfigException does."""
 
-    def __init__(self, name: str, text: str, allowed: str) -> None:
-        super().__init__(f"Invalid value {text!r} for configuration {name}: allowed is {allowed}")
+    def __init__(self, name: str, text: str, problem: str) -> None:
+        super().__init__(f"Invalid value {text} for configuration {name}: {problem}")
         self.name = name
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which parsed values are allowed: a test, and the words for an error message."""
+    """Which parsed values are allowed: what is wrong with one, in the words of Kafka's validators, or None."""
 
-    allows: Callable[[Value], bool]
-    words: str
+    problem: Callable[[Value], str | None]
+
+    def allows(self, value: Value) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.problem(value) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +85,15 @@ class ConfigKey:
     def parse(self, text: str) -> Value:
         """The typed value of `text`; raises InvalidConfig."""
         value = self._typed(text.strip())
-        if self.rule is not None and not self.rule.allows(value):
-            raise self._invalid(text, self.rule.words)
+        problem = None if self.rule is None else self.rule.problem(value)
+        if problem is not None:
+            raise self._invalid(text, problem)
         return value
 
     def _typed(self, text: str) -> Value:
         if self.type is ConfigType.BOOLEAN:
             if text.lower() not in {"true", "false"}:
-                raise self._invalid(text, "true or false")
+                raise self._invalid(text, "Expected value to be either true or false")
             return text.lower() == "true"
         if self.type in _WHOLE_BITS:
             return self._whole(text, _WHOLE_BITS[self.type])
@@ -97,7 +101,7 @@ class ConfigKey:
             try:
                 return float(text)
             except ValueError:
-                raise self._invalid(text, "a number") from None
+                raise self._invalid(text, "Not a number of type DOUBLE") from None
         if self.type is ConfigType.LIST:
             return tuple(item.strip() for item in text.split(",")) if text else ()
         return text
@@ -108,11 +112,11 @@ class ConfigKey:
         except ValueError:
             value = None
         if value is None or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-            raise self._invalid(text, f"a whole number of {bits} bits")
+            raise self._invalid(text, f"Not a number of type {self.type.name}")
         return value
 
-    def _invalid(self, text: str, allowed: str) -> InvalidConfig:
-        return InvalidConfig(self.name, "[hidden]" if self.sensitive else text, allowed)
+    def _invalid(self, text: str, problem: str) -> InvalidConfig:
+        return InvalidConfig(self.name, "[hidden]" if self.sensitive else text, problem)
 
 
 def render(value: Value) -> str | None:
@@ -126,40 +130,55 @@ def render(value: Value) -> str | None:
     return str(value)
 
 
-def at_least(low: int) -> Rule:
+def rule(allows: Callable[[Value], bool], problem: str) -> Rule:
+    """Values for which `allows` is true; `problem` says of all others what is wrong."""
+    return Rule(lambda value: None if allows(value) else problem)
+
+
+def at_least(low: float) -> Rule:
     """Numbers from `low` up."""
-    return Rule(lambda value: isinstance(value, int | float) and value >= low, f"at least {low}")
+    return rule(lambda value: isinstance(value, int | float) and value >= low, f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Rule:
     """Numbers from `low` to `high`, both included."""
-    return Rule(lambda value: isinstance(value, int | float) and low <= value <= high, f"between {low} and {high}")
+    above = f"Value must be no more than {high}"
+    return Rule(lambda value: at_least(low).problem(value) or (above if isinstance(value, int | float) and value > high else None))
 
 
 def one_of(*choices: str) -> Rule:
     """One of a few words."""
-    return Rule(lambda value: value in choices, "one of " + ", ".join(choices))
+    return rule(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
 
 
 def one_of_in_any_case(*choices: str) -> Rule:
     """One of a few words, written in lower or upper case."""
-    return Rule(lambda value: isinstance(value, str) and value.lower() in choices, "one of " + ", ".join(choices))
+    problem = "String must be one of (case insensitive): " + ", ".join(choices)
+    return rule(lambda value: isinstance(value, str) and value.lower() in choices, problem)
 
 
 def each_of(*choices: str) -> Rule:
     """A list whose items are among a few words, each at most once."""
 
-    def allows(value: Value) -> bool:
-        return isinstance(value, tuple) and len(set(value)) == len(value) and all(item in choices for item in value)
+    def problem(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        if len(set(value)) != len(value):
+            return "values must not be duplicated"
+        return None if all(item in choices for item in value) else "String must be one of: " + ", ".join(choices)
 
-    return Rule(allows, "a list of " + ", ".join(choices) + ", each at most once")
+    return Rule(problem)
 
 
 def any_of(rules: Sequence[Rule]) -> Rule:
     """Values that one of `rules` allows."""
-    return Rule(lambda value: any(rule.allows(value) for rule in rules), " or ".join(rule.words for rule in rules))
+
+    def problem(value: Value) -> str | None:
+        problems = [each.problem(value) for each in rules]
+        return None if None in problems else " or ".join(filter(None, problems))
+
+    return Rule(problem)
 
 
 def exactly(value: Value) -> Rule:
     """One value only."""
-    return Rule(lambda found: found == value, f"{render(value)}")
+    return rule(lambda found: found == value, f"Value must be {render(value)}")

@@ -14,12 +14,12 @@ from broker.core.config_keys import (
     Rule,
     Synonym,
     Value,
-    any_of,
     at_least,
     between,
     each_of,
     exactly,
     one_of,
+    rule,
 )
 
 _HOURS = 3_600_000
@@ -28,7 +28,9 @@ _MINUTES = 60_000
 POLICIES = each_of("compact", "delete")
 CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
-GZIP_LEVELS = any_of([between(1, 9), exactly(-1)])
+GZIP_LEVELS = rule(
+    lambda value: isinstance(value, int) and (1 <= value <= 9 or value == -1), "Value must be between 1 and 9 or equal to -1"
+)
 LZ4_LEVELS = between(1, 17)
 ZSTD_LEVELS = between(-131072, 22)
 SEGMENT_BYTES = at_least(1024 * 1024)
@@ -39,7 +41,10 @@ def _is_throttle(value: Value) -> bool:
     return isinstance(value, tuple) and (value == ("*",) or all(item.count(":") == 1 for item in value))
 
 
-_THROTTLED = Rule(_is_throttle, "[partition]:[broker],... or *")
+_THROTTLED = rule(
+    _is_throttle,
+    "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+)
 
 
 def _key(name: str, kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *synonyms: str | Synonym) -> ConfigKey:

@@ -162,17 +162,20 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
     for index, timestamp in enumerate(columns.timestamps):
         effective = header.max_timestamp if appended else timestamp
         if config.compacts and columns.key_lengths[index] < 0:
-            errors.append((index, "a record of a compacted topic needs a key"))
+            errors.append((index, "Compacted topic cannot accept message without key"))
         elif appended and (config.log_append_time or effective == NO_TIMESTAMP):
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, "a produced batch may not have the timestamp type LogAppendTime"))
         elif not config.log_append_time and not _in_window(effective, oldest_ms, newest_ms):
             code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, f"timestamp {effective} is outside of {oldest_ms} to {newest_ms}"))
+            window = f"The timestamp should be within [{oldest_ms}, {newest_ms}]"
+            errors.append((index, f"Timestamp {effective} of message with offset {index} is out of range. {window}"))
         if len(errors) == limits.RECORD_ERRORS_MAX:
             break
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        raise Rejected(code, "One or more records have been rejected due to invalid timestamp", errors)
     shown = "; ".join(f"record {index}: {message}" for index, message in errors[:_RECORD_ERRORS_SHOWN])
-    raise Rejected(code, f"{len(errors)} bad records in the batch: {shown}", errors)
+    raise Rejected(code, f"One or more records have been rejected due to {len(errors)} record errors in total: {shown}", errors)
 
 
 def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:

@@ -131,7 +131,7 @@ def test_a_taken_port_is_refused_before_the_directory_is_touched(process: Broker
     ("option", "words"),
     [
         ("--set=log.segment.byte=1", "did you mean log.segment.bytes"),
-        ("--set=num.partitions=0", "allowed is at least 1"),
+        ("--set=num.partitions=0", "Value must be at least 1"),
         ("--fault=lose", "unknown fault 'lose'"),
         ("--set=listener.security.protocol.map=PLAINTEXT:SSL", "PLAINTEXT uses SSL; only PLAINTEXT is available"),
     ],

@@ -31,8 +31,8 @@ def test_an_unknown_name_in_the_environment_stops_the_start() -> None:
         load({}, {"OTTLA_NUM_PARTITION": "1"}, None)
 
 
-def test_a_bad_value_stops_the_start_with_name_value_and_what_is_allowed() -> None:
-    with pytest.raises(SettingsError, match=r"'many' for configuration num\.partitions: allowed is a whole number"):
+def test_a_bad_value_stops_the_start_with_name_value_and_what_is_wrong() -> None:
+    with pytest.raises(SettingsError, match=r"Invalid value many for configuration num\.partitions: Not a number of type INT"):
         load({"num.partitions": "many"}, {}, None)
 
 
@@ -74,7 +74,7 @@ def test_settings_of_kafkas_that_mean_nothing_here_do_not_stop_the_start(name: s
 
 def test_the_migration_policy_may_be_written_in_capitals_as_kafka_allows() -> None:
     assert load({"group.consumer.migration.policy": "UPGRADE"}, {}, None).settings.group_consumer_migration_policy == "UPGRADE"
-    with pytest.raises(SettingsError, match="one of bidirectional"):
+    with pytest.raises(SettingsError, match="bidirectional"):
         load({"group.consumer.migration.policy": "SOMETIMES"}, {}, None)
 
 

@@ -75,7 +75,7 @@ REFUSED = {
     "more records than stated": (changed(record_count=2, last_offset_delta=1), ErrorCode.INVALID_RECORD, "left over"),
     "fewer records than stated": (changed(record_count=4, last_offset_delta=3), ErrorCode.INVALID_RECORD, "fewer"),
     "a huge count": (changed(record_count=2**31 - 1, last_offset_delta=2**31 - 2), ErrorCode.INVALID_RECORD, "fewer"),
-    "timestamp type": (changed(attributes=8, max_timestamp=-1), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
+    "timestamp type": (changed(attributes=8, max_timestamp=-1), ErrorCode.INVALID_TIMESTAMP, "rejected due to invalid timestamp"),
 }
 
 
@@ -120,6 +120,14 @@ def test_a_decompression_bomb_is_too_large(codec: Codec) -> None:
     bomb = with_section(bytes(limits.DECOMPRESSED_BATCH_BYTES + 1), 1, codec)
     assert len(bomb) < LogConfig().max_message_bytes
     assert refusal(bomb).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_timestamp_out_of_range_is_told_in_kafkas_words() -> None:
+    config = LogConfig(message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=7)
+    rejected = refusal(build_batch([SimpleRecord(None, b"", NOW), SimpleRecord(None, b"", NOW + 8)]), config)
+    assert rejected.message == "One or more records have been rejected due to invalid timestamp"
+    window = f"The timestamp should be within [{NOW - 5}, {NOW + 7}]"
+    assert rejected.record_errors == [(1, f"Timestamp {NOW + 8} of message with offset 1 is out of range. {window}")]
 
 
 def test_a_compacted_topic_names_every_record_without_a_key() -> None:
