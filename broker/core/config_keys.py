@@ -127,7 +127,7 @@ def render(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return str(value)
+    return str(value).replace("e+", "E").replace("e-", "E-") if isinstance(value, float) else str(value)
 
 
 def rule(allows: Callable[[Value], bool], problem: str) -> Rule:

@@ -1,10 +1,12 @@
 """Kafka's broker settings that have no meaning here (yet). A server.properties of a real Kafka may hold them: they are accepted with a
 note.
 
-A name that is neither here nor in BROKER_KEYS stops the start, so that a misspelt setting is never silently without effect.
+A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, so that a misspelt setting is never silently without effect.
 """
 
 from __future__ import annotations
+
+from broker.core.kept_keys import KEPT_KEYS
 
 IGNORED_PREFIXES = (
     "ssl.",
@@ -42,12 +44,10 @@ IGNORED_NAMES = frozenset(
         "authorizer.class.name",
         "auto.include.jmx.reporter",
         "auto.leader.rebalance.enable",
-        "background.threads",
         "broker.heartbeat.interval.ms",
         "broker.id.generation.enable",
         "broker.session.timeout.ms",
         "client.quota.callback.class",
-        "config.providers",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "control.plane.listener.name",
@@ -57,15 +57,9 @@ IGNORED_NAMES = frozenset(
         "early.start.listeners",
         "eligible.leader.replicas.enable",
         "fetch.purgatory.purge.interval.requests",
-        "follower.fetch.last.tiered.offset.enable",
-        "follower.replication.throttled.rate",
-        "group.consumer.assignment.interval.ms",
-        "group.consumer.max.assignment.interval.ms",
-        "group.consumer.min.assignment.interval.ms",
         "group.consumer.regex.refresh.interval.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.background.threads",
-        "group.coordinator.cached.buffer.max.bytes",
         "group.coordinator.new.enable",
         "group.coordinator.threads",
         "initial.broker.registration.timeout.ms",
@@ -76,35 +70,21 @@ IGNORED_NAMES = frozenset(
         "internal.metadata.max.batch.size.in.bytes",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
-        "leader.replication.throttled.rate",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.threads",
         "log.dir.failure.timeout.ms",
         "log.flush.scheduler.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
-        "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
         "max.request.partition.size.limit",
-        "metric.reporters",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
-        "num.replica.fetchers",
         "offsets.commit.required.acks",
         "offsets.commit.timeout.ms",
         "offsets.topic.compression.codec",
         "process.roles",
         "producer.purgatory.purge.interval.requests",
         "queued.max.requests",
-        "remote.list.offsets.request.timeout.ms",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.lag.time.max.ms",
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
@@ -130,4 +110,4 @@ IGNORED_NAMES = frozenset(
 
 def is_ignored(name: str) -> bool:
     """Whether `name` is a setting of Kafka's that changes nothing here."""
-    return name in IGNORED_NAMES or name.startswith(IGNORED_PREFIXES)
+    return name in KEPT_KEYS or name in IGNORED_NAMES or name.startswith(IGNORED_PREFIXES)

@@ -23,9 +23,10 @@ from broker.core.config_keys import (
     exactly,
     one_of_in_any_case,
 )
+from broker.core.kept_keys import KEPT_KEYS
 from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
-__all__ = ["BROKER_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
+__all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _SHORT, _DOUBLE, _LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
@@ -90,8 +91,8 @@ class BrokerSettings:
     log_flush_interval_ms: int | None = _key(_LONG, None, "Default of flush.ms.", _NOT_NEGATIVE, dynamic=True)
     log_index_interval_bytes: int = _key(_INT, 4096, "Default of index.interval.bytes.", _NOT_NEGATIVE, dynamic=True)
     log_index_size_max_bytes: int = _key(_INT, 10_485_760, "Default of segment.index.bytes.", at_least(4), dynamic=True)
-    log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", exactly(-2), dynamic=True)
-    log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", exactly(-2), dynamic=True)
+    log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", at_least(-2), dynamic=True)
+    log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", at_least(-2), dynamic=True)
     message_max_bytes: int = _key(_INT, 1_048_588, "Default of max.message.bytes.", _NOT_NEGATIVE, dynamic=True)
     log_message_timestamp_type: str = _key(_STRING, "CreateTime", "Default of message.timestamp.type.", TIMESTAMP_TYPES, dynamic=True)
     log_message_timestamp_before_max_ms: int = _key(
@@ -192,9 +193,13 @@ class BrokerSettings:
     explicit: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of each setting that somebody gave, and where ("file", "environment", "command line"); the others are defaults."""
 
+    kept: Mapping[str, Value] = field(default_factory=dict)
+    """What was given for settings of KEPT_KEYS, which change nothing."""
+
     def value(self, name: str) -> Value:
-        """The typed value of the setting `name` (Kafka's spelling); KeyError for a name that is not in BROKER_KEYS."""
-        BROKER_KEYS[name]
+        """The typed value of the setting `name` (Kafka's spelling); KeyError for a name that is in neither BROKER_KEYS nor KEPT_KEYS."""
+        if name not in BROKER_KEYS:
+            return self.kept.get(name, KEPT_KEYS[name].default)
         found: Value = getattr(self, attribute_of(name))
         return found
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.core.config_keys import InvalidConfig
+from broker.core.config_keys import InvalidConfig, Value
 from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from broker.core.security_settings import lock_problem
-from broker.core.settings import BROKER_KEYS, BrokerSettings, attribute_of
+from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
@@ -49,23 +49,28 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
         for given_name, text in given.items():
             name = _ALIASES.get(given_name, given_name)
-            if name in BROKER_KEYS:
+            if name in BROKER_KEYS or name in KEPT_KEYS:
                 texts[name] = (text, source)
             elif (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
             elif is_ignored(name):
-                notes.append(f"{name} ({source}) is a setting of Kafka's that has no effect here")
+                notes.append(_without_effect(name, source))
             else:
                 mistakes.append(_unknown(given_name, source))
     values: dict[str, Any] = {}
+    kept: dict[str, Value] = {}
     for name, (text, source) in texts.items():
         try:
-            values[attribute_of(name)] = BROKER_KEYS[name].parse(text)
+            if name in KEPT_KEYS:
+                kept[name] = KEPT_KEYS[name].parse(text)
+                notes.append(_without_effect(name, source))
+            else:
+                values[attribute_of(name)] = BROKER_KEYS[name].parse(text)
         except InvalidConfig as error:
             mistakes.append(f"{error} (from the {source})")
     if mistakes:
         raise SettingsError("\n".join(mistakes))
-    settings = BrokerSettings(**values, explicit={name: source for name, (_, source) in texts.items()})
+    settings = BrokerSettings(**values, kept=kept, explicit={name: source for name, (_, source) in texts.items()})
     _check_together(settings)
     return Loaded(settings, notes)
 
@@ -101,8 +106,12 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _without_effect(name: str, source: str) -> str:
+    return f"{name} ({source}) is a setting of Kafka's that has no effect here"
+
+
 def _unknown(name: str, source: str) -> str:
-    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *KEPT_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"Unknown setting {name} (from the {source}){hint}"
 

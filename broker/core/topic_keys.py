@@ -1,7 +1,7 @@
 """The configuration keys of a topic (Kafka's `TopicConfig`), with the broker settings that give their defaults.
 
 Every key here can be set on a topic and is answered by DescribeConfigs. The keys of tiered storage and replication throttles are
-accepted and kept, because tools set them, but only at values that change nothing.
+accepted and kept, because tools set them; tiered storage itself cannot be switched on, as in a Kafka without it.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ _KEYS = (
     _key("follower.replication.throttled.replicas", _T.LIST, (), "Kept, without effect: one node does not replicate.", _THROTTLED),
     _key("leader.replication.throttled.replicas", _T.LIST, (), "Kept, without effect: one node does not replicate.", _THROTTLED),
     _key("index.interval.bytes", _T.INT, 4096, "Bytes of log for one entry of the offset index.", at_least(0), "log.index.interval.bytes"),
-    _key("local.retention.bytes", _T.LONG, -2, "Tiered storage is not there: only -2.", exactly(-2), "log.local.retention.bytes"),
-    _key("local.retention.ms", _T.LONG, -2, "Tiered storage is not there: only -2.", exactly(-2), "log.local.retention.ms"),
+    _key("local.retention.bytes", _T.LONG, -2, "Of tiered storage. Kept, without effect.", at_least(-2), "log.local.retention.bytes"),
+    _key("local.retention.ms", _T.LONG, -2, "Of tiered storage. Kept, without effect.", at_least(-2), "log.local.retention.ms"),
     _key(
         "max.compaction.lag.ms",
         _T.LONG,
@@ -138,8 +138,8 @@ _KEYS = (
     _key("min.insync.replicas", _T.INT, 1, "Replicas that acks=all needs.", at_least(1), "min.insync.replicas"),
     _key("preallocate", _T.BOOLEAN, False, "Allocate a segment's file at once.", None, "log.preallocate"),
     _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
-    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
-    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
+    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Of tiered storage. Kept, without effect."),
+    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Of tiered storage. Kept, without effect."),
     _key(
         "retention.bytes",
         _T.LONG,

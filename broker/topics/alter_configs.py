@@ -3,7 +3,7 @@
 Rules that hold inside:
 - One resource's mistake refuses that resource whole and no other; a resource or a key named twice is refused.
 - AlterConfigs replaces: what it does not name is deleted. IncrementalAlterConfigs changes only what it names.
-- A broker's setting changes while running only where its key says `dynamic`; an invalid value is INVALID_REQUEST there (KAFKA-13609).
+- What a broker's setting may be changed to is `broker_changes`'s affair.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, render
+from broker.core.config_keys import ConfigKey, ConfigType, render
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS, BrokerSettings
+from broker.core.settings import BrokerSettings
 from broker.core.topic_keys import TOPIC_KEYS
+from broker.topics.broker_changes import CLUSTER_DEFAULT, broker_key, check_broker_changes, check_threads, is_of_kafka
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import MetadataRecord
 from broker.topics.create_topics import config_record
@@ -27,9 +27,6 @@ from broker.topics.group_config import GROUP_KEYS, check_group_configs, effectiv
 from broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
-
-CLUSTER_DEFAULT: Final = ""
-"""The BROKER resource whose settings hold for every broker."""
 
 
 class OpType(IntEnum):
@@ -123,16 +120,21 @@ def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerS
     if resource.name != CLUSTER_DEFAULT:
         check_is_this_broker(resource.name, settings)
     current = catalog.configs(ResourceType.BROKER, resource.name)
-    for op in resource.ops:
-        _check_dynamic(op.name, is_set=op.op != OpType.DELETE)
-    defaults = {name: render(key.default) for name, key in BROKER_KEYS.items()}
-    wanted = _wanted(resource, current, BROKER_KEYS, defaults)
-    for name in {op.name for op in resource.ops} & wanted.keys():
-        try:
-            BROKER_KEYS[name].parse(wanted[name])
-        except InvalidConfig as error:
-            raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from error
+    wanted = _wanted_of_broker(resource, current)
+    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted)
+    of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
+    of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
+    then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
+    check_threads({**of_all, **of_this}, then, settings)
     return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+
+
+def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> dict[str, str]:
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name)) is not None}
+    for op in resource.ops:
+        if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name):
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {op.name}")
+    return _wanted(resource, current, keys, {name: render(key.default) for name, key in keys.items()})
 
 
 def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
@@ -153,14 +155,6 @@ def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
     if re.fullmatch(r"-?[0-9]+", name) is None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")
-
-
-def _check_dynamic(name: str, *, is_set: bool) -> None:
-    key = BROKER_KEYS.get(name)
-    if key is None:
-        raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
-    if is_set and not key.dynamic:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
 
 
 def _wanted(

@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Final
 
 from broker.core.config_keys import InvalidConfig, Value, render
-from broker.core.settings import BROKER_KEYS, BrokerSettings, attribute_of
-from broker.topics.alter_configs import CLUSTER_DEFAULT
+from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+from broker.topics.broker_changes import CLUSTER_DEFAULT
 from broker.topics.catalog import Catalog, ResourceType
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class BrokerConfigs:
     def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
         self.settings = settings
         self._catalog = catalog
-        self._started: Final[dict[str, Value]] = {name: settings.value(name) for name in BROKER_KEYS}
+        self._started: Final[dict[str, Value]] = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
 
     def cluster_wide(self) -> Mapping[str, str]:
         """What was set for all brokers."""
@@ -62,9 +62,16 @@ class BrokerConfigs:
             found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if name in self.settings.explicit and (text := render(self._started[name])) is not None:
             found.append((name, text, ConfigSource.STATIC_BROKER))
-        if (text := render(BROKER_KEYS[name].default)) is not None:
+        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
+        if key is not None and (text := render(key.default)) is not None:
             found.append((name, text, ConfigSource.DEFAULT))
         return found
+
+    def names(self) -> set[str]:
+        """Every setting that is described: all but the internal ones, and whatever somebody gave."""
+        keys = (*BROKER_KEYS.values(), *KEPT_KEYS.values())
+        given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
+        return {key.name for key in keys if not key.internal} | given
 
     def refresh(self) -> set[str]:
         """Puts the values in force into `settings`, and returns the names of those that changed."""

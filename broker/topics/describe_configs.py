@@ -1,7 +1,7 @@
 """Deciding DescribeConfigs (Kafka's `ConfigHelper`): every key with its value, where it comes from, and the chain behind it.
 
 Rules that hold inside:
-- A null or empty list of keys means all; a key that does not exist is left out, without an error.
+- A null or empty list of keys means all; a key that does not exist is left out, without an error. The answer is in order of names.
 - A sensitive value is null everywhere, in the synonyms too. Synonyms are the whole chain in order of precedence, the value in force first.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from broker.core.config_keys import ConfigKey, ConfigType, render
 from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS
+from broker.core.settings import BROKER_KEYS, KEPT_KEYS
 from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.alter_configs import CLUSTER_DEFAULT, check_is_this_broker
+from broker.topics.alter_configs import check_is_this_broker
+from broker.topics.broker_changes import CLUSTER_DEFAULT, base_name, broker_key
 from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.group_config import GROUP_KEYS, effective_group_values
@@ -24,6 +26,7 @@ from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
 
 ROOT_LOGGER = "root"
+UNKNOWN_TYPE = 0
 
 _SIBLINGS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
@@ -50,7 +53,7 @@ def describe_configs(
 ) -> list[ConfigEntry]:
     """The entries of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown kind of resource."""
     entries = _all_entries(catalog, broker, resource_type, resource_name)
-    return [entry for entry in entries if entry.name in keys] if keys else entries
+    return sorted((entry for entry in entries if not keys or entry.name in keys), key=lambda entry: entry.name)
 
 
 def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, name: str) -> list[ConfigEntry]:
@@ -65,7 +68,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
             if name == CLUSTER_DEFAULT:
                 return _cluster_default_entries(broker)
             check_is_this_broker(name, broker.settings)
-            return [_broker_entry(broker, key) for key in BROKER_KEYS.values() if not key.internal]
+            return [_broker_entry(broker, name) for name in broker.names()]
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -88,8 +91,9 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
         if text is None:
             continue
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
-        chain = own + _chain(broker, tuple(synonym.name for synonym in key.synonyms))
-        entries.append(_entry(key, text, chain, read_only=False))
+        names = tuple(synonym.name for synonym in key.synonyms)
+        behind = _from(names[0], _chain(broker, names)) if names else []
+        entries.append(_entry(key, text, own + behind, read_only=False))
     return entries
 
 
@@ -103,19 +107,33 @@ def _group_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[
     return entries
 
 
-def _broker_entry(broker: BrokerConfigs, key: ConfigKey) -> ConfigEntry:
-    chain = _chain(broker, _SIBLINGS.get(key.name, (key.name,)))
-    chain = chain[next((i for i, (name, _, _) in enumerate(chain) if name == key.name), len(chain)) :]
-    return _entry(key, render(broker.settings.value(key.name)), chain, read_only=not key.dynamic)
+def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
+    key, base = broker_key(name), base_name(name)
+    chain = _chain(broker, _SIBLINGS.get(name, (name,) if base is None else (name, base)))
+    if key is None:
+        return _unknown_entry(name, _from(name, chain))
+    text = render(broker.settings.value(name)) if name in BROKER_KEYS else chain[0][1] if chain else None
+    return _entry(key, text, _from(name, chain), read_only=name not in BROKER_KEYS | KEPT_KEYS or not key.dynamic)
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """Only what was set for all brokers."""
-    return [
-        _entry(BROKER_KEYS[name], text, [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)], read_only=not BROKER_KEYS[name].dynamic)
-        for name, text in sorted(broker.cluster_wide().items())
-        if name in BROKER_KEYS
-    ]
+    entries = []
+    for name, text in broker.cluster_wide().items():
+        key, chain = broker_key(name), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+        entries.append(_unknown_entry(name, chain) if key is None else _entry(key, text, chain, read_only=not key.dynamic))
+    return entries
+
+
+def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
+    """One that nobody knows the type of: it may be a password."""
+    synonyms = tuple((name, None, origin) for name, _, origin in chain)
+    return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
+
+
+def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
+    """What is behind the setting `name`: a sibling in another unit counts only below it."""
+    return list(dropwhile(lambda layer: layer[0] != name, chain))
 
 
 def _chain(broker: BrokerConfigs, names: Sequence[str]) -> list[SourcedText]:

@@ -25,6 +25,9 @@ SHARED = (
     "offsets.topic.num.partitions",
     "transaction.state.log.num.partitions",
     "group.initial.rebalance.delay.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "num.io.threads",
+    "num.network.threads",
 )
 """Settings of the reference that this broker is given too."""
 
@@ -76,7 +79,8 @@ class Report:
 def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None) -> Report:
     """Start both brokers over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
     reference = ReferenceBroker(directory / "kafka", AT_ONCE)
-    options = [f"--set={name}={KAFKA_SETTINGS[name]}" for name in SHARED]
+    shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | AT_ONCE
+    options = [f"--set={name}={value}" for name, value in shared.items()]
     report = Report(reference.version)
     reference.format(options=FORMAT_OPTIONS)
     with reference, ottla(directory / "ottla", options=[*options, f"--set=node.id={NODE_ID}"]) as own:

@@ -130,12 +130,52 @@ def altering_elsewhere(probe: Probe) -> None:
     alter("bad default of all brokers", ("log.retention.ms", SET, "soon"), kind=BROKER, name="")
     alter("default removed", ("log.retention.ms", DELETE, None), kind=BROKER, name="")
     alter("per-broker only", ("listeners", SET, "PLAINTEXT://127.0.0.1:1"), kind=BROKER, name="")
+    for name in ("no.such", "node.id", "background.threads"):
+        alter(f"delete {name}", (name, DELETE, None), kind=BROKER, name="1")
+        alter(f"append to {name}", (name, APPEND, "1"), kind=BROKER, name="1")
     alter("group", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="g")
     alter("group, bad", ("consumer.session.timeout.ms", SET, "1"), kind=GROUP, name="g")
     alter("group, unknown", ("no.such", SET, "1"), kind=GROUP, name="g")
     alter("group without a name", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="")
     twice = [k44.AlterConfigsResource(TOPIC, "alter2", [k44.AlterableConfig("retention.ms", SET, str(n))]) for n in (5, 6)]
     probe.ask("resource twice", k44.IncrementalAlterConfigsRequest(twice))
+
+
+def while_running(probe: Probe) -> None:
+    """Settings of a broker that change while it runs, with effect or without, of one listener and unknown; what is read back."""
+
+    def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
+        config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
+        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
+        then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))
+
+    for key, values in {
+        "num.io.threads": ("1", "4", "8", "9", "0", "many"),
+        "background.threads": ("20", "41", "4"),
+        "num.recovery.threads.per.data.dir": ("4", "9"),
+        "log.cleaner.threads": ("0", "2", "3", "-1"),
+        "log.cleaner.io.max.bytes.per.second": ("1000000.0", "fast"),
+        "leader.replication.throttled.rate": ("1000", "-1"),
+        "follower.replication.throttled.rate": ("1000",),
+        "group.coordinator.cached.buffer.max.bytes": ("1000000", "1"),
+        "max.connection.creation.rate": ("1000",),
+        "remote.log.reader.threads": ("11",),
+        "follower.fetch.last.tiered.offset.enable": ("true", "maybe"),
+        "log.local.retention.ms": ("1000", "-3"),
+        "no.such": ("5",),
+        "listener.name.plaintext.max.connections": ("1000", "none"),
+        "listener.name.other.ssl.keystore.location": ("/nowhere",),
+        "ssl.keystore.location": ("/nowhere",),
+        "process.roles": ("broker",),
+        "group.share.session.timeout.ms": ("50000",),
+        "log.retention.hours": ("5",),
+    }.items():
+        for value in values:
+            alter(f"{key}={value}", key, value)
+        alter(f"{key} removed", key, None)
+    for key in ("no.such", "num.io.threads", "leader.replication.throttled.rate", "listener.name.other.ssl.keystore.location"):
+        alter(f"{key} of all", key, "3", name="")
+        alter(f"{key} of all removed", key, None, name="")
 
 
 def of_groups(probe: Probe) -> None:
@@ -211,6 +251,7 @@ SCENARIOS = {
     "broker_defaults": broker_defaults,
     "altering": altering,
     "altering_elsewhere": altering_elsewhere,
+    "while_running": while_running,
     "of_groups": of_groups,
     "listing": listing,
     "replacing": replacing,

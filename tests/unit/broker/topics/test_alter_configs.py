@@ -99,7 +99,6 @@ def test_a_dynamic_broker_setting_is_kept_for_all_brokers_or_this_one(live: Live
         ("one", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
         ("1", "num.partitions", "1", ErrorCode.INVALID_REQUEST),
         ("1", "message.max.bytes", "many", ErrorCode.INVALID_REQUEST),
-        ("1", "no.such.setting", "1", ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_a_broker_setting_that_cannot_change_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:

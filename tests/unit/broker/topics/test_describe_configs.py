@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.config_keys import ConfigType
 from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS, BrokerSettings
+from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
 from broker.core.topic_keys import TOPIC_KEYS
 from broker.topics.broker_config import BrokerConfigs, ConfigSource
 from broker.topics.catalog import Catalog, ResourceType
@@ -67,11 +67,51 @@ def test_an_override_heads_the_chain_of_its_synonyms() -> None:
     assert entry.documentation
 
 
-def test_a_topic_default_given_in_another_unit_is_named_as_its_source() -> None:
+def test_a_topic_default_given_in_another_unit_has_its_value_and_no_source() -> None:
     described = Described(BrokerSettings(log_retention_minutes=3, explicit={"log.retention.minutes": "file"}))
     entry = described.entries(TOPIC, "t")["retention.ms"]
-    assert (entry.value, entry.source) == ("180000", ConfigSource.STATIC_BROKER)
-    assert entry.synonyms[0] == ("log.retention.minutes", "3", ConfigSource.STATIC_BROKER)
+    assert (entry.value, entry.source, entry.synonyms) == ("180000", ConfigSource.DEFAULT, ())
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "1"), (ResourceType.GROUP, "g"), (LOGGER, "1")])
+def test_settings_come_in_order_of_their_names(kind: int, name: str) -> None:
+    names = list(Described().entries(kind, name))
+    assert names == sorted(names)
+
+
+def test_a_setting_without_effect_is_described_as_it_was_set() -> None:
+    described = Described(BrokerSettings(kept={"num.io.threads": 4}, explicit={"num.io.threads": "file"}))
+    described.put(BROKER, "1", "num.io.threads", "6")
+    entry = described.entries(BROKER, "1")["num.io.threads"]
+    assert (entry.value, entry.source, entry.read_only) == ("6", ConfigSource.DYNAMIC_BROKER, False)
+    assert [value for _, value, _ in entry.synonyms] == ["6", "4", "8"]
+
+
+def test_a_setting_that_is_shown_only_when_somebody_gave_it_is_shown_then() -> None:
+    described = Described()
+    assert "leader.replication.throttled.rate" not in described.entries(BROKER, "1")
+    described.put(BROKER, "1", "leader.replication.throttled.rate", "1000")
+    assert described.entries(BROKER, "1")["leader.replication.throttled.rate"].value == "1000"
+
+
+@pytest.mark.parametrize(("resource", "source"), [("1", ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+def test_the_value_of_an_unknown_setting_is_hidden_for_it_may_be_a_password(resource: str, source: ConfigSource) -> None:
+    described = Described()
+    described.put(BROKER, resource, "no.such", "secret")
+    entry = described.entries(BROKER, resource)["no.such"]
+    assert (entry.value, entry.source, entry.type, entry.sensitive, entry.read_only) == (None, source, 0, True, True)
+    assert entry.synonyms == (("no.such", None, source),)
+
+
+def test_a_setting_of_one_listener_stands_before_that_of_all() -> None:
+    described = Described()
+    described.put(BROKER, "1", "listener.name.external.max.connections", "5")
+    entry = described.entries(BROKER, "1")["listener.name.external.max.connections"]
+    assert (entry.value, entry.type, entry.read_only) == ("5", ConfigType.INT, True)
+    assert [(name, value) for name, value, _ in entry.synonyms] == [
+        ("listener.name.external.max.connections", "5"),
+        ("max.connections", "2147483647"),
+    ]
 
 
 def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
@@ -83,7 +123,7 @@ def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
 
 def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
     entries = Described().entries(BROKER, "1")
-    assert set(entries) == {name for name, key in BROKER_KEYS.items() if not key.internal}
+    assert set(entries) == {name for name, key in (BROKER_KEYS | KEPT_KEYS).items() if not key.internal}
     assert "internal.segment.bytes" not in entries
     assert entries["num.partitions"].read_only
     assert not entries["message.max.bytes"].read_only

@@ -1,0 +1,111 @@
+"""Kafka's settings without effect here that its tools set while a broker runs, or that other resources' settings lean on.
+
+They are checked, kept and described as Kafka does it (DynamicBrokerConfig, ShareGroupConfig, GroupCoordinatorConfig): a tool that raises
+`num.io.threads` goes through, and reads back what it wrote. `broker.core.ignored_settings` has those that nobody can change or read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Rule, Value, at_least
+
+_T = ConfigType
+_POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)
+_THREADS_DOC = "Threads of this kind in Kafka; there are none here."
+
+
+def _key(name: str, kind: ConfigType, default: Value, doc: str, rule: Rule | None = None) -> ConfigKey:
+    return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", rule, dynamic=True)
+
+
+def _throttle(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(name, _T.LONG, None, f"{doc} Kept, without effect.", _NOT_NEGATIVE, dynamic=True, internal=True)
+
+
+THREADS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+CLEANER_THREADS: Final = "log.cleaner.threads"
+"""Numbers of threads: a change may halve or double them, no more (DynamicThreadPool, LogCleaner)."""
+
+CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
+
+_THREAD_DEFAULTS = (10, 8, 3, 2, 1)
+
+_DYNAMIC = (
+    *(_key(name, _T.INT, default, _THREADS_DOC, _POSITIVE) for name, default in zip(THREADS, _THREAD_DEFAULTS, strict=True)),
+    _key(CLEANER_THREADS, _T.INT, 1, _THREADS_DOC, _NOT_NEGATIVE),
+    _key(CLEANER_BUFFER, _T.LONG, 134_217_728, "Memory of the cleaner for keys."),
+    _key("log.cleaner.io.buffer.load.factor", _T.DOUBLE, 0.9, "How full that memory may be."),
+    _key("log.cleaner.io.buffer.size", _T.INT, 524_288, "Memory of the cleaner for reading and writing.", _NOT_NEGATIVE),
+    _key("log.cleaner.io.max.bytes.per.second", _T.DOUBLE, 1.7976931348623157e308, "How fast the cleaner may read and write."),
+    _key("max.connection.creation.rate", _T.INT, INT32_MAX, "New connections a second.", _NOT_NEGATIVE),
+    _key("metric.reporters", _T.LIST, ("org.apache.kafka.common.metrics.JmxReporter",), "Classes that report Kafka's metrics."),
+    _key("config.providers", _T.LIST, (), "Classes that Kafka asks for values."),
+    _key("follower.fetch.last.tiered.offset.enable", _T.BOOLEAN, False, "Where a new follower of a tiered log begins."),
+    _key("group.coordinator.cached.buffer.max.bytes", _T.INT, 1_048_588, "Largest write buffer that a coordinator keeps.", _BUFFER),
+    _key("share.coordinator.cached.buffer.max.bytes", _T.INT, 1_048_588, "Largest write buffer that a coordinator keeps.", _BUFFER),
+    _key("remote.fetch.max.wait.ms", _T.INT, 500, "Tiered storage: how long a Fetch waits.", _POSITIVE),
+    _key("remote.list.offsets.request.timeout.ms", _T.LONG, 30_000, "Tiered storage: how long a ListOffsets waits.", _POSITIVE),
+    _key("remote.log.index.file.cache.total.size.bytes", _T.LONG, 1_073_741_824, "Tiered storage: cache of indexes.", _POSITIVE),
+    _key("remote.log.manager.copy.max.bytes.per.second", _T.LONG, INT64_MAX, "Tiered storage: how fast to copy.", _POSITIVE),
+    _key("remote.log.manager.fetch.max.bytes.per.second", _T.LONG, INT64_MAX, "Tiered storage: how fast to read.", _POSITIVE),
+    _key("remote.log.manager.copier.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
+    _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
+    _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
+    _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
+    _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers."),
+    _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
+    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories."),
+)
+
+_GROUP_DEFAULTS: Final[dict[str, tuple[int, int, str]]] = {
+    "group.consumer.assignment.interval.ms": (1_000, 0, "Time between two assignments of a consumer group."),
+    "group.consumer.min.assignment.interval.ms": (0, 0, "Lowest value of it for a group."),
+    "group.consumer.max.assignment.interval.ms": (15_000, 0, "Highest value of it for a group."),
+    "group.share.session.timeout.ms": (45_000, 1, "A member of a share group silent for so long is out."),
+    "group.share.min.session.timeout.ms": (45_000, 1, "Lowest value of it."),
+    "group.share.max.session.timeout.ms": (60_000, 1, "Highest value of it."),
+    "group.share.heartbeat.interval.ms": (5_000, 1, "How often members of share groups are to be heard of."),
+    "group.share.min.heartbeat.interval.ms": (5_000, 1, "Lowest value of it."),
+    "group.share.max.heartbeat.interval.ms": (15_000, 1, "Highest value of it."),
+    "group.share.record.lock.duration.ms": (30_000, 1_000, "How long a share group's member has a record for itself."),
+    "group.share.min.record.lock.duration.ms": (15_000, 1_000, "Lowest value of it."),
+    "group.share.max.record.lock.duration.ms": (60_000, 1_000, "Highest value of it."),
+    "group.share.delivery.count.limit": (5, 2, "How often a share group is given a record."),
+    "group.share.min.delivery.count.limit": (2, 2, "Lowest value of it."),
+    "group.share.max.delivery.count.limit": (10, 2, "Highest value of it."),
+    "group.share.partition.max.record.locks": (2_000, 100, "Records of a partition that a share group has in hand."),
+    "group.share.min.partition.max.record.locks": (100, 100, "Lowest value of it."),
+    "group.share.max.partition.max.record.locks": (4_000, 100, "Highest value of it."),
+    "group.share.assignment.interval.ms": (1_000, 0, "Time between two assignments of a share group."),
+    "group.share.min.assignment.interval.ms": (0, 0, "Lowest value of it for a group."),
+    "group.share.max.assignment.interval.ms": (15_000, 0, "Highest value of it for a group."),
+    "group.streams.session.timeout.ms": (45_000, 1, "A member of a streams group silent for so long is out."),
+    "group.streams.min.session.timeout.ms": (45_000, 1, "Lowest value of it."),
+    "group.streams.max.session.timeout.ms": (60_000, 1, "Highest value of it."),
+    "group.streams.heartbeat.interval.ms": (5_000, 1, "How often members of streams groups are to be heard of."),
+    "group.streams.min.heartbeat.interval.ms": (5_000, 1, "Lowest value of it."),
+    "group.streams.max.heartbeat.interval.ms": (15_000, 1, "Highest value of it."),
+    "group.streams.num.standby.replicas": (0, 0, "Standby replicas of each task."),
+    "group.streams.max.standby.replicas": (2, 0, "Highest value of it."),
+    "group.streams.initial.rebalance.delay.ms": (3_000, 0, "How long a new streams group waits for more members."),
+    "group.streams.assignment.interval.ms": (1_000, 0, "Time between two assignments of a streams group."),
+    "group.streams.min.assignment.interval.ms": (0, 0, "Lowest value of it for a group."),
+    "group.streams.max.assignment.interval.ms": (15_000, 0, "Highest value of it for a group."),
+}
+"""Default, lowest value, and what it is."""
+
+_DYNAMIC_OF_GROUPS: Final = frozenset(f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
+
+_OF_GROUPS = (
+    ConfigKey(name, _T.INT, default, f"{doc} Kept, without effect.", at_least(low), dynamic=name in _DYNAMIC_OF_GROUPS)
+    for name, (default, low, doc) in _GROUP_DEFAULTS.items()
+)
+
+KEPT_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_GROUPS)}
