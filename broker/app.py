@@ -169,7 +169,15 @@ class Broker:
             self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=secrets.token_bytes
         )
         overrides_of = partial(topic_service.catalog.configs, ResourceType.GROUP)
-        groups = GroupService(settings, clock, timers, partitions, topic_service.ensure, overrides_of=overrides_of)
+        groups = GroupService(
+            settings,
+            clock,
+            timers,
+            partitions,
+            topic_service.ensure,
+            partition_count=topic_service.catalog.partition_count,
+            overrides_of=overrides_of,
+        )
         topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
         producer_ids = ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now)

@@ -12,8 +12,7 @@ Rules that hold here:
   groups needs none of it.
 * Without an offsets topic there is no coordinator yet, and every group answers NOT_COORDINATOR (KAFKA: CoordinatorRuntime), by which a
   client asks for the coordinator and so has the topic made.
-* Until its partition is read back, a group answers COORDINATOR_LOAD_IN_PROGRESS (heartbeats: nothing wrong, as KAFKA does); if it cannot
-  be, NOT_COORDINATOR.
+* A heartbeat of a group that is not read back yet is told that nothing is wrong, as KAFKA does.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from broker.core.effects import Effects
-from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from broker.groups.states import Now
-from broker.runtime.coordinator import Coordinator, Durable, append_error
 from broker.runtime.group_topics import GroupTopics
+from broker.runtime.shard import Durable, Life, Shard, failure_of
+from broker.runtime.shards import Shards
 from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.wire import STRING_BYTES_MAX
 
@@ -44,20 +44,13 @@ if TYPE_CHECKING:
     from broker.groups.consumer_draft import ConsumerConfig
     from broker.groups.consumer_groups import Group
     from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-    from broker.groups.coordinator import Commit, Fetched, GroupsConfig, Replies, Topics
+    from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
     from broker.groups.group_records import GroupRecord
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
 
-OFFSETS_TOPIC = "__consumer_offsets"
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
-
-LOAD_CHUNK_BYTES = 128 * 1024
-"""Read back in one turn of the loop: about 1,000 offsets, 10 ms."""
-
-LOAD_BEFORE_SERVING_S = 0.2
-"""How long a start waits for groups: about 20,000 offsets. Most brokers have fewer and so never answer COORDINATOR_LOAD_IN_PROGRESS."""
 
 T = TypeVar("T")
 
@@ -95,31 +88,19 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
     )
 
 
-class _Shard:
-    """One partition of the offsets topic: its machine, its way to the log, and the timers of its groups."""
+class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
+    """One partition of the offsets topic, with the timers of its groups."""
 
-    def __init__(
-        self, partition: Partition, config: GroupsConfig, topics: GroupTopics, config_of_consumers: Callable[[str], ConsumerConfig]
-    ) -> None:
-        from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+    def __init__(self, partition: Partition, machine: GroupCoordinator) -> None:
         from broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
 
-        self.partition = partition
-        self.machine = GroupCoordinator(config, topics, config_of_consumers)
-        self.coordinator: Coordinator[GroupRecord] = Coordinator(partition, self.machine, encode_record, decode_record)
+        super().__init__(partition, machine, encode_record, decode_record)
         self.timers: dict[str, TimerHandle] = {}
-        self.loaded = False
-        self.unreadable = False
-
-    def stop(self) -> None:
-        for timer in self.timers.values():
-            timer.cancel()
-        self.timers.clear()
 
 
 class GroupService:
     """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
-    cannot. `overrides_of` gives the settings of one group, as text."""
+    cannot. `partition_count` tells how many partitions a topic has. `overrides_of` gives the settings of one group, as text."""
 
     def __init__(
         self,
@@ -129,18 +110,25 @@ class GroupService:
         partitions: Partitions,
         create_topic: Callable[[str], Awaitable[object]],
         *,
+        partition_count: Callable[[str], int],
         overrides_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._partitions = partitions
         self._topics = GroupTopics(partitions)
         self._create_topic = create_topic
         self._overrides_of = overrides_of
-        self._shards: dict[int, _Shard] = {}
+        self.shards: Shards[_Shard] = Shards(
+            CONSUMER_OFFSETS,
+            partitions,
+            lambda: partition_count(CONSUMER_OFFSETS),
+            self._make_shard,
+            loaded=self._on_loaded,
+            closed=self._on_closed,
+            chunk_bytes=settings.offsets_load_buffer_size,
+        )
         self._expiry: TimerHandle | None = None
-        self._loading: asyncio.Task[None] | None = None
         self._stopped = False
 
     # --- life -----------------------------------------------------------------------------------------------------------------
@@ -148,23 +136,30 @@ class GroupService:
     async def load(self) -> None:
         """Read all groups back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
         self._schedule_expiry()
-        self._loading = asyncio.get_running_loop().create_task(self._load_all())
-        await asyncio.wait({self._loading}, timeout=LOAD_BEFORE_SERVING_S)
-        if self._loading.done():
-            self._loading.result()
-        else:
-            self._loading.add_done_callback(_report_bug)
+        await self.shards.load()
 
     def stop(self) -> None:
         """Nobody waits any longer: members are told to find another coordinator, timers are off."""
         self._stopped = True
-        if self._loading is not None:
-            self._loading.cancel()
         if self._expiry is not None:
             self._expiry.cancel()
-        for shard in self._shards.values():
-            shard.stop()
-            self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
+        self.shards.stop()
+
+    def _make_shard(self, partition: Partition) -> _Shard:
+        from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+
+        return _Shard(partition, GroupCoordinator(groups_config(self._settings), self._topics, self._consumer_config))
+
+    def _on_loaded(self, shard: _Shard) -> None:
+        shard.machine.on_loaded(self._now())
+        for group_id in shard.machine.groups:
+            self._watch(shard, group_id)
+
+    def _on_closed(self, shard: _Shard) -> None:
+        for timer in shard.timers.values():
+            timer.cancel()
+        shard.timers.clear()
+        self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
 
     # --- where a group is -----------------------------------------------------------------------------------------------------
 
@@ -176,23 +171,19 @@ class GroupService:
     @property
     def has_topic(self) -> bool:
         """Whether groups have a place to live in."""
-        return self._partitions.by_name(OFFSETS_TOPIC) is not None
+        return self.shards.exist
 
     async def create_topic(self) -> None:
         """Make the offsets topic. Raises Rejected."""
-        await self._create_topic(OFFSETS_TOPIC)
+        await self._create_topic(CONSUMER_OFFSETS)
 
     def get(self, group_id: str) -> Group | None:
         """The group, or None. Raises Rejected while it is not loaded."""
-        return self._shard(group_id).machine.groups.get(group_id)
+        return self.shards.of(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
         """Every group that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
-        for shard in self._shards.values():
-            if shard.unreadable:
-                continue
-            if not shard.loaded:
-                raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for shard in self.shards.all():
             yield from shard.machine.groups.values()
 
     # --- membership -----------------------------------------------------------------------------------------------------------
@@ -225,7 +216,7 @@ class GroupService:
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
         """Join, go on in or leave a consumer group. Raises Rejected."""
         try:
-            shard = self._shard(beat.group_id)
+            shard = self.shards.of(beat.group_id)
         except Rejected:
             from broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
@@ -234,7 +225,7 @@ class GroupService:
         effects = shard.machine.consumer_heartbeat(beat, self._now())
         answer, replies = effects.response
         try:
-            return self._run(shard, Effects(effects.records, answer))
+            return shard.run(Effects(effects.records, answer))
         except Rejected:
             replies += shard.machine.abandon(beat.group_id, self._now())
             raise
@@ -252,8 +243,8 @@ class GroupService:
 
     def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """One error for each offset, in order. Raises Rejected for the whole request."""
-        shard = self._shard(commit.group_id)
-        return self._run(shard, shard.machine.commit(commit, self._now()))
+        shard = self.shards.of(commit.group_id)
+        return shard.run(shard.machine.commit(commit, self._now()))
 
     def offsets_partition(self, group_id: str) -> Partition:
         """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet.
@@ -263,7 +254,7 @@ class GroupService:
         """
         if not self.has_topic:
             raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return self._shard(group_id).partition
+        return self.shards.of(group_id).partition
 
     def commit_transactional(
         self, commit: Commit, producer_id: int, producer_epoch: int
@@ -272,14 +263,11 @@ class GroupService:
 
         The caller has verified that the offsets' partition belongs to the transaction. Raises Rejected for the whole request.
         """
-        shard = self._shard(commit.group_id)
+        shard = self.shards.of(commit.group_id)
         effects = shard.machine.commit(commit, self._now())
         if not effects.records:
-            return self._run(shard, effects)
-        try:
-            return shard.coordinator.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms())
-        except Rejected as error:
-            raise Rejected(append_error(error.code), error.message) from error
+            return shard.run(effects)
+        return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms())
 
     def write_marker(
         self, index: int, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, transaction_version: int
@@ -288,112 +276,57 @@ class GroupService:
 
         Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not read back, UNKNOWN_TOPIC_OR_PARTITION when there is none.
         """
-        shard = self._shard_at(index)
-        if not shard.loaded:
+        shard = self.shards.at(index)
+        if shard.life is not Life.SERVING:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
-        return shard.coordinator.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
+        return shard.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
 
     def fetch(
         self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
     ) -> Fetched | asyncio.Future[Fetched]:
         """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
-        shard = self._shard(group_id)
-        return self._run(
-            shard, shard.machine.fetch(group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch)
+        shard = self.shards.of(group_id)
+        return shard.run(
+            shard.machine.fetch(group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch)
         )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
         """One error for each topic, in order. Raises Rejected for the whole group."""
-        shard = self._shard(group_id)
-        return self._run(shard, shard.machine.delete_offsets(group_id, topics))
+        shard = self.shards.of(group_id)
+        return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
         """Forget an empty group. Raises Rejected."""
-        shard = self._shard(group_id)
-        return self._run(shard, shard.machine.delete_group(group_id))
+        shard = self.shards.of(group_id)
+        return shard.run(shard.machine.delete_group(group_id))
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: drop the offsets that groups committed for it."""
-        for shard in self._shards.values():
-            if shard.loaded:
-                self._append_in_pieces(shard, shard.machine.forget_topic(topic))
+        for shard in self.shards.serving():
+            self._append_in_pieces(shard, shard.machine.forget_topic(topic))
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 
     def _now(self) -> Now:
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
-    def _shard(self, group_id: str) -> _Shard:
-        """The loaded shard of a group. Raises Rejected."""
-        topic = self._partitions.by_name(OFFSETS_TOPIC)
-        if topic is None:
-            raise Rejected(ErrorCode.NOT_COORDINATOR)
-        try:
-            shard = self._shard_at(partition_of(group_id, topic.count))
-        except Rejected as error:
-            raise Rejected(append_error(error.code), error.message) from error
-        if not shard.loaded:
-            raise Rejected(ErrorCode.NOT_COORDINATOR if shard.unreadable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
-
     def _shard_of_members(self, group_id: str) -> _Shard:
         """The same for what only a group with a name can have. Raises Rejected, first of all for a name that is empty."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
-        return self._shard(group_id)
-
-    def _shard_at(self, index: int) -> _Shard:
-        shard = self._shards.get(index)
-        if shard is None or shard.partition.removed:
-            shard = self._open(index)
-        return shard
-
-    def _open(self, index: int) -> _Shard:
-        """Begin to serve a partition. One without records has nothing to load."""
-        before = self._shards.pop(index, None)
-        if before is not None:
-            before.stop()
-        partition = self._partitions.get(OFFSETS_TOPIC, index)
-        shard = self._shards[index] = _Shard(partition, groups_config(self._settings), self._topics, self._consumer_config)
-        log = shard.partition.log
-        shard.loaded = log.log_start_offset == log.log_end_offset
-        return shard
+        return self.shards.of(group_id)
 
     def _consumer_config(self, group_id: str) -> ConsumerConfig:
         return consumer_config(self._settings, self._overrides_of(group_id))
-
-    async def _load_all(self) -> None:
-        topic = self._partitions.by_name(OFFSETS_TOPIC)
-        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
-            try:
-                await self._load(shard)
-            except Rejected as error:
-                shard.unreadable = True
-                logger.error("Could not read %s-%d back, its groups are not served: %s", OFFSETS_TOPIC, shard.partition.index, error)
-
-    async def _load(self, shard: _Shard) -> None:
-        if shard.loaded:
-            return
-        await shard.coordinator.load(min(self._settings.offsets_load_buffer_size, LOAD_CHUNK_BYTES))
-        shard.loaded = True
-        shard.machine.on_loaded(self._now())
-        for group_id in shard.machine.groups:
-            self._watch(shard, group_id)
-
-    def _run(self, shard: _Shard, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
-        try:
-            return shard.coordinator.run(effects)
-        except Rejected as error:
-            raise Rejected(append_error(error.code), error.message) from error
 
     def _settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
         """Carry out what a group decided, answer whom it answers, and see to its next deadline."""
         replies, durable = effects.response, None
         try:
-            durable = shard.coordinator.append(effects.records)
+            durable = shard.append(effects.records)
         except Rejected as error:
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
-            replies = _failed(replies, append_error(error.code)) + shard.machine.abandon(group_id, self._now())
+            replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self._now())
         else:
             replies = replies + shard.machine.after_append(group_id, self._now())
         self._deliver(replies, durable)
@@ -407,9 +340,8 @@ class GroupService:
             durable.add_done_callback(lambda done: self._deliver_after(replies, done))
 
     def _deliver_after(self, replies: Replies, done: asyncio.Future[None]) -> None:
-        error = None if done.cancelled() else done.exception()
-        lost = done.cancelled() or error is not None
-        self._deliver(_failed(replies, ErrorCode.NOT_COORDINATOR) if lost else replies, None)
+        error = failure_of(done)
+        self._deliver(replies if error is None else _failed(replies, error.code), None)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
         """Have a timer run no later than the group's next deadline."""
@@ -435,14 +367,14 @@ class GroupService:
 
     def _expire_offsets(self) -> None:
         self._schedule_expiry()
-        self._expire_in(list(self._shards.values()))
+        self._expire_in(self.shards.serving())
 
     def _expire_in(self, shards: list[_Shard]) -> None:
         """Forget the expired offsets of one of these partitions, and of the others in later turns: all together may take a second."""
         if not shards or self._stopped:
             return
         shard = shards.pop()
-        if shard.loaded and not shard.partition.removed:
+        if shard.life is Life.SERVING and not shard.partition.removed:
             self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
         asyncio.get_running_loop().call_soon(self._expire_in, shards)
 
@@ -451,9 +383,9 @@ class GroupService:
         records = effects.records
         try:
             for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
-                shard.coordinator.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
+                shard.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
         except Rejected as error:
-            logger.warning("Could not forget offsets in %s-%d: %s", OFFSETS_TOPIC, shard.partition.index, error)
+            logger.warning("Could not forget offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
 
 
 def new_member_id(prefix: str) -> str:
@@ -466,12 +398,6 @@ def new_member_id(prefix: str) -> str:
 def random_member_id() -> str:
     """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
     return str(uuid4())
-
-
-def _report_bug(loading: asyncio.Task[None]) -> None:
-    """Groups that are not read back answer COORDINATOR_LOAD_IN_PROGRESS for ever; somebody has to learn why."""
-    if not loading.cancelled() and loading.exception() is not None:
-        logger.error("Bug while reading groups back", exc_info=loading.exception())
 
 
 def _answer(reply: Reply) -> None:

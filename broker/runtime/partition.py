@@ -69,6 +69,16 @@ class Partition:
         )
         self._act(self.replica.lead(log.leader_epoch))
 
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leadership that is now."""
+        return self.replica.leader_epoch
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.replica.role is Role.LEADER
+
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, transaction_version: int = 0) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
 

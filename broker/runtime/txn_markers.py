@@ -29,9 +29,9 @@ from protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.timers import TimerHandle, Timers
-    from broker.runtime.coordinator import Durable
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
+    from broker.runtime.shard import Durable
     from broker.txns.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)

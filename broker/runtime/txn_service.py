@@ -7,8 +7,7 @@ Rules that hold here:
   (`txn_markers`), then Complete is appended. What needs no waiting happens in the same turn of the loop.
 * After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
   that it had.
-* Until its partition is read back, an id answers COORDINATOR_LOAD_IN_PROGRESS; if it cannot be, NOT_COORDINATOR.
-* Markers carry the leader epoch of the id's partition as coordinator epoch.
+* Markers carry the leader epoch in which the id's partition was elected as coordinator epoch.
 
 Source: KIP-98, KIP-360, KIP-890; KAFKA TransactionCoordinator, TransactionStateManager.
 """
@@ -23,9 +22,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.core import limits
-from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
-from broker.runtime.coordinator import Coordinator, Durable, append_error
+from broker.runtime.shard import Durable, Shard, after
+from broker.runtime.shards import Shards
 from broker.runtime.txn_markers import Stops, TxnMarkers
 from broker.topics.topic_names import TRANSACTION_STATE
 from broker.txns import decide
@@ -44,12 +43,6 @@ if TYPE_CHECKING:
     from broker.runtime.partitions import Partitions
     from broker.topics.catalog import Catalog
 
-LOAD_CHUNK_BYTES = 128 * 1024
-"""Read back in one turn of the loop: about 1,000 records, 10 ms."""
-
-LOAD_BEFORE_SERVING_S = 0.2
-"""How long a start waits for transactions: about 20,000 records, more than most logs hold once they are compacted."""
-
 EXPIRY_BATCH_BYTES = 16 * 1024
 """Keys of expired ids in one batch, as in Kafka; a single key may be longer."""
 
@@ -67,23 +60,16 @@ class Answer:
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-class _Shard:
-    """One partition of `__transaction_state`: its machine and its way to the log."""
+class _Shard(Shard[TxnRecord, TxnCoordinator]):
+    """One partition of `__transaction_state`."""
 
     def __init__(self, partition: Partition, transaction_version: int) -> None:
-        self.partition = partition
-        self.machine = TxnCoordinator()
         encode = partial(encode_record, transaction_version=transaction_version)
-        self.coordinator: Coordinator[TxnRecord] = Coordinator(partition, self.machine, encode, decode_record)
-        self.loaded = partition.log.log_start_offset == partition.log.log_end_offset
-        self.unreadable = False
+        super().__init__(partition, TxnCoordinator(), encode, decode_record)
 
-    def append(self, txn: Transaction) -> Durable:
-        """Raises Rejected with the error that a coordinator's client is told."""
-        try:
-            return self.coordinator.append([TxnRecord(txn.transactional_id, txn)])
-        except Rejected as error:
-            raise Rejected(append_error(error.code), error.message) from error
+    def write(self, txn: Transaction) -> Durable:
+        """The transaction's new state. Raises Rejected with the error that a coordinator's client is told."""
+        return self.append([TxnRecord(txn.transactional_id, txn)])
 
 
 class TxnService:
@@ -105,16 +91,19 @@ class TxnService:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._partitions = partitions
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
-        self._catalog = catalog
         self._faults = faults
         self.markers = TxnMarkers(partitions, groups, timers, clock, catalog.has_partition, faults=faults)
-        self._shards: dict[int, _Shard] = {}
+        self.shards: Shards[_Shard] = Shards(
+            TRANSACTION_STATE,
+            partitions,
+            lambda: catalog.partition_count(TRANSACTION_STATE),
+            lambda partition: _Shard(partition, settings.transaction_version),
+            loaded=self._on_loaded,
+        )
         self._timeouts: TimerHandle | None = None
         self._expiry: TimerHandle | None = None
-        self._loading: asyncio.Task[None] | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -122,17 +111,11 @@ class TxnService:
         """Read all ids back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
         self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         self._schedule_expiry()
-        self._loading = asyncio.get_running_loop().create_task(self._load_all())
-        await asyncio.wait({self._loading}, timeout=LOAD_BEFORE_SERVING_S)
-        if self._loading.done():
-            self._loading.result()
-        else:
-            self._loading.add_done_callback(_report_bug)
+        await self.shards.load()
 
     def stop(self) -> None:
         """Nothing is begun any more; what is undone, the next start does."""
-        if self._loading is not None:
-            self._loading.cancel()
+        self.shards.stop()
         for timer in (self._timeouts, self._expiry):
             if timer is not None:
                 timer.cancel()
@@ -143,7 +126,7 @@ class TxnService:
     @property
     def has_topic(self) -> bool:
         """Whether transactional ids have a place to live in."""
-        return self._partitions.by_name(TRANSACTION_STATE) is not None
+        return self.shards.exist
 
     async def create_topic(self) -> None:
         """Make `__transaction_state`. Raises Rejected."""
@@ -151,14 +134,11 @@ class TxnService:
 
     def get(self, transactional_id: str) -> Transaction | None:
         """What is known of an id. Raises Rejected while that cannot be said."""
-        return self._shard(transactional_id).machine.transactions.get(transactional_id)
+        return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
         """Every id that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
-        shards = [shard for shard in self._shards.values() if not shard.unreadable]
-        if not all(shard.loaded for shard in shards):
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for shard in shards:
+        for shard in self.shards.all():
             yield from shard.machine.transactions.values()
 
     # --- requests -------------------------------------------------------------------------------------------------------------
@@ -231,12 +211,12 @@ class TxnService:
         if not transactional_id:
             return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
         try:
-            shard = self._shard(transactional_id)
+            shard = self.shards.of(transactional_id)
             decision = decided(shard.machine.transactions.get(transactional_id))
-            durable = shard.coordinator.append(()) if decision.write is None else shard.append(decision.write)
+            durable = shard.append(()) if decision.write is None else shard.write(decision.write)
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        answer = _when_durable(durable, reply(decision), reply(decide.Decision(ErrorCode.NOT_COORDINATOR)))
+        answer = after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
         if decision.write is not None:
             self._carry_on(shard, decision.write, durable)
         return answer
@@ -261,11 +241,11 @@ class TxnService:
         faults = self._faults
         if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._write_markers, shard, txn)):
             return
-        self.markers.carry_through(txn, shard.partition.log.leader_epoch, lambda: self._complete(shard, txn))
+        self.markers.carry_through(txn, shard.epoch, lambda: self._complete(shard, txn))
 
     def _complete(self, shard: _Shard, txn: Transaction) -> bool:
         try:
-            shard.append(txn.completed(self._clock.now_ms()))
+            shard.write(txn.completed(self._clock.now_ms()))
         except Rejected as error:
             logger.warning("Transaction %r cannot be completed yet: %s", txn.transactional_id, error)
             return False
@@ -280,7 +260,7 @@ class TxnService:
         """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check."""
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
-        for shard in self._served():
+        for shard in self.shards.serving():
             for txn in shard.machine.timed_out(now_ms):
                 if not left:
                     self._schedule_timeouts(1)
@@ -294,7 +274,7 @@ class TxnService:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
             aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
-            self._carry_on(shard, aborted, shard.append(aborted))
+            self._carry_on(shard, aborted, shard.write(aborted))
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
             return False
@@ -307,61 +287,24 @@ class TxnService:
     def _forget_expired(self) -> None:
         self._schedule_expiry()
         now_ms = self._clock.now_ms()
-        for shard in self._served():
+        for shard in self.shards.serving():
             batch: list[TxnRecord] = []
             size = 0
             try:
                 for record in shard.machine.expired(now_ms, self._settings.transactional_id_expiration_ms):
                     if batch and size + len(record.transactional_id) > EXPIRY_BATCH_BYTES:
-                        shard.coordinator.append(batch)
+                        shard.append(batch)
                         batch, size = [], 0
                     batch.append(record)
                     size += len(record.transactional_id)
-                shard.coordinator.append(batch)
+                shard.append(batch)
             except Rejected as error:
                 logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
-
-    def _served(self) -> list[_Shard]:
-        return [shard for shard in self._shards.values() if shard.loaded]
-
-    def _shard(self, transactional_id: str) -> _Shard:
-        """The loaded shard of an id. Raises Rejected."""
-        # Not by the partitions that are served: with one of them offline, ids would move.
-        topic = self._catalog.topic(TRANSACTION_STATE)
-        if topic is None:
-            raise Rejected(ErrorCode.NOT_COORDINATOR)
-        index = partition_of(transactional_id, len(topic.partitions))
-        shard = self._shards.get(index)
-        if shard is None:
-            shard = self._open(index)
-        if not shard.loaded:
-            raise Rejected(ErrorCode.NOT_COORDINATOR if shard.unreadable else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
-
-    def _open(self, index: int) -> _Shard:
-        """Begin to serve a partition. One without records has nothing to load. Raises Rejected when it is offline."""
-        try:
-            partition = self._partitions.get(TRANSACTION_STATE, index)
-        except Rejected as error:
-            raise Rejected(ErrorCode.NOT_COORDINATOR, error.message) from error
-        shard = self._shards[index] = _Shard(partition, self._settings.transaction_version)
-        return shard
-
-    async def _load_all(self) -> None:
-        topic = self._partitions.by_name(TRANSACTION_STATE)
-        for shard in [self._open(index) for index in ([] if topic is None else topic.partitions)]:
-            try:
-                if not shard.loaded:
-                    await shard.coordinator.load(LOAD_CHUNK_BYTES)
-            except Rejected as error:
-                shard.unreadable = True
-                logger.error("Could not read %s-%d back, its ids are not served: %s", TRANSACTION_STATE, shard.partition.index, error)
-                continue
-            shard.loaded = True
-            for txn in shard.machine.prepared():
-                self._write_markers(shard, txn)
+    def _on_loaded(self, shard: _Shard) -> None:
+        """What was decided before the last stop is carried through."""
+        for txn in shard.machine.prepared():
+            self._write_markers(shard, txn)
 
 
 def _answer(decision: decide.Decision) -> Answer:
@@ -370,24 +313,3 @@ def _answer(decision: decide.Decision) -> Answer:
 
 def _error(decision: decide.Decision) -> ErrorCode:
     return decision.error
-
-
-def _when_durable(durable: Durable, answer: T, lost: T) -> T | asyncio.Future[T]:
-    """`answer` when what it tells cannot be lost any more; `lost` when it is."""
-    if durable is None:
-        return answer
-    result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def release(done: asyncio.Future[None]) -> None:
-        if not result.done():
-            failed = done.cancelled() or done.exception() is not None
-            result.set_result(lost if failed else answer)
-
-    durable.add_done_callback(release)
-    return result
-
-
-def _report_bug(loading: asyncio.Task[None]) -> None:
-    """Ids that are not read back answer COORDINATOR_LOAD_IN_PROGRESS for ever; somebody has to learn why."""
-    if not loading.cancelled() and loading.exception() is not None:
-        logger.error("Bug while reading transactions back", exc_info=loading.exception())

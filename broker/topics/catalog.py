@@ -92,6 +92,11 @@ class Catalog:
         topic = self._by_name.get(place[0])
         return topic is not None and place[1] in topic.partitions
 
+    def partition_count(self, name: str) -> int:
+        """How many partitions the topic has, be they online or not; 0 where there is no such topic."""
+        topic = self._by_name.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic of that id, or None."""
         return self._by_id.get(bytes(topic_id))

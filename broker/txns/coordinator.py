@@ -18,7 +18,7 @@ from broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """See the module. A `Machine` of `broker.runtime.coordinator`."""
+    """See the module. A `Machine` of `broker.runtime.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}

@@ -20,7 +20,8 @@ from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_heartbeat import Heartbeat
 from broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from broker.groups.roster import JoinProtocol
-from broker.runtime.group_service import OFFSETS_TOPIC, GroupService
+from broker.runtime.group_service import GroupService
+from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id
@@ -46,7 +47,7 @@ class Topics:
         self.counts = {"t": 4, "u": 2}
 
     def by_name(self, name: str) -> SimpleNamespace | None:
-        if name == OFFSETS_TOPIC:
+        if name == CONSUMER_OFFSETS:
             return SimpleNamespace(partitions={0: self.offsets}, count=1)
         count = self.counts.get(name)
         return None if count is None else SimpleNamespace(name=name, topic_id=topic_id(name), count=count)
@@ -73,7 +74,7 @@ class Life:
             group_max_size=self.random.choice([3, 100]),
             group_consumer_max_size=self.random.choice([3, 100]),
         )
-        self.service = GroupService(settings, self.clock, self.timers, self.topics, self._no_topic)
+        self.service = GroupService(settings, self.clock, self.timers, self.topics, self._no_topic, partition_count=lambda _: 1)
         self.waiting: list[asyncio.Future[Any]] = []
         self.ids = [""]
 
@@ -169,7 +170,7 @@ class Life:
         self.clock.advance(end - self.clock.mono_ms())
 
     def check_timers(self) -> None:
-        for shard in self.service._shards.values():
+        for shard in self.service.shards.serving():
             for group_id in shard.machine.groups:
                 deadline = shard.machine.next_deadline(group_id)
                 assert deadline is None or shard.timers[group_id].deadline_ms <= deadline
@@ -187,6 +188,6 @@ async def test_whoever_waits_is_answered_and_silent_groups_end_with_nothing_left
         life.pass_ms(1_000_000)
         await asyncio.sleep(0)
     assert all(answer.done() for answer in life.waiting)
-    for shard in life.service._shards.values():
+    for shard in life.service.shards.serving():
         assert all(group.is_empty for group in shard.machine.groups.values())
         assert not shard.timers

@@ -231,8 +231,8 @@ def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker,
     def age(running: Broker) -> None:
         """The id as it would be after 32,766 transactions."""
         service = running.services.txns
-        (shard,) = [shard for shard in service._shards.values() if "tx" in shard.machine.transactions]
-        shard.coordinator.append([TxnRecord("tx", replace(shard.machine.transactions["tx"], producer_epoch=32_766))])
+        (shard,) = [shard for shard in service.shards.serving() if "tx" in shard.machine.transactions]
+        shard.append([TxnRecord("tx", replace(shard.machine.transactions["tx"], producer_epoch=32_766))])
 
     broker.call(age)
     last = Transactional(broker, "tx", 2, old.producer_id, 32_766)

@@ -51,6 +51,8 @@ class MemoryPartition:
     topic = "__consumer_offsets"
     index = 0
     removed = False
+    leads = True
+    leader_epoch = 0
 
     def __init__(self) -> None:
         self.log = MemoryLog()

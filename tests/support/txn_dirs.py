@@ -10,12 +10,13 @@ from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.runtime.group_service import OFFSETS_TOPIC, GroupService
+from broker.runtime.group_service import GroupService
 from broker.runtime.txn_service import Answer, TxnService
 from broker.storage.files import FILES, Files
 from broker.storage.log_values import Isolation
 from broker.topics.create_topics import NewTopic
 from broker.topics.producer_ids import ProducerIds
+from broker.topics.topic_names import CONSUMER_OFFSETS
 from broker.txns.decide import Expected
 from broker.txns.transaction import TopicPartition, Transaction
 from protocol.error_codes import ErrorCode
@@ -41,7 +42,14 @@ class TxnDir(TopicDir):
         super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
         in_force = self.service.settings
         self.timers = Timers()
-        self.groups = GroupService(in_force, self.clock, self.timers, self.partitions, self.service.ensure)
+        self.groups = GroupService(
+            in_force,
+            self.clock,
+            self.timers,
+            self.partitions,
+            self.service.ensure,
+            partition_count=self.service.catalog.partition_count,
+        )
         ids = ProducerIds(self.service.catalog, 1, self.service.metadata_log.write_now)
         self.txns = TxnService(
             in_force,
@@ -137,4 +145,4 @@ class TxnDir(TopicDir):
 
     @property
     def offsets_place(self) -> TopicPartition:
-        return OFFSETS_TOPIC, self.groups.offsets_partition("g").index
+        return CONSUMER_OFFSETS, self.groups.offsets_partition("g").index

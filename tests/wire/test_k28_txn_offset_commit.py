@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.api.k28_txn_offset_commit import _known_to
+from broker.groups.states import Now
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -177,8 +178,8 @@ def test_partitions_that_do_not_exist_and_metadata_that_is_too_long_are_refused_
 def test_a_group_with_pending_offsets_does_not_expire(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     producer.commit_offset(client, 42)
-    machine = broker.call(lambda running: running.services.groups._shard("g").machine)
-    far = broker.call(lambda running: running.services.groups._now())._replace(wall_ms=2**60)
+    machine = broker.call(lambda running: running.services.groups.shards.of("g").machine)
+    far = Now(0, 2**60)
     assert list(broker.call(lambda _: machine.expire_offsets(far).records)) == []
     producer.end(commit=False)
     assert len(broker.call(lambda _: machine.expire_offsets(far).records)) == 1

@@ -19,7 +19,8 @@ from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
-from broker.runtime.group_service import OFFSETS_TOPIC, GroupService, new_member_id
+from broker.runtime.group_service import GroupService, new_member_id
+from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
 from tests.support.manual_clock import ManualClock
@@ -39,14 +40,23 @@ class Place:
     def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
         self.timers = Timers()
         registry = SimpleNamespace(
-            by_name=lambda name: self.topic if name == OFFSETS_TOPIC else None, get=lambda name, index: self.partition, changes=0
+            by_name=lambda name: self.topic if name == CONSUMER_OFFSETS else None,
+            get=lambda name, index: self.topic.partitions[index],
+            changes=0,
         )
         partitions: Any = registry
-        self.service = GroupService(BrokerSettings(offsets_load_buffer_size=chunk_bytes), self.clock, self.timers, partitions, self.create)
+        self.service = GroupService(
+            BrokerSettings(offsets_load_buffer_size=chunk_bytes),
+            self.clock,
+            self.timers,
+            partitions,
+            self.create,
+            partition_count=lambda _: 0 if self.topic is None else self.topic.count,
+        )
         return self.service
 
     async def create(self, name: str) -> None:
-        assert name == OFFSETS_TOPIC
+        assert name == CONSUMER_OFFSETS
         self.topic = SimpleNamespace(partitions={0: self.partition}, count=1)
 
     def pass_ms(self, ms: int) -> None:
@@ -255,9 +265,9 @@ async def test_offsets_expire_at_the_next_check_after_their_retention(place: Pla
 
 async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Place) -> None:
     partitions = {0: place.partition, 1: MemoryPartition()}
+    partitions[1].index = 1
     place.topic = SimpleNamespace(partitions=partitions, count=2)
     service = place.open()
-    service._partitions.get = lambda name, index: partitions[index]  # type: ignore[method-assign,assignment,return-value]  # partitions in memory
     await service.load()
     for group_id in ("g", "h"):
         service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
@@ -306,16 +316,17 @@ def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
 
 
 async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker.runtime import group_service
+    from broker.runtime import shards
 
-    monkeypatch.setattr(group_service, "LOAD_BEFORE_SERVING_S", 0)
+    monkeypatch.setattr(shards, "LOAD_BEFORE_SERVING_S", 0)
     for offset in range(50):
         place.commit(offset)
     await place.open(chunk_bytes=1).load()
     with pytest.raises(Rejected):
         place.service.get("h")
-    assert place.service._loading is not None
-    await place.service._loading
+    async with asyncio.timeout(10):
+        while not place.service.shards.serving():  # noqa: ASYNC110 # as a client asks
+            await asyncio.sleep(0)
     assert place.service.get("h") is not None
 
 

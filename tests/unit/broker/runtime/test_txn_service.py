@@ -13,7 +13,7 @@ import pytest
 from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
-from broker.runtime import txn_service
+from broker.runtime import shards
 from broker.runtime.txn_service import Answer
 from broker.storage.log_values import Isolation
 from broker.topics.create_topics import NewTopic
@@ -220,8 +220,8 @@ async def test_a_disk_that_refuses_the_last_record_is_asked_again(opened: TxnDir
 async def test_a_rotation_that_was_promised_is_kept_over_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
     """The producer heard of its next id; the kill comes before the transaction is complete."""
     opened.init()
-    (shard,) = opened.txns._shards.values()
-    shard.coordinator.append([TxnRecord("tx", replace(opened.transaction(), producer_epoch=32_766))])
+    (shard,) = opened.txns.shards.serving()
+    shard.append([TxnRecord("tx", replace(opened.transaction(), producer_epoch=32_766))])
     last = Answer(producer_id=opened.transaction().producer_id, producer_epoch=32_766)
     opened.add(last, A)
     marked = opened.partitions.get(*A).log.segments.active.path
@@ -283,8 +283,8 @@ async def test_until_it_is_read_back_an_id_is_loading(
     for i in range(50):
         opened.init(f"tx-{i}")
     opened.crash()
-    monkeypatch.setattr(txn_service, "LOAD_CHUNK_BYTES", 100)
-    monkeypatch.setattr(txn_service, "LOAD_BEFORE_SERVING_S", 0)
+    monkeypatch.setattr(shards, "LOAD_CHUNK_BYTES", 100)
+    monkeypatch.setattr(shards, "LOAD_BEFORE_SERVING_S", 0)
     again = await TxnDir(tmp_path, files=files).load()
     assert again.init() == Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(Rejected) as loading:

@@ -11,7 +11,7 @@ from broker.core.effects import Effects
 from broker.core.rejected import Rejected
 from broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
-from broker.runtime.coordinator import Coordinator, append_error
+from broker.runtime.shard import Shard, as_coordinator
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition
@@ -35,13 +35,13 @@ def decode(key: object, value: object) -> str | None:
     return bytes(value).decode() if isinstance(value, bytes | memoryview) else None
 
 
-def coordinator(partition: MemoryPartition, machine: Words) -> Coordinator[str]:
-    return Coordinator(partition, machine, lambda word: (b"k", word.encode()), decode)  # type: ignore[arg-type]  # the fake has what is used
+def shard(partition: MemoryPartition, machine: Words) -> Shard[str, Words]:
+    return Shard(partition, machine, lambda word: (b"k", word.encode()), decode)  # type: ignore[arg-type]  # the fake has what is used
 
 
 async def test_records_are_applied_with_their_offsets_and_the_response_is_given_at_once_when_nothing_waits() -> None:
     partition, machine = MemoryPartition(), Words()
-    runs = coordinator(partition, machine)
+    runs = shard(partition, machine)
     assert runs.run(Effects(["a", "b"], "done")) == "done"
     assert runs.run(Effects(["c"], 7)) == 7
     assert machine.words == [("a", 0, -1), ("b", 1, -1), ("c", 2, -1)]
@@ -52,14 +52,14 @@ async def test_what_the_log_refuses_never_happened() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected):
-        coordinator(partition, machine).run(Effects(["a"], "done"))
+        shard(partition, machine).run(Effects(["a"], "done"))
     assert machine.words == []
 
 
 async def test_a_response_waits_until_its_records_are_durable() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.holds_back = True
-    response = coordinator(partition, machine).run(Effects(["a"], "done"))
+    response = shard(partition, machine).run(Effects(["a"], "done"))
     assert machine.words == [("a", 0, -1)], "applied before it is durable"
     assert isinstance(response, asyncio.Future)
     assert not response.done()
@@ -69,7 +69,7 @@ async def test_a_response_waits_until_its_records_are_durable() -> None:
 
 async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> None:
     partition = MemoryPartition()
-    runs = coordinator(partition, Words())
+    runs = shard(partition, Words())
     partition.holds_back = True
     runs.run(Effects(["a"], None))
     reads = runs.run(Effects((), "a was said"))
@@ -81,7 +81,7 @@ async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> 
 
 async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None:
     partition = MemoryPartition()
-    runs = coordinator(partition, Words())
+    runs = shard(partition, Words())
     partition.holds_back = True
     gone, stays = runs.run(Effects(["a"], 1)), runs.run(Effects((), 2))
     assert isinstance(gone, asyncio.Future)
@@ -94,7 +94,7 @@ async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None
 async def test_a_write_that_is_lost_fails_those_who_wait_for_it() -> None:
     partition = MemoryPartition()
     partition.holds_back = True
-    response = coordinator(partition, Words()).run(Effects(["a"], 1))
+    response = shard(partition, Words()).run(Effects(["a"], 1))
     assert isinstance(response, asyncio.Future)
     partition.lose(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     with pytest.raises(Rejected):
@@ -103,12 +103,12 @@ async def test_a_write_that_is_lost_fails_those_who_wait_for_it() -> None:
 
 async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -> None:
     partition, machine = MemoryPartition(), Words()
-    writes = coordinator(partition, machine)
+    writes = shard(partition, machine)
     for i in range(20):
         writes.run(Effects([f"w{i}"], None))
     restored = Words()
     turns = 0
-    load = asyncio.ensure_future(coordinator(partition, restored).load(chunk_bytes=1))
+    load = asyncio.ensure_future(shard(partition, restored).load(chunk_bytes=1))
     while not load.done():
         turns += 1
         await asyncio.sleep(0)
@@ -118,14 +118,14 @@ async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -
 
 async def test_transactional_records_and_markers_are_read_back_as_such() -> None:
     partition, machine = MemoryPartition(), Words()
-    writes = coordinator(partition, machine)
+    writes = shard(partition, machine)
     writes.run_transactional(Effects(["t"], None), producer_id=7, producer_epoch=0, now_ms=1)
     writes.append_marker(7, 0, True, 0, 0)
     writes.append_marker(8, 0, False, 0, 0)
     assert (machine.words, machine.ended) == ([("t", 0, 7)], [(7, True), (8, False)])
     partition.append(build_batch([SimpleRecord(b"k", b"idempotent")], producer_id=9, producer_epoch=0, base_sequence=0))
     restored = Words()
-    await coordinator(partition, restored).load(1 << 20)
+    await shard(partition, restored).load(1 << 20)
     assert restored.words == [("t", 0, 7), ("idempotent", 3, -1)]
     assert restored.ended == [(7, True), (8, False)]
 
@@ -133,7 +133,7 @@ async def test_transactional_records_and_markers_are_read_back_as_such() -> None
 async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_is_its_end() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.holds_back = True
-    writes = coordinator(partition, machine)
+    writes = shard(partition, machine)
     response = writes.run_transactional(Effects(["t"], "answer"), producer_id=7, producer_epoch=0, now_ms=1)
     assert isinstance(response, asyncio.Future)
     ended = writes.append_marker(7, 0, True, 0, 0)
@@ -151,7 +151,7 @@ def test_a_refused_marker_ends_nothing() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.refusal = Rejected(ErrorCode.INVALID_PRODUCER_EPOCH)
     with pytest.raises(Rejected):
-        coordinator(partition, machine).append_marker(7, 0, True, 0, 0)
+        shard(partition, machine).append_marker(7, 0, True, 0, 0)
     assert machine.ended == []
 
 
@@ -164,7 +164,7 @@ async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there
     partition.append_records([SimpleRecord(*encode_record(good))])
     machine = GroupCoordinator(GroupsConfig())
     with caplog.at_level(logging.WARNING):
-        await Coordinator(partition, machine, encode_record, decode_record).load(1 << 20)  # type: ignore[arg-type]  # the fake has what is used
+        await Shard(partition, machine, encode_record, decode_record).load(1 << 20)  # type: ignore[arg-type]  # the fake has what is used
     assert [line.split(" of ")[0] for line in caplog.messages] == [f"Skipping the record at offset {i}" for i in range(3)]
     found = machine.offsets.committed.get("g", "t", 0)
     assert found is not None
@@ -182,4 +182,4 @@ async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there
     ],
 )
 def test_a_client_of_a_coordinator_is_told_what_it_can_do_about_a_failed_write(code: ErrorCode, told: ErrorCode) -> None:
-    assert append_error(code) is told
+    assert as_coordinator(Rejected(code)).code is told

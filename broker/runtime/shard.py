@@ -1,12 +1,12 @@
-"""Runs a machine that lives in one partition: decide, append, apply, and reply when durable.
+"""Runs a machine that lives in one partition: decide, append, apply, and reply when it is committed.
 
 Rules that hold here, for groups and transactions alike:
 
 * Append comes first and apply follows with no `await` between: what could not be written never happened, so there is nothing to roll back.
   The caller decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
 * The records of one operation are one batch: all of them are in the log or none.
-* A response is given when its records are durable. One that wrote nothing waits behind earlier writes that are not: what it tells must
-  not be lost.
+* A response is given when its records are committed. One that wrote nothing waits behind earlier writes that are not: what it tells must
+  not be lost. Both fail with the leadership in which they were written.
 * Reading the log back calls the same `apply`, and `end_transaction` for each marker. A record that cannot be read is skipped with a warning
   that names it: refusing to start would take all other groups or transactions down with it. A damaged batch ends the reading of its
   partition, which is not served: nobody knows what it said.
@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
@@ -37,6 +38,7 @@ Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
+MachineT = TypeVar("MachineT", bound="Machine[Any]")
 Durable = asyncio.Future[None] | None
 """Done when what was appended may be acknowledged; None when that is already so."""
 
@@ -58,9 +60,9 @@ _APPEND_ERRORS = {
 logger = logging.getLogger(__name__)
 
 
-def append_error(code: ErrorCode) -> ErrorCode:
+def as_coordinator(error: Rejected) -> Rejected:
     """What a client of a coordinator is told when the log refuses a record (KAFKA CoordinatorOperationExceptionHelper)."""
-    return _APPEND_ERRORS.get(code, code)
+    return Rejected(_APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
 class Machine(Protocol[RecordT_contra]):
@@ -75,19 +77,34 @@ class Machine(Protocol[RecordT_contra]):
         ...
 
 
-class Coordinator(Generic[RecordT]):
-    """One machine and the partition that is its memory. `encode` gives a record's key and value, `decode` None for a kind it does not
-    know."""
+class Life(Enum):
+    """Whether a shard may be asked."""
+
+    LOADING = "loading"
+    SERVING = "serving"
+    UNREADABLE = "unreadable"
+    """A batch of its partition is damaged: nobody knows what it said."""
+    RESIGNED = "resigned"
+
+
+class Shard(Generic[RecordT, MachineT]):
+    """One machine and the partition that is its memory, for as long as this broker leads the partition in one leader epoch.
+
+    `encode` gives a record's key and value, `decode` None for a kind it does not know.
+    """
 
     def __init__(
         self,
         partition: Partition,
-        machine: Machine[RecordT],
+        machine: MachineT,
         encode: Callable[[RecordT], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer | None, Buffer | None], RecordT | None],
     ) -> None:
         self.partition = partition
-        self._machine = machine
+        self.machine = machine
+        self.epoch = partition.leader_epoch
+        """The leader epoch in which this shard was elected. Markers carry it as coordinator epoch."""
+        self.life = Life.LOADING
         self._encode = encode
         self._decode = decode
         self._last_write: Durable = None
@@ -95,16 +112,18 @@ class Coordinator(Generic[RecordT]):
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
         """Carry out what was decided. The response, or a future of it where it has to wait; raises Rejected if the log refuses the
         records."""
-        durable = self.append(effects.records)
-        return effects.response if durable is None else _after(durable, effects.response)
+        return after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
         """Write and apply the records; with none, only say what a response has to wait for. Raises Rejected, and then nothing changed."""
         if records:
             pairs = [self._encode(record) for record in records]
-            info = self.partition.append_records([SimpleRecord(key, value) for key, value in pairs])
+            try:
+                info = self.partition.append_records([SimpleRecord(key, value) for key, value in pairs])
+            except Rejected as error:
+                raise as_coordinator(error) from error
             for offset, record in enumerate(records, info.first_offset):
-                self._machine.apply(record, offset)
+                self.machine.apply(record, offset)
             self._last_write = self.partition.when(Condition.COMMITTED, info)
         if self._last_write is not None and self._last_write.done():
             self._last_write = None
@@ -121,24 +140,30 @@ class Coordinator(Generic[RecordT]):
             producer_epoch=producer_epoch,
             transactional=True,
         )
-        info = self.partition.append(batch, Origin.COORDINATOR)
+        try:
+            info = self.partition.append(batch, Origin.COORDINATOR)
+        except Rejected as error:
+            raise as_coordinator(error) from error
         for offset, record in enumerate(effects.records, info.first_offset):
-            self._machine.apply(record, offset, producer_id)
+            self.machine.apply(record, offset, producer_id)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
-        return effects.response if self._last_write is None else _after(self._last_write, effects.response)
+        return after(self._last_write, effects.response)
 
     def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Durable:
         """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
         info = self.partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
-        self._machine.end_transaction(producer_id, commit=commit)
+        self.machine.end_transaction(producer_id, commit=commit)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self._last_write
 
     async def load(self, chunk_bytes: int) -> None:
-        """Read the whole log back; other work gets its turn after each chunk. Raises Rejected when it cannot be read."""
+        """Read the whole log back; other work gets its turn after each chunk. Raises Rejected when it cannot be read.
+
+        A shard that resigns meanwhile stops where it is.
+        """
         log = self.partition.log
         offset = log.log_start_offset
-        while offset < log.log_end_offset:
+        while offset < log.log_end_offset and self.life is Life.LOADING:
             chunk = log.read(offset, chunk_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
             try:
                 offset = max(self._load_chunk(bytes(chunk)), offset + 1)
@@ -156,7 +181,7 @@ class Coordinator(Generic[RecordT]):
                 if header.record_count:
                     marker = parse_marker(batch)
                     if marker.ends_transaction:
-                        self._machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
+                        self.machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
                 continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             for stored in iter_records(batch):
@@ -175,23 +200,36 @@ class Coordinator(Generic[RecordT]):
         if record is None:
             logger.warning("Skipping the record at offset %d of %s-%d: its kind is not known", offset, partition.topic, partition.index)
             return
-        self._machine.apply(record, offset, producer_id)
+        self.machine.apply(record, offset, producer_id)
 
 
-def _after(durable: asyncio.Future[None], response: ResponseT) -> asyncio.Future[ResponseT]:
-    """A future of the response. Several responses may wait for one write: none of them, cancelled, must cancel it for the others."""
+def after(
+    durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
+) -> ResponseT | asyncio.Future[ResponseT]:
+    """The response, or a future of it where it has to wait. What is lost meanwhile is answered by `lost`, or fails with Rejected.
+
+    Several responses may wait for one write: none of them, cancelled, must cancel it for the others.
+    """
+    if durable is None:
+        return response
     result: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
 
     def release(done: asyncio.Future[None]) -> None:
         if result.done():
             return
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled():
-            result.cancel()
-        elif error is not None:
-            result.set_exception(error)
-        else:
+        error = failure_of(done)
+        if error is None:
             result.set_result(response)
+        elif lost is not None:
+            result.set_result(lost(error))
+        else:
+            result.set_exception(error)
 
     durable.add_done_callback(release)
     return result
+
+
+def failure_of(done: asyncio.Future[None]) -> Rejected | None:
+    """Why a write that was waited for came to nothing; None when it is committed. The leadership is over, and with it the coordinator."""
+    error = None if done.cancelled() else done.exception()
+    return Rejected(ErrorCode.NOT_COORDINATOR, str(error or "")) if error is not None or done.cancelled() else None
