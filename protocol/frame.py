@@ -12,7 +12,8 @@ from protocol.errors import FrameTooLarge
 from protocol.wire import Buffer
 
 _SIZE = struct.Struct(">i")
-_PREFIX = _SIZE.size
+PREFIX_BYTES = _SIZE.size
+"""What goes before each frame: its size."""
 
 
 class FrameReader:
@@ -23,7 +24,7 @@ class FrameReader:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._partial = bytearray()
-        self._wanted = _PREFIX
+        self._wanted = PREFIX_BYTES
 
     @property
     def held_bytes(self) -> int:
@@ -39,8 +40,8 @@ class FrameReader:
         view = memoryview(data)
         pos = self._fill(view, frames) if self._partial else 0
         end = len(view)
-        while end - pos >= _PREFIX:
-            start = pos + _PREFIX
+        while end - pos >= PREFIX_BYTES:
+            start = pos + PREFIX_BYTES
             stop = start + self._size(view, pos, frames)
             if stop > end:
                 break
@@ -48,23 +49,23 @@ class FrameReader:
             pos = stop
         if pos < end:
             self._partial += view[pos:]
-            self._wanted = stop - pos if end - pos >= _PREFIX else _PREFIX
+            self._wanted = stop - pos if end - pos >= PREFIX_BYTES else PREFIX_BYTES
         return frames
 
     def _fill(self, view: memoryview, frames: list[memoryview]) -> int:
         """Add to the frame that an earlier chunk began, and return how much of this chunk that took."""
         partial = self._partial
         pos = 0
-        if len(partial) < _PREFIX:
-            pos = min(_PREFIX - len(partial), len(view))
+        if len(partial) < PREFIX_BYTES:
+            pos = min(PREFIX_BYTES - len(partial), len(view))
             partial += view[:pos]
-            if len(partial) < _PREFIX:
+            if len(partial) < PREFIX_BYTES:
                 return pos
-            self._wanted = _PREFIX + self._size(partial, 0, frames)
+            self._wanted = PREFIX_BYTES + self._size(partial, 0, frames)
         start, pos = pos, min(pos + self._wanted - len(partial), len(view))
         partial += view[start:pos]
         if len(partial) == self._wanted:
-            frames.append(memoryview(partial)[_PREFIX:])
+            frames.append(memoryview(partial)[PREFIX_BYTES:])
             self._partial = bytearray()
         return pos
 

@@ -63,8 +63,6 @@ class Connection:
     """Counts the connections of this broker since its start, from 1."""
     client_software_name: str = ""
     client_software_version: str = ""
-    promised_bytes: int = 0
-    """The most that answers of parked requests may bring, all at once; the connection starts no more requests while it is too much."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
     """What to call when the connection is gone, under a key that takes it back: a parked request registers its own cancelling."""
 

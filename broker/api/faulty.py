@@ -1,14 +1,13 @@
 """A request on a broker with scripted faults: the same handlers, with what the rules say before and after them.
 
-Rules: requests of one connection are handled in the order they came, also behind one that is held or delayed; a held request is handled
-when it is released even if its connection is gone, as a request that was late on the network; what waits here does so by the broker's
-timers or for a release, and is dropped when the broker stops.
+Rules: a held request is handled when it is released even if its connection is gone, as a request that was late on the network; what waits
+here does so by the broker's timers or for a release, and is dropped when the broker stops. What its connection sent behind it waits in the
+session, as behind any request that is not answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,10 +69,7 @@ class FaultyPath:
         self._encode = encode
         self._guard = guard
         self._later = later
-        self._gates: dict[int, asyncio.Future[None]] = {}
         self._parked: set[asyncio.Future[Any]] = set()
-        self._held_back: Counter[int] = Counter()
-        """Answers of each connection that wait; those behind them cannot be sent either."""
 
     def serve(self, context: Context, request: Request, route: Route) -> Reply | asyncio.Future[Reply]:
         """The reply to one request, or the future that will have it."""
@@ -82,40 +78,19 @@ class FaultyPath:
         case = _Case(context, request, route, subject, self._faults.met_by(subject))
         late = case.rule(Action.LATE_REQUEST)
         if late is not None:
-            self._faults.hold(late, f"request of {case.what}", lambda: self._later(self._handle_late(case)))
+            self._faults.hold(late, f"request of {case.what}", lambda: self._later(self._handle_after(case, [])))
             return CLOSE
-        ahead = self._gates.get(connection)
-        if ahead is None and not any(rule.action in _DELAYED for rule in case.rules):
-            return self._handle(case)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gates[connection] = done
-        self._faults.active_until(done)
-        return self._later(self._handle_behind(case, ahead, done))
+        delays = [rule for rule in case.rules if rule.action in _DELAYED]
+        return self._later(self._handle_after(case, delays)) if delays else self._handle(case)
 
     def stop(self) -> None:
         """Drop all that waits."""
         for future in list(self._parked):
             future.cancel()
 
-    async def _handle_behind(self, case: _Case, ahead: asyncio.Future[None] | None, done: asyncio.Future[None]) -> Reply:
-        try:
-            if ahead is not None:
-                await asyncio.shield(ahead)
-            for rule in case.rules:
-                if rule.action in _DELAYED:
-                    await self._wait(case, rule, "request")
-            reply = self._handle(case)
-        except asyncio.CancelledError:
-            done.cancel()  # dropped; and so is what waits behind it
-            raise
-        finally:
-            if not done.done():
-                done.set_result(None)
-            if self._gates.get(case.subject.connection) is done:
-                del self._gates[case.subject.connection]
-        return await reply if isinstance(reply, asyncio.Future) else reply
-
-    async def _handle_late(self, case: _Case) -> Reply:
+    async def _handle_after(self, case: _Case, delays: list[Rule]) -> Reply:
+        for rule in delays:
+            await self._wait(case, rule, "request")
         reply = self._handle(case)
         return await reply if isinstance(reply, asyncio.Future) else reply
 
@@ -156,27 +131,15 @@ class FaultyPath:
             return None if case.rule(Action.DROP_ACK) is None else CLOSE
         self._change(case, response)
         waits = [rule for rule in case.rules if rule.action in _ANSWERED_LATE]
-        late = bool(waits or self._held_back[case.subject.connection])
-        self._tell(case, response, seen=not late and not any(rule.action in _NOT_SEEN for rule in case.rules), late=late)
+        seen = not waits and not any(rule.action in _NOT_SEEN for rule in case.rules)
+        self._tell(case, response, seen=seen, late=bool(waits))
         if case.rule(Action.SWALLOW) is not None:
-            return self._hold_back(case, self._park())
+            return self._park()
         reply: Reply = CLOSE if case.rule(Action.DROP_ACK) is not None else self._encode(response, case.request)
         cut = case.rule(Action.CUT_RESPONSE)
         if cut is not None and isinstance(reply, list):
             reply = LastWords([_first_bytes(reply, cut.bytes)])
-        return self._hold_back(case, self._later(self._answer_late(case, waits, reply))) if waits else reply
-
-    def _hold_back(self, case: _Case, answer: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        held_back, connection = self._held_back, case.subject.connection
-        held_back[connection] += 1
-
-        def answered(_: object) -> None:
-            held_back[connection] -= 1
-            if not held_back[connection]:
-                del held_back[connection]
-
-        answer.add_done_callback(answered)
-        return answer
+        return self._later(self._answer_late(case, waits, reply)) if waits else reply
 
     def _change(self, case: _Case, response: Any) -> None:
         for rule in case.rules:

@@ -71,7 +71,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
     if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
         return _respond(ctx, fetch, read)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
-    return _wait(ctx, request, fetch, deadline, _park(ctx, request, fetch, read, deadline))
+    return _wait(ctx, request, fetch, deadline, _park(ctx, request, read, deadline))
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[Target]:
@@ -93,26 +93,13 @@ def _is_enough(read: _Read, wanted_bytes: int) -> bool:
     return read.must_answer or read.bytes >= wanted_bytes or not read.results
 
 
-def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> asyncio.Future[bool]:
+def _park(ctx: Context, request: FetchRequest, read: _Read, deadline: int) -> asyncio.Future[bool]:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
-    connection = ctx.connection
+    on_closed = ctx.connection.on_closed
     waiting = ctx.services.fetch_waits.wait(read.watched, _wanted_bytes(ctx, request) - read.bytes, deadline)
-    promised = _most_bytes(ctx, request, fetch)
-
-    def ended(_: object) -> None:
-        connection.promised_bytes -= promised
-        connection.on_closed.pop(waiting, None)
-
-    connection.promised_bytes += promised
-    connection.on_closed[waiting] = waiting.cancel
-    waiting.add_done_callback(ended)
+    on_closed[waiting] = waiting.cancel
+    waiting.add_done_callback(lambda _: on_closed.pop(waiting, None))
     return waiting
-
-
-def _most_bytes(ctx: Context, request: FetchRequest, fetch: FetchContext) -> int:
-    """The most that an answer may hold, but for a first batch that is larger."""
-    asked = sum(target.asked.partition_max_bytes for target in fetch.targets)
-    return max(0, min(asked, request.max_bytes, ctx.services.settings.fetch_max_bytes))
 
 
 async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, deadline: int, waiting: asyncio.Future[bool]) -> FetchResponse:
@@ -122,7 +109,7 @@ async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, deadli
         read = _read_all(ctx, request, fetch)
         if not woken or _is_enough(read, _wanted_bytes(ctx, request)):
             return _respond(ctx, fetch, read)
-        waiting = _park(ctx, request, fetch, read, deadline)
+        waiting = _park(ctx, request, read, deadline)
 
 
 def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read:

@@ -1,8 +1,8 @@
 """Every bound of the broker, with the sum that gives it. Settings may lower some of them; nothing may exceed them.
 
-Memory held for one connection is at most: one partly read frame (socket.request.max.bytes) + one read (READ_CHUNK_BYTES)
-+ responses not yet taken by the peer (WRITE_HIGH_BYTES, plus the one response that crossed it, at most fetch.max.bytes)
-+ responses of long polls that end meanwhile (PROMISED_BYTES, plus the one that crossed it).
+Memory held for one connection is at most: one partly read frame (socket.request.max.bytes) + two reads (READ_CHUNK_BYTES: what is behind
+a request that waits, and the one that makes it so much) + responses not yet taken by the peer (WRITE_HIGH_BYTES, plus the one response
+that crossed it, at most fetch.max.bytes).
 """
 
 from __future__ import annotations
@@ -19,13 +19,6 @@ WRITE_HIGH_BYTES = 1 * MIB
 
 WRITE_LOW_BYTES = 256 * KIB
 """Below this the connection goes on: a quarter of the high mark, so that it does not flutter."""
-
-PROMISED_BYTES = 64 * MIB
-"""Above this many bytes that the long polls of a connection may bring, no further request of it is started: one Fetch of a Java consumer
-(50 MiB), or 64 that ask for 1 MiB each."""
-
-IN_FLIGHT_REQUESTS = 256
-"""Requests of one connection that wait for something; clients keep 5 (Java, librdkafka idempotent) to 100 in flight."""
 
 REQUESTS_PER_TURN = 64
 """Requests of one connection that are handled before others have their turn: one read may bring 20,000 of the smallest, a second's work."""

@@ -197,7 +197,7 @@ class Faults:
         self._changed()
 
     def active_until(self, done: asyncio.Future[Any]) -> None:
-        """Stay active until then, also without a rule: what comes behind it on its connection must not pass it."""
+        """Stay active until then, also without a rule: a request waits, which a stop has to drop."""
         self._waiting.add(done)
         done.add_done_callback(self._no_longer)
         self._changed()

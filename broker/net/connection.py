@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         shared.made += 1
         host = plain_address(remote[0])
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
-        self._session = Session(partial(shared.dispatcher.handle, peer), self.flush, shared.budget, shared.max_request_bytes, peer)
+        self._session = Session(partial(shared.dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes)
         reason = shared.refusal(host)
         shared.connections.add(self)
         shared.per_ip[host] += 1
@@ -157,6 +157,11 @@ class Connection(asyncio.Protocol):
         if shared.starved:
             shared.wake_starved()
 
+    def _answered(self) -> None:
+        """The answer that the session waited for is there."""
+        self.last_active_ms = self._shared.mono_ms()
+        self.flush()
+
     def _go_on(self) -> None:
         """The backlog's next turn."""
         self._goes_on = False
@@ -198,16 +203,17 @@ class Connection(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """True when no request of this connection waits for an answer."""
-        return not self._session.in_flight
+        return not self._session.waiting
 
     def stalled_bytes(self, now_ms: int) -> int:
-        """What it holds of responses of which the peer has taken nothing, or of a request that has not come on, for STARVED_MS."""
+        """What it holds, for STARVED_MS, of responses of which the peer has taken nothing, and of requests while none came and none was
+        answered."""
         if self._held_output and self._transport.get_write_buffer_size() < self._held_output:
             self._blocked_since_ms = now_ms  # it reads, however slowly
             self._count_output()
         since_ms = now_ms - limits.STARVED_MS
         output = self._held_output if self._blocked_since_ms <= since_ms else 0
-        return output + (self._session.unframed if self.last_active_ms <= since_ms else 0)
+        return output + (self._session.unhandled if self.last_active_ms <= since_ms else 0)
 
     def stop_reading(self) -> None:
         """Graceful stop: answer what is in flight, then close."""

@@ -8,8 +8,6 @@ Rules that hold here:
 
 * Kafka's verification guard is the turn of the loop: what `verify` allows is appended before anything else can happen. Whoever had to wait
   (the addition must be durable before the data, or a crash would leave data without a transaction) asks again in the turn of its append.
-* While one request of a producer waits, all later ones of the producer wait behind it, also those for partitions where its transaction is
-  open: no sequence overtakes another. Kafka handles one request of a connection at a time.
 * An addition that meets the end of the transaction before (CONCURRENT_TRANSACTIONS) is tried again a few times: markers are on their way.
 """
 
@@ -71,7 +69,6 @@ class TxnVerification:
         self._coordinator = coordinator
         self._pause = pause
         self._enabled = enabled
-        self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def verify(self, writer: Writer, partitions: Collection[Partition]) -> Refused | Awaitable[Refused]:
         """Append in the turn that this returns in, or that its awaitable ends in; another turn has to ask again.
@@ -80,13 +77,11 @@ class TxnVerification:
         """
         if not (writer.adds or self._enabled()):
             return {}
-        if writer.producer_id in self._waiting:
-            return self._line_up(writer, partitions, None)
         new = _without_transaction(writer, partitions)
         if not new:
             return {}
         answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
-        return answer if isinstance(answer, dict) else self._line_up(writer, partitions, answer)
+        return answer if isinstance(answer, dict) else self._retry(writer, partitions, answer)
 
     def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Refused:
         found = self._coordinator.verify_partitions(writer.transactional_id, writer.producer_id, writer.epoch, partitions)
@@ -101,48 +96,20 @@ class TxnVerification:
             return _result(added)
         return {} if added is ErrorCode.NONE else dict.fromkeys(partitions, _as_writer_sees(added))
 
-    def _line_up(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode] | None) -> Awaitable[Refused]:
-        """Take the place at once: a coroutine runs only later."""
-        ahead = self._waiting.get(writer.producer_id)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[writer.producer_id] = done
-        return self._verify_behind(ahead, done, writer, partitions, added)
-
-    async def _verify_behind(
-        self,
-        ahead: asyncio.Future[None] | None,
-        done: asyncio.Future[None],
-        writer: Writer,
-        partitions: Collection[Partition],
-        added: asyncio.Future[ErrorCode] | None,
-    ) -> Refused:
-        try:
-            if ahead is not None:
-                await asyncio.wait([ahead])
-            return await self._retry(writer, partitions, added)
-        finally:
-            done.set_result(None)
-            if self._waiting[writer.producer_id] is done:
-                del self._waiting[writer.producer_id]
-
-    async def _retry(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode] | None) -> Refused:
+    async def _retry(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode]) -> Refused:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
-        for _ in range(limits.ADD_PARTITIONS_TRIES):
-            new = _without_transaction(writer, partitions)
-            if not new:
-                return {}
-            if added is None:
-                answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
-                if isinstance(answer, dict):
-                    return answer
-                added = answer
+        for tries in range(1, limits.ADD_PARTITIONS_TRIES + 1):
             error = await _outcome(added)
-            added = None
             if error is ErrorCode.NONE:
                 return self._ask(writer, _without_transaction(writer, partitions))
-            if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            if error is not ErrorCode.CONCURRENT_TRANSACTIONS or tries == limits.ADD_PARTITIONS_TRIES:
                 break
             await self._pause(limits.ADD_PARTITIONS_RETRY_MS)
+            new = _without_transaction(writer, partitions)
+            answer = self._add(writer, new) if new else {}
+            if isinstance(answer, dict):
+                return answer
+            added = answer
         return dict.fromkeys(_without_transaction(writer, partitions), _as_writer_sees(error))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.core import limits
 from protocol.client import Client
-from protocol.codec import decode_response
+from protocol.codec import decode_response, encode_request
 from protocol.error_codes import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.records.batch import read_header, split_batches
 from protocol.records.compression import Codec
@@ -180,16 +180,40 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(broker: RunningBroker, clien
         assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_long_polls_of_a_connection_together_ask_for_a_bounded_amount_of_memory(broker: RunningBroker, client: Client) -> None:
+def test_the_long_polls_of_a_connection_wait_one_after_the_other(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:
-        for _ in range(60):
-            reader.send(request(part(max_bytes=4 << 20), max_wait_ms=60_000), 12)
-        broker.call_until(lambda running: running.services.fetch_waits.parked == limits.PROMISED_BYTES // (4 << 20))
+        for _ in range(2):
+            reader.send(request(part(), max_wait_ms=60_000), 12)
+        reader.send(request(part(offset=1), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
         produce(client, "t", b"now")
-        answers = [decode_response(1, 12, reader.read_frame())[1] for _ in range(60)]
-        assert [values(answer) for answer in answers] == [[b"now"]] * 60
-        assert broker.call(lambda running: {one.peer.promised_bytes for one in running._shared.connections if one.peer}) == {0}
+        assert [values(decode_response(1, 12, reader.read_frame())[1]) for _ in range(2)] == [[b"now"]] * 2
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        produce(client, "t", b"later")
+        assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"later"]
+
+
+def test_what_a_request_sees_is_never_older_than_the_answer_before_it(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        end = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=-1)])])
+        waits = encode_request(1, 12, 1, "test", request(part(), max_wait_ms=60_000))
+        reader.send_raw(b"".join(waits + encode_request(2, 5, 2, "test", end)))
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        produce(client, "t", b"now")
+        (fetched,) = decode_response(1, 12, reader.read_frame())[1].responses[0].partitions
+        (listed,) = decode_response(2, 5, reader.read_frame())[1].topics[0].partitions
+        assert (fetched.high_watermark, listed.offset) == (1, 1)
+
+
+def test_the_long_poll_of_a_connection_that_closes_is_taken_back_with_requests_behind_it_too(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    with broker.client() as reader:
+        for _ in range(2):
+            reader.send(request(part(), max_wait_ms=60_000), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+    broker.call_until(lambda running: running.services.fetch_waits.parked == 0 and running.connection_count == 1)
 
 
 def test_a_long_poll_of_a_connection_that_closes_is_taken_back(broker: RunningBroker, client: Client) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from broker.api.context import Listener
 from broker.api.dispatch import Dispatcher
+from broker.api.reply import Reply
 from broker.core import limits
 from broker.net.connection import Connection, Shared
 from broker.net.session import ByteBudget
@@ -58,7 +59,9 @@ class Clocked:
 
     def __init__(self, limit: int) -> None:
         self.now_ms = 1_000
-        dispatcher = SimpleNamespace(handle=lambda _peer, frame: [b"x" * HELD] if frame == b"much" else [b"pong"])
+        self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
+        dispatcher = SimpleNamespace(handle=lambda _peer, frame: replies.get(bytes(frame), [b"pong"]))
         self.shared = Shared(cast(Dispatcher, dispatcher), lambda: self.now_ms, 1 << 20, ByteBudget(limit))
 
     def look(self) -> None:
@@ -67,7 +70,7 @@ class Clocked:
 
 
 @pytest.fixture
-def scene() -> Clocked:
+async def scene() -> Clocked:
     return Clocked(limit=HELD)
 
 
@@ -95,3 +98,27 @@ async def test_what_a_slow_peer_has_read_lets_the_others_go_on(scene: Clocked) -
     assert other.connection not in scene.shared.starved
     assert not slow.aborted
     assert scene.shared.budget.used == HELD - 1
+
+
+async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_its_answer(scene: Clocked) -> None:
+    pipe = Pipe()
+    connection = pipe.connect(scene.shared)
+    connection.data_received(b"\0\0\0\4wait")
+    scene.now_ms += 600_000
+    assert not connection.idle
+    scene.pending.set_result([b"late"])
+    await asyncio.sleep(0)
+    assert connection.idle
+    assert connection.last_active_ms == scene.now_ms
+    assert pipe.kept == 4
+
+
+async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_memory(scene: Clocked) -> None:
+    waiting, other = Pipe(), Pipe()
+    waiting.connect(scene.shared).data_received(b"\0\0\0\4wait" + PING)
+    scene.shared.budget.used += HELD - 8  # of a third one
+    other.connect(scene.shared).data_received(PING)
+    assert other.connection in scene.shared.starved
+    scene.look()
+    assert waiting.aborted
+    assert not other.aborted
