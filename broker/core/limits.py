@@ -102,6 +102,9 @@ HEAP_ALLOCATION_BYTES = 8 * 1024 * 1024
 STOP_DRAIN_MS = 5_000
 """How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""
 
+LINGER_MS = 500
+"""How long a connection that we end stays half open for its peer, whose last answers were sent so recently: far more than a round trip."""
+
 FETCH_SESSION_IDLE_MS = 120_000
 """A fetch session unused for so long gives way to a new one, and one older than this to a bigger one (KIP-227: min eviction time)."""
 

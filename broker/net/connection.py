@@ -98,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._listener = listener
         self._reading = True
         self._goes_on = False
+        self._lingers = False
         self._held_output = 0
         self._blocked_since_ms = 0
         self.last_active_ms = 0
@@ -126,6 +127,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
+        if self._lingers:
+            return
         self.last_active_ms = self._shared.mono_ms()
         self._session.receive(data)
         self.flush()
@@ -147,7 +150,7 @@ class Connection(asyncio.Protocol):
                 self._reading = True
                 transport.resume_reading()
         elif session.finished:
-            transport.close()
+            self._close()
         else:
             if self._reading:
                 self._reading = False
@@ -156,6 +159,28 @@ class Connection(asyncio.Protocol):
                 shared.starved.add(self)
         if shared.starved:
             shared.wake_starved()
+
+    def _close(self) -> None:
+        """Close so that the last answers arrive. Where something is unread, close() resets the connection: what is on its way to the peer
+        is lost, and one that writes meanwhile fails before it has read. So the peer is told first that nothing more comes, and has time
+        to leave by itself.
+        """
+        if self._lingers:
+            return
+        if self._shared.mono_ms() - self.last_active_ms >= limits.LINGER_MS and not self._transport.get_write_buffer_size():
+            self._transport.close()
+            return
+        self._lingers = True
+        self._transport.write_eof()
+        if not self._reading:
+            self._transport.resume_reading()
+        asyncio.get_running_loop().call_later(limits.LINGER_MS / 1000, self._lingered)
+
+    def _lingered(self) -> None:
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(limits.LINGER_MS / 1000, self._lingered)
+        else:
+            self._transport.close()
 
     def _answered(self) -> None:
         """The answer that the session waited for is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,51 @@ def test_a_request_that_does_not_come_on_cannot_keep_the_memory_either(tmp_path:
         _wait_for_memory(running, other, clock)
         with pytest.raises(ConnectionError):
             holder.read_frame()
+
+
+def test_answers_reach_a_client_that_reads_them_slowly_and_sends_on_while_the_broker_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINGER_MS", 10_000)
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        create(client, "t")
+        for _ in range(12):
+            produce(client, "t", b"x" * 900_000)
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        slow.connect((HOST, running.port))
+        with slow:
+            slow.settimeout(10)
+            topics = [FetchTopic("t", partitions=[FetchPartition(partition_max_bytes=20_000_000)])]
+            slow.sendall(b"".join(encode_request(1, 12, 1, "test", FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics))))
+            running.call_until(lambda broker: broker.buffered_bytes > limits.WRITE_HIGH_BYTES)
+            slow.sendall(b"".join(encode_request(3, 9, 2, "test", MetadataRequest([]))))
+            client.close()
+            stopping = threading.Thread(target=running.stop)
+            stopping.start()
+            received = sum(iter(lambda: len(slow.recv(1 << 16)), 0))
+        stopping.join(20)
+    assert received > 10_800_000
+
+
+def test_a_client_that_writes_on_while_the_broker_stops_can_read_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LINGER_MS", 10_000)
+    ask = b"".join(encode_request(3, 9, 1, "test", MetadataRequest([])))
+    with RunningBroker(tmp_path / "data") as running, socket.create_connection((HOST, running.port)) as hasty:
+        hasty.settimeout(10)
+        hasty.sendall(ask)
+        begun = hasty.recv(4)
+        running.call(lambda broker: broker._server.close())
+        for _ in range(3):
+            hasty.sendall(ask)
+        rest = b"".join(iter(lambda: hasty.recv(1 << 16), b""))
+        assert struct.pack(">i", len(rest)) == begun
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1])
+def test_a_client_that_stays_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_ms: int) -> None:
+    monkeypatch.setattr(limits, "LINGER_MS", linger_ms)
+    with RunningBroker(tmp_path / "data") as running, running.client() as client:
+        assert client.call(MetadataRequest([])).brokers
+        running.call(lambda broker: broker._server.close())
+        running.call_until(lambda broker: broker.connection_count == 0)
