@@ -15,6 +15,7 @@ from client_compat.bench import pages, report
 from client_compat.bench.cases import CASES
 from client_compat.bench.loads import java
 from client_compat.bench.model import OURS, Ability, Case, Peer, Results
+from client_compat.bench.peers import checkout
 from client_compat.bench.peers.all import PEERS, WITHOUT_FAULTS, missing
 from client_compat.bench.run import bench
 from client_compat.support.brokers import BrokerFailed
@@ -22,13 +23,14 @@ from client_compat.support.progress import progress
 from client_compat.support.signals import end_on_signals
 
 REPORT_WIDTH = 170
+PEER_HELP = f"Only these brokers, of {', '.join(PEERS)}, or NAME=DIRECTORY: this broker from another checkout. May be repeated."
 
 
 def main(
     *,
     runs: Annotated[int, typer.Option(min=1, help="Interleaved runs; medians want five or more.")] = 5,
     only: Annotated[list[str] | None, typer.Option(help="Only cases with this in their name or section; may be repeated.")] = None,
-    peer: Annotated[list[str] | None, typer.Option(help=f"Only these brokers, of {', '.join(PEERS)}; may be repeated.")] = None,
+    peer: Annotated[list[str] | None, typer.Option(help=PEER_HELP)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One run: to see that everything works, not for figures.")] = False,
     directory: Annotated[Path, typer.Option("--dir", help="Where logs and results go.")] = Path(".bench"),
     write_docs: Annotated[bool, typer.Option("--write-docs", help="Write docs/performance-figures.md and its charts, too.")] = False,
@@ -49,7 +51,7 @@ def main(
     if render:
         results = report.from_json((directory / "results.json").read_text())
         cases = [case for case in cases if case.name in results.values]
-        peers = [PEERS[name] for name in results.peers]
+        peers = [PEERS.get(name) or checkout.peer(name, Path(name)) for name in results.peers]
     else:
         results = _measure(console, cases, 1 if quick else runs, peers, directory, quick=quick)
         results.about = about
@@ -68,15 +70,17 @@ def main(
 
 def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dict[str, str]]:
     """The peers that are wanted and can be had here; and what the report says of the run."""
-    if unknown := [name for name in wanted or [] if name not in PEERS]:
-        console.print(f"[red]There is no broker {unknown[0]}.[/] There are: {', '.join(PEERS)}.")
+    checkouts = {name: Path(path) for name, given, path in (each.partition("=") for each in wanted or []) if given}
+    names = [each.partition("=")[0] for each in wanted or PEERS.keys() - {WITHOUT_FAULTS}]
+    if unknown := [name for name in names if (name in PEERS) == (name in checkouts)]:
+        console.print(f"[red]There is no broker {unknown[0]}.[/] There are: {', '.join(PEERS)}, and NAME=DIRECTORY with another name.")
         raise typer.Exit(2)
     without_java = java.why_not()
     peers = []
-    for name, known in PEERS.items():
-        if name not in (wanted or PEERS.keys() - {WITHOUT_FAULTS}):
+    for name, known in {**PEERS, **{name: checkout.peer(name, path) for name, path in checkouts.items()}}.items():
+        if name not in names:
             continue
-        if reason := missing(name):
+        if reason := checkout.why_not(checkouts[name]) if name in checkouts else missing(name):
             console.print(f"[yellow]{known.title} is left out:[/] {reason}")
             continue
         peers.append(known if without_java is None else Peer(name, known.title, known.make, {**known.cannot, Ability.JAVA: without_java}))

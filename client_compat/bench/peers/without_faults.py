@@ -6,11 +6,10 @@ Rule: it is for one comparison only, what the engine costs while no rule is load
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
+from client_compat.bench.peers import checkout
 from client_compat.support.brokers import BrokerProcess
-from client_compat.support.ports import free_port
 
 PACKAGES = ("broker", "protocol")
 DISPATCHER = Path("broker") / "api" / "dispatch.py"
@@ -31,7 +30,4 @@ def make(directory: Path) -> BrokerProcess:
     if source.count(QUESTION) != 1:
         raise RuntimeError(f"{DISPATCHER} does not ask for faults in the way that is known here")
     dispatcher.write_text(source.replace(QUESTION, ""))
-    port = free_port()
-    start = f"import sys; sys.path.insert(0, {str(copy)!r}); from broker.cli import main; main()"
-    argv = [sys.executable, "-c", start, "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
-    return BrokerProcess(argv, port, directory / "broker.log", name="without-faults")
+    return checkout.make(copy, "without-faults", directory)

@@ -29,7 +29,7 @@ def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path) -
     assert page.read_text() == written
 
 
-@pytest.mark.parametrize("arguments", [["--only", "no such case"], ["--peer", "no such broker"]])
+@pytest.mark.parametrize("arguments", [["--only", "no such case"], ["--peer", "no such broker"], ["--peer", "kafka=."]])
 def test_a_wrong_name_is_refused_and_the_right_ones_are_told(arguments: list[str], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*arguments, "--dir", str(tmp_path)])
     assert done.exit_code == 2

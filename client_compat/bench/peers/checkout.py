@@ -1,0 +1,40 @@
+"""This broker as it is in another directory: the commit before in a git worktree, say, beside the one that is worked on.
+
+Rule: only `broker` and `protocol` come from there; the interpreter and the libraries are the ones that run the bench, so that nothing else
+differs.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from client_compat.bench.model import Peer
+from client_compat.support.brokers import BrokerProcess
+from client_compat.support.ports import free_port
+
+_OURS = Path(__file__).parents[3]
+_COMPILED = "protocol/records/walk.*.so"
+
+
+def peer(name: str, source: Path) -> Peer:
+    """A peer of the bench."""
+    return Peer(name, f"Ottla of {source.name}", partial(make, source.absolute(), name))
+
+
+def make(source: Path, name: str, directory: Path) -> BrokerProcess:
+    """The broker of `source`, with its data in `directory`."""
+    port = free_port()
+    start = f"import sys; sys.path.insert(0, {str(source)!r}); from broker.cli import main; main()"
+    argv = [sys.executable, "-c", start, "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
+    return BrokerProcess(argv, port, directory / "broker.log", name=name)
+
+
+def why_not(source: Path) -> str | None:
+    """Why `source` cannot be measured, or None."""
+    if not (source / "broker" / "cli" / "__init__.py").is_file():
+        return f"{source} holds no source of Ottla"
+    if any(_OURS.glob(_COMPILED)) and not any(source.glob(_COMPILED)):
+        return f"{source} has not compiled what is compiled here ({_COMPILED}): the comparison would be of that"
+    return None

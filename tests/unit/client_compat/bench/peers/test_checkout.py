@@ -1,0 +1,48 @@
+"""This broker from another directory, as a peer of the bench."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from client_compat.bench.__main__ import main
+from client_compat.bench.peers import checkout
+
+ROOT = Path(checkout.__file__).parents[3]
+NAMED = "Ottla of another day is listening on"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A checkout that can be told from this one by what it says at its start."""
+    source = tmp_path / "other"
+    for package in ("broker", "protocol"):
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    app = source / "broker" / "app.py"
+    app.write_text(app.read_text().replace("Ottla is listening on", NAMED))
+    return source
+
+
+def test_the_source_of_the_other_checkout_serves_and_stands_beside_this_one_in_the_report(other: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(main)
+    where = ["--dir", str(tmp_path / "bench")]
+    arguments = ["--quick", "--peer", "ottla", "--peer", f"before={other}", "--only", "one-record batches", *where]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "÷ before" in done.output
+    assert NAMED in (tmp_path / "bench" / "brokers" / "before" / "broker.log").read_text()
+    again = CliRunner().invoke(app, ["--render", *where])
+    assert "÷ before" in again.output
+
+
+def test_a_directory_that_cannot_be_compared_is_refused_with_the_reason(other: Path, tmp_path: Path) -> None:
+    assert checkout.why_not(other) is None
+    assert "no source of Ottla" in (checkout.why_not(tmp_path) or "")
+    for compiled in (other / "protocol" / "records").glob("walk.*.so"):
+        compiled.unlink()
+        assert "has not compiled" in (checkout.why_not(other) or "")
