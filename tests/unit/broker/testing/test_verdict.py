@@ -11,7 +11,6 @@ import pytest
 from broker.testing import InProcessBroker
 from broker.testing.verdict import NotExactlyOnce
 from protocol.client import Client
-from protocol.codec import encode_request
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k26_end_txn import EndTxnRequest
@@ -124,16 +123,19 @@ def test_a_refusal_that_is_answered_before_an_earlier_write_is_synced_turns_no_o
     with InProcessBroker(settings={"log.flush.interval.messages": 1}).record() as broker:
         broker.topics.create("t")
         broker.faults.add("error:api=Produce,code=NOT_LEADER_OR_FOLLOWER,times=1,after=1")
-        with Client("127.0.0.1", broker.port, client_id="app") as client:
+        with Client("127.0.0.1", broker.port, client_id="app") as client, Client("127.0.0.1", broker.port, client_id="app") as other:
             data = [[PartitionProduceData(0, build_batch([SimpleRecord(None, value, 1)]))] for value in (b"a", b"b")]
             requests = [
                 ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData("t", partition_data=each)]) for each in data
             ]
-            client.send_raw(b"".join(b"".join(encode_request(0, 9, number, "app", request)) for number, request in enumerate(requests)))
-            for _ in requests:
-                client.read_frame()
-            produce(client, "t", b"b")
-        assert [send.error for send in broker.history.sends] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE]
+            client.send(requests[0], 9)
+            broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
+            other.send(requests[1], 9)
+            for each in (other, client):
+                each.read_frame()
+            produce(other, "t", b"b")
+        refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert sorted(send.error for send in broker.history.sends) == [ErrorCode.NONE, ErrorCode.NONE, refused]
         broker.assert_exactly_once(expected=[b"a", b"b"])
 
 
