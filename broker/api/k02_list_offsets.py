@@ -12,7 +12,7 @@ from collections import Counter
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
-from broker.storage.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Isolation
+from broker.storage.log_values import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Isolation
 from protocol.error_codes import ErrorCode
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,

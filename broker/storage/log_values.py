@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LATEST: Final = -1
+"""This and those below ask ListOffsets for a special offset in place of a timestamp."""
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
 
 
 class Isolation(Enum):

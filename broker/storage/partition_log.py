@@ -12,30 +12,34 @@ Rules inside:
 from __future__ import annotations
 
 import contextlib
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
-from broker.storage.files import Buffer, Files
+from broker.storage.files import Buffer
 from broker.storage.flush import FlushTicket
-from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_cleaner import Cleaning, clean_log
+from broker.storage.log_parts import LogParts
 from broker.storage.log_reader import LogReader
-from broker.storage.log_values import NOT_FOUND, AppendInfo, Isolation, ReadResult, TimestampOffset
-from broker.storage.open_files import OpenFiles
+from broker.storage.log_values import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    MAX_TIMESTAMP,
+    NOT_FOUND,
+    AppendInfo,
+    Isolation,
+    ReadResult,
+    TimestampOffset,
+)
 from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from broker.storage.producer_replay import load_snapshot, replay
-from broker.storage.producer_snapshots import ProducerSnapshots
-from broker.storage.producer_state import CompletedTxn, Origin, ProducerState, ProducerStateEntry
+from broker.storage.producer_replay import find_duplicate, load_snapshot, replay
+from broker.storage.producer_state import BatchMetadata, CompletedTxn, Origin, ProducerStateEntry
 from broker.storage.retention import deletable
 from broker.storage.segment import Segment
-from broker.storage.segment_list import SegmentList
 from broker.storage.txn_index import AbortedTxn
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import (
@@ -55,36 +59,8 @@ from protocol.records.errors import RecordsError
 
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-
 SNAPSHOT_EVERY_BYTES: Final = 32 << 20
 """A flush after so many bytes also saves the producers, so that a restart replays no more than what is not flushed and this."""
-
-
-@dataclass(slots=True)
-class LogParts:
-    """What recovery found in a directory, for `PartitionLog` to go on with."""
-
-    topic: str
-    partition: int
-    topic_id: bytes
-    directory: Path
-    config: LogConfig
-    files: Files
-    open_files: OpenFiles
-    segments: SegmentList
-    producers: ProducerState
-    snapshots: ProducerSnapshots
-    epochs: LeaderEpochs
-    log_start_offset: int
-    recovery_point: int
-    log_end_offset: int
-    producer_expiration_ms: int
-    rng: random.Random
 
 
 class PartitionLog:
@@ -195,7 +171,7 @@ class PartitionLog:
                 marker = self._checked_marker(header, unstamped, transaction_version)
             elif not self.producer_state.is_next(header):
                 if origin is Origin.CLIENT:
-                    known = self.producer_state.find_duplicate(header)
+                    known = self._find_duplicate(header)
                     if known is not None:
                         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
                 self.producer_state.check_batch(header, origin, transaction_version)
@@ -206,6 +182,12 @@ class PartitionLog:
         self._written(header, base_offset, size, marker)
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         return AppendInfo(base_offset, last_offset, append_time_ms, self.log_start_offset)
+
+    def _find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        try:
+            return find_duplicate(self.producer_state, self.segments, header)
+        except OSError as e:
+            raise _storage_error("cannot read what the producer wrote before", e) from e
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         config = self.config

@@ -1,7 +1,7 @@
 """`<offset>.snapshot`: the producers of a partition as they were before that offset (Kafka's ProducerStateManager).
 
-Rules inside: only the newest batch of each producer is kept, so after a reload older ones are out of order instead of duplicates; a
-snapshot that does not check out is worthless and is removed, never repaired.
+Rules inside: only the newest batch of each producer is kept, those before it are in the log (`producer_replay.find_duplicate`); a snapshot
+that does not check out is worthless and is removed, never repaired.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
         entry = ProducerStateEntry(pid, epoch, coordinator_epoch, timestamp, txn_first_offset)
         if offset >= 0:
             entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+            entry.older_in_log = True
         yield entry
 
 

@@ -24,6 +24,8 @@ BATCHES_REMEMBERED: Final = 5
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32767
 NO_OFFSET: Final = -1
+_FAR: Final = 2**30
+"""Of sequences that come again after 2^31: what is less than half of that before another one is older."""
 
 
 class Origin(Enum):
@@ -59,6 +61,8 @@ class ProducerStateEntry:
     last_timestamp: int = -1
     current_txn_first_offset: int = NO_OFFSET
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    older_in_log: bool = field(default=False, compare=False)
+    """From a snapshot, which keeps only the newest batch: those before it are to be looked for in the log when one is sent again."""
 
     @property
     def last_sequence(self) -> int:
@@ -77,6 +81,24 @@ class ProducerStateEntry:
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
+
+    def may_repeat_older(self, batch: BatchHeader) -> bool:
+        """Whether a batch lies before those remembered, and only the log can tell whether it was written."""
+        if not self.older_in_log or batch.producer_epoch != self.producer_epoch or not 0 < len(self.batches) < BATCHES_REMEMBERED:
+            return False
+        return 0 < decrement_sequence(self.batches[0].first_sequence, batch.last_sequence) < _FAR
+
+    def remember_older(self, batch: BatchHeader) -> bool:
+        """Puts the batch that the log has before the oldest remembered one in front of it; False when it is not of the window.
+
+        Only one whose sequence leads to that one is: beyond a gap lies what the producer did before it was forgotten.
+        """
+        if len(self.batches) == BATCHES_REMEMBERED or batch.producer_epoch != self.producer_epoch or batch.base_sequence < 0:
+            return False
+        if increment_sequence(batch.last_sequence, 1) != self.batches[0].first_sequence:
+            return False
+        self.batches.appendleft(BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp))
+        return True
 
 
 class CompletedTxn(NamedTuple):

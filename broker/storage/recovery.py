@@ -21,8 +21,9 @@ from broker.storage.errors import Finding
 from broker.storage.files import FileEntry, Files
 from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
 from broker.storage.leader_epochs import LeaderEpochs, decode_epochs
+from broker.storage.log_parts import LogParts
 from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import LogParts, PartitionLog
+from broker.storage.partition_log import PartitionLog
 from broker.storage.producer_replay import apply, load_snapshot, readable_batches, replay
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import ProducerState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from broker.storage.segment import Segment
@@ -47,6 +47,10 @@ class SegmentList:
     def from_offset(self, offset: int) -> list[Segment]:
         """The segment that would hold `offset`, and all later ones."""
         return self._segments[self.floor_number(offset) :]
+
+    def before(self, offset: int) -> list[Segment]:
+        """The segments that begin before `offset`, the newest first."""
+        return self._segments[: bisect_left(self._bases, offset)][::-1]
 
     def next_base(self, segment: Segment) -> int | None:
         """Base offset of the segment after it, None for the active one."""

@@ -14,6 +14,7 @@ from broker.storage.log_dir import LogDir
 from broker.storage.log_values import AppendInfo, Isolation
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import PartitionLog
+from broker.storage.producer_replay import recall_window
 from broker.storage.producer_state import Origin
 from broker.storage.recovery import OpenRequest, open_log
 from protocol.records.batch import BatchHeader, split_batches
@@ -127,5 +128,8 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:
 
 
 def windows(log: PartitionLog) -> dict[int, Sequence[tuple[int, int]]]:
-    """(first, last) sequence of each batch remembered of each producer."""
+    """(first, last) sequence of each batch remembered of each producer, those that only the log remembers included."""
+    for entry in log.producers():
+        if entry.older_in_log and entry.batches:
+            recall_window(entry, log.segments)
     return {e.producer_id: [(b.first_sequence, b.last_sequence) for b in e.batches] for e in log.producers()}

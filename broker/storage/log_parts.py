@@ -1,0 +1,37 @@
+"""What recovery hands to a log."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.core.log_config import LogConfig
+from broker.storage.files import Files
+from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.open_files import OpenFiles
+from broker.storage.producer_snapshots import ProducerSnapshots
+from broker.storage.producer_state import ProducerState
+from broker.storage.segment_list import SegmentList
+
+
+@dataclass(slots=True)
+class LogParts:
+    """What recovery found in a directory, for `PartitionLog` to go on with."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    directory: Path
+    config: LogConfig
+    files: Files
+    open_files: OpenFiles
+    segments: SegmentList
+    producers: ProducerState
+    snapshots: ProducerSnapshots
+    epochs: LeaderEpochs
+    log_start_offset: int
+    recovery_point: int
+    log_end_offset: int
+    producer_expiration_ms: int
+    rng: random.Random

@@ -1,0 +1,50 @@
+"""Five batches in flight when the broker goes away: whoever sends them again is told where they are, however the broker went."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from broker.core.clock import Clock
+from protocol.client import Client
+from protocol.codec import encode_request
+from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from protocol.records.record import SimpleRecord, build_batch
+from tests.support.group_calls import wait_until
+from tests.support.running_broker import BrokerProcess
+from tests.support.topic_calls import create
+from tests.support.transactions import latest
+
+PRODUCER = 4711
+WINDOW = 5
+NOW_MS = Clock().now_ms()
+"""A producer whose newest record is a day old is forgotten."""
+
+
+def in_flight(number: int) -> ProduceRequest:
+    records = [SimpleRecord(None, b"%d-%d" % (number, i), NOW_MS) for i in range(2)]
+    batch = build_batch(records, producer_id=PRODUCER, producer_epoch=0, base_sequence=2 * number)
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
+
+
+def send(client: Client, number: int) -> PartitionProduceResponse:
+    return client.call(in_flight(number), version=9).responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_five_batches_whose_answers_were_not_read_are_recognized_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
+    with BrokerProcess(tmp_path / "data") as running:
+        with running.client() as watcher, running.client() as producer:
+            create(watcher, "t")
+            for i in range(WINDOW):
+                producer.send_raw(b"".join(encode_request(0, 9, i, "p", in_flight(i))))
+            wait_until(lambda: latest(watcher, committed=False) == 2 * WINDOW, "the five to be appended")
+            running.signal(number)
+            running.wait()
+        running.start()
+        with running.client() as client:
+            answers = [send(client, i) for i in range(WINDOW)]
+            assert [(a.error_code, a.base_offset) for a in answers] == [(0, 2 * i) for i in range(WINDOW)]
+            assert send(client, WINDOW).base_offset == 2 * WINDOW

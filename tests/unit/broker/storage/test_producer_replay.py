@@ -1,0 +1,198 @@
+"""A producer's window of five, read back from the log: what is not there any more, or was never of the window, stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage import producer_replay
+from broker.storage.log_values import AppendInfo
+from broker.storage.producer_state import Origin
+from protocol.error_codes import ErrorCode
+from tests.support.logs import NOW_MS, LogBox, batch, marker, remove_doomed, windows
+
+PID = 4000
+SEQUENCE_MAX = 2**31 - 1
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> LogBox:
+    return LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=1000, index_interval_bytes=200))
+
+
+def five(box: LogBox, *, between: int = 0, first: int = 0, epoch: int = 0) -> list[AppendInfo]:
+    """Five batches of the producer, each after `between` batches of others."""
+    infos = []
+    for sequence in range(first, first + 5):
+        for other in range(between):
+            box.append(batch(PID + 1 + other, 0, -1), origin=Origin.COORDINATOR)
+        infos.append(box.append(batch(PID, epoch, sequence)))
+    return infos
+
+
+def again(box: LogBox, *sequences: int, epoch: int = 0) -> list[int | ErrorCode]:
+    """What a retry of each is answered: the offset of the original, or the error."""
+    answers: list[int | ErrorCode] = []
+    for sequence in sequences:
+        try:
+            info = box.append(batch(PID, epoch, sequence))
+            assert info.duplicate, f"sequence {sequence} was written again"
+            answers.append(info.first_offset)
+        except Rejected as rejected:
+            answers.append(rejected.code)
+    return answers
+
+
+LOST = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("between", [0, 1, 7, 40])
+def test_the_window_is_found_between_other_producers_batches_and_over_segments(box: LogBox, between: int) -> None:
+    offsets = [info.first_offset for info in five(box, between=between)]
+    assert between < 7 or len(box.log.segments) > 1
+    box.restart()
+    assert again(box, 0, 1, 2, 3, 4) == offsets
+
+
+def test_only_five_are_found_however_many_the_log_has(box: LogBox) -> None:
+    five(box)
+    five(box, first=5)
+    box.restart()
+    assert again(box, 4, 5) == [LOST, 5]
+    assert windows(box.log)[PID] == [(i, i) for i in range(5, 10)]
+
+
+def test_the_log_is_searched_once_and_not_for_the_next_batch(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    recall = producer_replay.recall_window
+    monkeypatch.setattr(producer_replay, "recall_window", lambda entry, log: (searched.append(entry.producer_id), recall(entry, log)))
+    box.append(batch(PID, 0, 7, transactional=True))
+    box.restart()
+    box.append(batch(PID, 0, 8, transactional=True))
+    assert searched == []
+    for _ in range(3):
+        with pytest.raises(Rejected):
+            box.append(batch(PID, 0, 5, transactional=True))
+    assert searched == [PID]
+
+
+def test_what_was_written_after_the_start_counts_into_the_five(box: LogBox) -> None:
+    five(box)
+    box.restart()
+    for sequence in (5, 6):
+        box.append(batch(PID, 0, sequence))
+    assert again(box, 1, 2, 6) == [LOST, 2, 6]
+
+
+def test_a_window_ends_where_the_epoch_began(box: LogBox) -> None:
+    five(box)
+    for sequence in (0, 1):
+        box.append(batch(PID, 1, sequence))
+    box.restart()
+    assert again(box, 0, 1, epoch=1) == [5, 6]
+    assert windows(box.log)[PID] == [(0, 0), (1, 1)]
+
+
+def test_a_marker_of_the_same_epoch_leaves_the_window_and_one_of_the_next_empties_it(box: LogBox) -> None:
+    five(box)
+    box.append(marker(PID, 0, committed=True), origin=Origin.COORDINATOR)
+    box.restart()
+    assert again(box, 3, 4) == [3, 4]
+    box.append(marker(PID, 1, committed=True), origin=Origin.COORDINATOR)
+    box.restart()
+    assert windows(box.log)[PID] == []
+    assert again(box, 4) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+def test_a_window_goes_on_over_the_wrap_of_sequences(box: LogBox) -> None:
+    for sequence in (SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1):
+        box.append(batch(PID, 0, sequence))
+    box.restart()
+    assert again(box, SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1) == [0, 1, 2, 3]
+
+
+def test_what_a_producer_did_before_it_expired_is_not_its_window(box: LogBox) -> None:
+    five(box)
+    box.log.expire_producers(NOW_MS + box.expiration_ms)
+    box.append(batch(PID, 0, 9))
+    box.restart()
+    assert again(box, 4, 8) == [LOST, LOST]
+    assert windows(box.log)[PID] == [(9, 9)]
+
+
+def test_batches_that_a_coordinator_wrote_have_no_sequence_to_repeat(box: LogBox) -> None:
+    for _ in range(3):
+        box.append(batch(PID, 0, -1, count=2), origin=Origin.COORDINATOR)
+    box.restart()
+    assert again(box, 5) == [LOST]
+
+
+def test_records_that_were_deleted_are_known_as_long_as_their_segment_is_there(box: LogBox) -> None:
+    offsets = [info.first_offset for info in five(box)]
+    box.log.delete_records_before(5)
+    box.restart()
+    assert again(box, 0, 4) == [offsets[0], offsets[4]]
+
+
+def test_batches_of_a_segment_that_retention_took_are_forgotten(box: LogBox) -> None:
+    five(box)
+    box.log.roll(NOW_MS)
+    box.append(batch(PID, 0, 5))
+    box.log.delete_records_before(5)
+    box.log.apply_retention(NOW_MS)
+    remove_doomed(box.log, NOW_MS + 10**9)
+    box.restart()
+    assert again(box, 4, 5) == [LOST, 5]
+
+
+def test_a_batch_that_compaction_took_ends_the_window(box: LogBox) -> None:
+    five(box)
+    box.log.roll(NOW_MS)
+    box.append(batch(PID, 0, 5))
+    for ticket in box.log.compacting(0, NOW_MS):
+        if ticket is not None:
+            ticket.sync()
+    box.restart()
+    assert again(box, 3, 4, 5) == [LOST, 4, 5]
+
+
+def test_after_a_truncation_the_window_is_that_of_what_is_left(box: LogBox) -> None:
+    five(box, between=3)
+    box.log.roll(NOW_MS)
+    cut = five(box, first=5, between=3)
+    box.log.truncate_to(cut[2].first_offset, NOW_MS)
+    assert windows(box.log)[PID] == [(i, i) for i in range(2, 7)]
+    assert box.append(batch(PID, 0, 7)).duplicate is False
+
+
+@pytest.mark.parametrize("position", [0, 8, 16], ids=["offset", "length", "magic"])
+def test_damage_costs_the_batches_behind_it_and_nothing_else(box: LogBox, position: int) -> None:
+    five(box)
+    box.restart()
+    second = box.log.segments.first.find(1)
+    assert second is not None
+    with box.file(".log").open("r+b") as file:
+        file.seek(second[0] + position)
+        file.write(b"\x7f\xff\xff\xff")
+    assert again(box, 0, 1) == [LOST, LOST]
+    assert box.append(batch(PID, 0, 5)).first_offset == 5
+
+
+def test_an_index_that_leads_elsewhere_costs_the_window_and_nothing_else(box: LogBox) -> None:
+    five(box)
+    box.restart()
+    index = box.log.segments.first.offset_index
+    index.clear()
+    index.append(1, box.log.segments.first.size - 80)
+    assert again(box, 0) == [LOST]
+    assert box.append(batch(PID, 0, 5)).first_offset == 5
+
+
+def test_the_search_ends_after_so_many_batches(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_replay, "BATCHES_SEARCHED", 3)
+    five(box, between=1)
+    box.restart()
+    assert again(box, 2, 3) == [LOST, 7]
