@@ -3,19 +3,17 @@
 Promises:
 - Which topics: version 0 means all by an empty list, later versions by null; from version 12 a request with topic ids is answered by id
   alone.
-- A missing topic that was named is created first where both the broker and the request allow it, and answered in the same response, ready
-  to be used (Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again). Asking for all topics creates none.
+- A missing topic that was named is begun to be created where both the broker and the request allow it, and is UNKNOWN_TOPIC_OR_PARTITION in
+  this answer: the client asks again (KAFKA: DefaultAutoTopicCreationManager). One that cannot be created stays unknown, and the log says
+  why; only a name that no topic may have is told at once. Asking for all topics creates none.
 - The broker's address is the advertised one, or else the address at which this client's connection arrived.
 - A topic that is being deleted is in the answer whole, or is UNKNOWN_TOPIC_OR_PARTITION without partitions; never in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-
 from broker.api.context import Context
 from broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.core.rejected import Rejected
 from broker.topics.catalog import Topic
 from broker.topics.topic_ids import ZERO_ID
 from broker.topics.topic_names import is_internal, name_problem
@@ -29,8 +27,8 @@ from protocol.messages.k03_metadata import (
 )
 
 
-def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer at once, unless topics have to be created first."""
+def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    """Answer at once; topics that have to be created come later."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
         return _respond(ctx, request, [_describe(ctx, topic) for topic in ctx.services.topics.topics()])
@@ -41,18 +39,11 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitab
     if ids:
         return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    missing = [name for name in names if ctx.services.partitions.by_name(name) is None]
-    if missing and request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
-        return _create_and_respond(ctx, request, names, missing)
+    if request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
+        ctx.services.topic_service.begin_auto_create(
+            name for name in names if ctx.services.topics.topic(name) is None and name_problem(name) is None
+        )
     return _respond(ctx, request, [_describe_name(ctx, name) for name in names])
-
-
-async def _create_and_respond(ctx: Context, request: MetadataRequest, names: Sequence[str], missing: Sequence[str]) -> MetadataResponse:
-    try:
-        errors = await ctx.services.topic_service.auto_create(missing)
-    except Rejected as error:
-        errors = dict.fromkeys(missing, error)
-    return _respond(ctx, request, [_describe_name(ctx, name, errors.get(name)) for name in names])
 
 
 def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -72,12 +63,12 @@ def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataRespon
     return response
 
 
-def _describe_name(ctx: Context, name: str, error: Rejected | None = None) -> MetadataResponseTopic:
+def _describe_name(ctx: Context, name: str) -> MetadataResponseTopic:
     topic = ctx.services.topics.topic(name)
     if topic is not None:
         return _describe(ctx, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponseTopic(error.code if error is not None else code, name, is_internal=is_internal(name))
+    return MetadataResponseTopic(code, name, is_internal=is_internal(name))
 
 
 def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:

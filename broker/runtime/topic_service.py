@@ -78,6 +78,7 @@ class TopicService:
         self._random_bytes = random_bytes
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
+        self._being_made: set[str] = set()
 
     @property
     def settings(self) -> BrokerSettings:
@@ -112,6 +113,30 @@ class TopicService:
         """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""
         created = await self.create_topics([self._defaults_for(name) for name in names])
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
+
+    def begin_auto_create(self, names: Iterable[str]) -> None:
+        """Begins to make missing topics with the broker's defaults; returns at once. One that is being made so is not begun again.
+
+        Nobody is told what becomes of it but the log: whoever needs the topic asks whether it is there.
+        """
+        wanted = [name for name in names if name not in self._being_made]
+        if not wanted:
+            return
+        self._being_made.update(wanted)
+        making = asyncio.get_running_loop().create_task(self._auto_create_in_background(wanted))
+        self._running.add(making)
+        making.add_done_callback(self._running.discard)
+
+    async def _auto_create_in_background(self, names: Sequence[str]) -> None:
+        try:
+            answers = await self.auto_create(names)
+        except Rejected as error:
+            answers = dict.fromkeys(names, error)
+        finally:
+            self._being_made.difference_update(names)
+        for name, refused in answers.items():
+            if refused is not None:
+                logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
 
     async def ensure(self, name: str) -> Topic:
         """The topic, served; created with its defaults if it is not there. Raises Rejected."""

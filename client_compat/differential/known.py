@@ -34,7 +34,6 @@ TEXT = "an error code without a text"
 ACCIDENT = "a value that means nothing fails by accident"
 TWICE = "a partition twice in one request"
 ID_ERRORS = "Metadata with topic ids before version 12"
-AT_ONCE = "a topic that Metadata creates"
 SPACES = "spaces around a configuration's value"
 FEWER = "APIs of what is not here"
 NOTHING = "a full fetch of nothing opens a session"
@@ -73,7 +72,6 @@ KNOWN: tuple[Known, ...] = (
     Known(TWICE, "FETCH|PRODUCE", ".*", label="a partition twice"),
     Known(TWICE, "PRODUCE", r".*base_offset", label="good and bad"),
     Known(ID_ERRORS, "METADATA", "brokers.*|cluster_id|controller_id", label="by id|unknown id|id and name"),
-    Known(AT_ONCE, "METADATA", r"topics\[automatic\].*", label="unknown, may be created"),
     Known(SPACES, "CREATE_TOPICS|DESCRIBE_CONFIGS", r".*\.value", kafka=r" .*|.* |.*, .*"),
     Known(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
     Known(FEWER, "API_VERSIONS", r"(api_keys|supported_features|finalized_features).*|finalized_features_epoch"),

@@ -8,10 +8,9 @@ from broker.api.k00_produce import _unverified
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.records.compression import Codec
 from protocol.records.record import SimpleRecord, build_batch
-from tests.support.group_calls import wait_until
+from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
@@ -167,7 +166,7 @@ def test_a_batch_above_max_message_bytes_is_refused(client: Client) -> None:
 @pytest.mark.parametrize(("client_id", "error"), [("test", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", ErrorCode.NONE)])
 def test_only_the_admin_client_writes_to_internal_topics(broker: RunningBroker, client_id: str, error: ErrorCode) -> None:
     with broker.client(client_id) as client:
-        client.call(MetadataRequest([MetadataRequestTopic(name="__consumer_offsets")], allow_auto_topic_creation=True))
+        find_coordinator(client)
         keyed = build_batch([SimpleRecord(b"key", b"x", 1_000)])
         assert produce(client, keyed, topic="__consumer_offsets").error_code == error
 

@@ -4,9 +4,10 @@ import pytest
 
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
-from tests.support.topic_calls import create, describe, produce
+from tests.support.topic_calls import create, delete, describe, produce
 
 UNASKED = -0x80000000
 
@@ -35,10 +36,26 @@ def test_no_names_mean_all_topics_or_none_by_version(
     assert len(response.topics) == count
 
 
-def test_a_missing_topic_is_created_and_ready_in_the_same_answer(client: Client) -> None:
-    (topic,) = describe(client, "new", create_missing=True)
-    assert (topic.error_code, len(topic.partitions)) == (0, 1)
-    assert produce(client, "new", b"x") == 0
+def test_a_missing_topic_is_unknown_in_the_answer_that_creates_it_and_there_soon_after(client: Client) -> None:
+    for _ in range(2):
+        (topic,) = describe(client, "new", create_missing=True)
+        assert (topic.error_code, topic.topic_id, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, bytes(16), [])
+        topic = wait_until_there(client, "new")
+        assert len(topic.partitions) == 1
+        assert produce(client, "new", b"x") == 0
+        delete(client, "new")
+
+
+def wait_until_there(client: Client, name: str) -> MetadataResponseTopic:
+    """The topic, as soon as it is made and led."""
+    found: list[MetadataResponseTopic] = []
+
+    def is_led() -> bool:
+        found[:] = describe(client, name)
+        return found[0].error_code == 0 and all(partition.error_code == 0 for partition in found[0].partitions)
+
+    wait_until(is_led, f"{name} is there")
+    return found[0]
 
 
 def test_a_missing_topic_is_unknown_when_the_request_forbids_creation(client: Client) -> None:
@@ -50,11 +67,15 @@ def test_a_missing_topic_is_unknown_when_the_request_forbids_creation(client: Cl
 def test_one_bad_name_does_not_keep_the_others_from_being_created(client: Client) -> None:
     create(client, "a.b")
     codes = [topic.error_code for topic in describe(client, "bad name", "a_b", "good", create_missing=True)]
-    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    wait_until_there(client, "good")
+    assert describe(client, "a_b")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_the_offsets_topic_is_created_with_its_own_settings_and_flagged_internal(client: Client) -> None:
     (topic,) = describe(client, "__consumer_offsets", create_missing=True)
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    topic = wait_until_there(client, "__consumer_offsets")
     assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, 4)
 
 

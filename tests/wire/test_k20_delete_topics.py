@@ -8,6 +8,7 @@ from protocol.codec import decode_response
 from protocol.error_codes import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.support.group_calls import find_coordinator
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, describe, produce
 
@@ -39,7 +40,7 @@ def test_a_recreated_topic_is_empty_and_has_a_new_id(client: Client) -> None:
 
 
 def test_the_brokers_own_topics_are_refused(client: Client) -> None:
-    describe(client, "__consumer_offsets", create_missing=True)
+    find_coordinator(client)
     (result,) = client.call(DeleteTopicsRequest([DeleteTopicState("__consumer_offsets")]), version=6).responses
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -5,8 +5,9 @@ import pytest
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.support.group_calls import find_coordinator
 from tests.support.running_broker import RunningBroker
-from tests.support.topic_calls import create, describe, produce
+from tests.support.topic_calls import create, produce
 
 
 def delete_before(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
@@ -39,7 +40,7 @@ def test_an_offset_that_the_log_does_not_have_is_out_of_range(client: Client, of
 
 def test_unknown_compacted_and_internal_topics_are_refused(client: Client) -> None:
     create(client, "compacted", configs={"cleanup.policy": "compact"})
-    describe(client, "__consumer_offsets", create_missing=True)
+    find_coordinator(client)
     assert delete_before(client, "no", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert delete_before(client, "compacted", 0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert delete_before(client, "compacted", 0) == (ErrorCode.POLICY_VIOLATION, -1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from client_compat.differential.probe import Probe
-from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, wait_until_led
+from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, until, wait_until_led
 from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -156,7 +157,26 @@ def metadata(probe: Probe) -> None:
         probe.ask("neither", MetadataRequest([MetadataRequestTopic(bytes(16), None)], False), version)
     probe.ask("illegal, may be created", MetadataRequest([MetadataRequestTopic(name="a b")], True))
     probe.ask("name twice", MetadataRequest([MetadataRequestTopic(name="meta"), MetadataRequestTopic(name="meta")], False))
-    probe.ask("unknown, may be created", MetadataRequest([MetadataRequestTopic(name="automatic")], True))
+
+
+def creating_by_asking(probe: Probe) -> None:
+    """Metadata creates what it is asked for, and not in that answer; also after the topic was deleted."""
+    create(probe, "colliding.name")
+    asked = MetadataRequest([MetadataRequestTopic(name="automatic")], True)
+    for turn in ("first", "after its deletion"):
+        probe.ask(f"unknown, may be created: {turn}", asked)
+        wait_until_led(probe, "automatic", 1)
+        probe.ask(f"created: {turn}", asked)
+        probe.ask(f"delete: {turn}", DeleteTopicsRequest([DeleteTopicState("automatic")], timeout_ms=5_000), 6)
+        for _ in until("it is gone"):
+            gone = probe.quietly(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12)
+            if gone.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                break
+    for label in ("collides with another", "still collides"):
+        probe.ask(label, MetadataRequest([MetadataRequestTopic(name="colliding_name")], True))
+    several = [MetadataRequestTopic(name=name) for name in ("colliding.name", "a b", "..", "x" * 250, "another")]
+    probe.ask("several", MetadataRequest(several, True))
+    wait_until_led(probe, "another", 1)
 
 
 def partitions(probe: Probe) -> None:
@@ -207,6 +227,7 @@ SCENARIOS = {
     "growing": growing,
     "deleting": deleting,
     "metadata": metadata,
+    "creating_by_asking": creating_by_asking,
     "partitions": partitions,
     "delete_records": delete_records,
 }

@@ -53,6 +53,20 @@ async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir
     assert opened.served() == [("t", 0), ("u", 0)]
 
 
+async def test_a_topic_that_is_begun_comes_once_and_a_refused_one_is_told_to_the_log(
+    opened: TopicDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.service.begin_auto_create(["t", "a.b"])
+    opened.service.begin_auto_create(["t"])
+    assert opened.served() == []
+    await opened.service.stop()
+    assert opened.served() == [("a.b", 0), ("t", 0)]
+    opened.service.begin_auto_create(["t", "a_b"])
+    await opened.service.stop()
+    assert opened.served() == [("a.b", 0), ("t", 0)]
+    assert [record.args[0] for record in caplog.records if record.levelname == "WARNING" and record.args] == ["a_b"]
+
+
 async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir) -> None:
     creation = asyncio.ensure_future(opened.service.ensure("__consumer_offsets"))
     while opened.service.catalog.topic("__consumer_offsets") is None:  # noqa: ASYNC110 # each turn of the loop is looked at
