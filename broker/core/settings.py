@@ -152,6 +152,11 @@ class BrokerSettings:
     group_consumer_heartbeat_interval_ms: int = _key(_INT, 5_000, "How often members of consumer groups are to be heard of.", _POSITIVE)
     group_consumer_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest value of the former.", _POSITIVE)
     group_consumer_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _POSITIVE)
+    group_consumer_assignment_interval_ms: int = _key(
+        _INT, 1_000, "Least time between two assignments of one consumer group.", _NOT_NEGATIVE, dynamic=True
+    )
+    group_consumer_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest value of the former.", _NOT_NEGATIVE)
+    group_consumer_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _NOT_NEGATIVE)
     group_consumer_max_size: int = _key(_INT, 2**31 - 1, "Members of one consumer group.", _POSITIVE)
     group_consumer_assignors: tuple[str, ...] = _key(
         _LIST, ("uniform", "range"), "Assignors of consumer groups; the first is the default.", each_of("uniform", "range")

@@ -122,7 +122,7 @@ def _check_together(settings: BrokerSettings) -> None:
             raise SettingsError(f"{name}={','.join(given)}: one data directory is supported, not {len(given)}")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
-    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         values = [settings.value(f"group.consumer.{prefix}{name}") for prefix in ("min.", "", "max.")]
         if values != sorted(values, key=lambda value: int(str(value))):
             low, value, high = values

@@ -14,6 +14,7 @@ Source of the rules: KAFKA ConsumerGroup, ModernGroup, GroupMetadataManager.repl
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -30,6 +31,9 @@ from broker.groups.consumer_records import ConsumerKey, ConsumerValue
 from protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
+FIRST_EPOCH = 1
+"""Of a group that has no members yet, and of its target assignment of nothing (Kafka since 4.3)."""
+
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
@@ -49,9 +53,11 @@ class ConsumerGroup:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.protocol_type = CONSUMER_PROTOCOL_TYPE
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = NO_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        """When the target assignment was computed, by the wall clock; 0: not known."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, frozenset[str]] = {}
@@ -137,11 +143,19 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, knows_epochs: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        transactional: bool,
+        knows_epochs: bool,
     ) -> ErrorCode:
-        """Whether these credentials may commit offsets. `knows_epochs`: an OffsetCommit of version 9 or later.
+        """Whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
 
-        A transactional producer need not give any: it may know no more of the group than its id.
+        A transactional producer need not give any: it may know no more of the group than its id. A member that has gone on to a later epoch
+        may commit with the one before what it had in that already (KIP-1251).
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -152,8 +166,9 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not transactional and member.classic is None and not knows_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
-        error = _check_epoch(member, epoch)
-        return ErrorCode.ILLEGAL_GENERATION if transactional and error is ErrorCode.STALE_MEMBER_EPOCH else error
+        if epoch == member.epoch or (epoch < member.epoch and all(member.epochs.get(one, epoch + 1) <= epoch for one in partitions)):
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else _check_epoch(member, epoch)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether these credentials may fetch offsets; nobody need give any."""
@@ -180,7 +195,7 @@ class ConsumerGroup:
             case records.ConsumerGroupPartitionMetadataKey():
                 self.is_backed_by_4_0 = value is not None
             case records.ConsumerGroupTargetAssignmentMetadataKey():
-                self.assignment_epoch = _epoch_of(value)
+                self._apply_target_epoch(value)
             case records.ConsumerGroupRegularExpressionKey():
                 self._apply_regex(key.regular_expression, value)
             case records.ConsumerGroupMemberMetadataKey():
@@ -189,6 +204,12 @@ class ConsumerGroup:
                 self._apply_target(key.member_id, value)
             case records.ConsumerGroupCurrentMemberAssignmentKey():
                 self._apply_assignment(key.member_id, value)
+
+    def _apply_target_epoch(self, value: ConsumerValue | None) -> None:
+        if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue):
+            self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+        else:
+            self.assignment_epoch, self.assignment_timestamp_ms = NO_EPOCH, 0
 
     def _apply_regex(self, regex: str, value: ConsumerValue | None) -> None:
         if isinstance(value, records.ConsumerGroupRegularExpressionValue):
@@ -218,7 +239,7 @@ class ConsumerGroup:
         if isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue):
             self._put(self._member_with(member_id, fields_of_assignment(value)))
         elif member_id in self.members:
-            self._put(replace(self.members[member_id], epoch=-1, previous_epoch=-1, assigned={}, pending_revocation={}))
+            self._put(replace(self.members[member_id], epoch=-1, previous_epoch=-1, assigned={}, pending_revocation={}, epochs={}))
 
     def _member_with(self, member_id: str, changes: dict[str, Any]) -> ConsumerMember:
         member = self.members.get(member_id)
@@ -238,10 +259,6 @@ class ConsumerGroup:
         for partition in member.owned():
             if self._holders.get(partition) == member.member_id:
                 del self._holders[partition]
-
-
-def _epoch_of(value: ConsumerValue | None) -> int:
-    return value.assignment_epoch if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue) else NO_EPOCH
 
 
 def _check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:

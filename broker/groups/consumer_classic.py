@@ -49,12 +49,12 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         topic_regex="",
         classic=ClassicMember(joining.session_timeout_ms, joining.protocols),
     )
-    changed = member_id not in draft.group.members or (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
+    changed = (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
     was_consumer = before.classic is None and bool(draft.group.members)
     draft.put_member(after)
     draft.refresh(subscriptions_changed=changed)
     draft.update_target()
-    member = draft.reconcile(member_id, owned_of(subscription, draft.topics))
+    member = draft.reconcile(member_id, owned_of(subscription, draft.topics), subscription_changed=changed)
     if was_consumer and joining.instance_id is not None and migration.may_downgrade(draft):
         group = draft.group
         migration.downgrade(draft, has_to_rebalance=not all(one.is_reconciled_to(group.assignment_epoch) for one in group.members.values()))
@@ -76,7 +76,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
         raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if draft.group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if draft.group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _ask_to_join(draft, member)
         raise Rejected(ErrorCode.REBALANCE_IN_PROGRESS)
     draft.deadlines.cancel(Kind.SYNC, member.member_id)
@@ -97,7 +97,7 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
     # What this finds is not written: the join that is asked for finds it again.
     draft.refresh(subscriptions_changed=False)
     has_step = (
-        member.epoch < draft.group.epoch
+        member.epoch < draft.next_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
     )
@@ -128,6 +128,8 @@ def _leave_one(draft: Draft, leaving: Leaving) -> ErrorCode:
 
 def _check_may_join(draft: Draft, joining: Joining, member_id: str) -> None:
     group = draft.group
+    if not draft.config.allows_classic_members:
+        raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if len(group.members) >= draft.config.max_size and member_id not in group.members:
         raise Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports_classic_protocols(joining.protocol_type, joining.protocol_names()):

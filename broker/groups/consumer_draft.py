@@ -5,7 +5,7 @@ Rules that hold here:
 * A `Draft` reads like the group and changes only by `put`. The group itself is untouched until the records are in the log and applied to
   it, one by one, as they were to the copy; a draft in which nothing changed never copies.
 * Every change that somebody else's share may depend on (who is a member, who subscribes to what, which topics there are) bumps the group's
-  epoch; the next heartbeat of anybody computes the target assignment for it.
+  epoch; the next heartbeat of anybody computes the target assignment for it, `assignment_interval_ms` after the last one at the earliest.
 * Deadlines are set while deciding (`deadlines` says why that is safe).
 
 Source: KAFKA GroupMetadataManager.consumerGroupHeartbeat and what it calls, TargetAssignmentBuilder.
@@ -38,6 +38,12 @@ class ConsumerConfig:
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     allows_upgrade: bool = True
     allows_downgrade: bool = True
+    assignment_interval_ms: int = 1_000
+
+    @property
+    def allows_classic_members(self) -> bool:
+        """Whether a member of the classic protocol may join a group that has members."""
+        return self.allows_upgrade or self.allows_downgrade
 
 
 class Draft:
@@ -87,8 +93,12 @@ class Draft:
         self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), value)
 
     def put_target_epoch(self, epoch: int) -> None:
-        key = records.ConsumerGroupTargetAssignmentMetadataKey(self.group_id)
-        self.put(key, records.ConsumerGroupTargetAssignmentMetadataValue(epoch))
+        """For which epoch the target assignment was computed, now."""
+        self._put_target_epoch(epoch, self.now.wall_ms)
+
+    def put_unknown_target_epoch(self, epoch: int) -> None:
+        """As `put_target_epoch`, of an assignment that nobody here computed: the next one may come at once."""
+        self._put_target_epoch(epoch, 0)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.put(records.ConsumerGroupMetadataKey(self.group_id), records.ConsumerGroupMetadataValue(epoch, metadata_hash))
@@ -116,7 +126,7 @@ class Draft:
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
         self._resolve_regexes()
-        metadata_hash = self._metadata_hash()
+        metadata_hash = self.metadata_hash()
         if subscriptions_changed or metadata_hash != self.group.metadata_hash:
             self.put_epoch(self.group.epoch + 1, metadata_hash)
         elif not self.records:
@@ -125,12 +135,20 @@ class Draft:
     def bump_after_leave(self) -> None:
         """Somebody is out: the rest shares what it had, once one of them is heard of."""
         self._forget_unused_regexes()
-        self.put_epoch(self.group.epoch + 1, self._metadata_hash())
+        self.put_epoch(self.group.epoch + 1, self.metadata_hash())
+
+    @property
+    def next_epoch(self) -> int:
+        """Of the target assignment that there is, or that may be computed now."""
+        group, interval_ms = self.group, self.config.assignment_interval_ms
+        computed_ms = group.assignment_timestamp_ms
+        waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
+        return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def update_target(self) -> None:
-        """Compute the target assignment for the group's epoch, if there is none yet; only what changed is written."""
+        """Compute the target assignment for the group's epoch, if there is none and it is time to; only what changed is written."""
         group = self.group
-        if group.epoch <= group.assignment_epoch:
+        if self.next_epoch == group.assignment_epoch:
             return
         known = {name: info for name in group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
         subscribers = {
@@ -149,13 +167,16 @@ class Draft:
                 self.put_target(member_id, target)
         self.put_target_epoch(epoch)
 
-    def reconcile(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
+    def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
         """Take a member one step on; the member after it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
         group = self.group
         member = group.members[member_id]
-        if member.is_reconciled_to(group.assignment_epoch):
+        if member.is_reconciled_to(group.assignment_epoch) and not subscription_changed:
             return member
-        after = reconcile(member, Target(group.assignment_epoch, group.target(member_id), group.is_free), owned)
+        infos = (self.topics.by_name(name) for name in group.topics_of(member))
+        subscribed = frozenset(info.topic_id for info in infos if info is not None)
+        target = Target(group.assignment_epoch, group.target(member_id), group.is_free, subscribed, subscription_changed)
+        after = reconcile(member, target, owned)
         if after is member:
             return member
         self.put_assignment(after)
@@ -173,7 +194,12 @@ class Draft:
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 
-    def _metadata_hash(self) -> int:
+    def _put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        key = records.ConsumerGroupTargetAssignmentMetadataKey(self.group_id)
+        self.put(key, records.ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms))
+
+    def metadata_hash(self) -> int:
+        """Of the topics that members subscribe to, as they are now."""
         infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
         return hash_of(info for info in infos if info is not None)
 

@@ -10,7 +10,7 @@ Rules that hold here:
 * An instance id has one live member. Its next one gets in when the last has left with -2, and finds everything as that left it.
 
 Source: KAFKA GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
-consumerGroupLeave, consumerGroupFenceMember (4.1).
+consumerGroupLeave, consumerGroupFenceMember (4.3).
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
         )
     before = _member(draft, beat)
     after = _changed(before, beat)
-    changed = beat.member_id not in draft.group.members or _subscription(after) != _subscription(before)
+    changed = _subscription(after) != _subscription(before)
     if after.topic_regex and after.topic_regex != before.topic_regex:
         check_regex(after.topic_regex)
     draft.put_member(after)
     draft.refresh(subscriptions_changed=changed)
     draft.update_target()
-    member = draft.reconcile(beat.member_id, beat.owned)
+    member = draft.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
     draft.keep_session(member)
     tells = beat.is_full or member.assigned != before.assigned
     return HeartbeatAnswer(
@@ -180,8 +180,6 @@ def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
     holder = group.static_member(beat.instance_id)
     if holder is None:
         return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
-    if holder.member_id == beat.member_id and holder.epoch != LEAVE_STATIC_EPOCH:
-        return holder
     if holder.classic is None and holder.epoch != LEAVE_STATIC_EPOCH:
         raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,

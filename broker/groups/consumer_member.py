@@ -3,7 +3,8 @@
 Rules that hold here:
 
 * `assigned` is what the member was told to have; `pending_revocation` what it had and was told to give back, until it says so. Both
-  are its own: nobody else is given either.
+  are its own: nobody else is given either. `epochs` says since which group epoch each of them is: an offset that the member commits with
+  an older epoch than its own is as good as ever for a partition that it had in that epoch already (KIP-1251).
 * A member whose epoch is -2 is a static one that left for a while; what it has waits for it.
 * `classic` is None for a member that speaks the protocol of KIP-848 itself. Else it speaks the classic protocol, and the coordinator
   plays a classic group to it (`consumer_classic`).
@@ -23,6 +24,7 @@ from broker.groups.consumer_records import (
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
+    OwnedTopic,
 )
 from broker.groups.roster import JoinProtocol
 
@@ -32,6 +34,9 @@ LEAVE_STATIC_EPOCH = -2
 
 Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic without partitions."""
+
+Epochs = Mapping[tuple[bytes, int], int]
+"""Group epochs by topic id and partition."""
 
 
 class MemberState(IntEnum):
@@ -70,6 +75,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
     pending_revocation: Assignment = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=dict)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
@@ -129,17 +135,27 @@ def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> di
         "state": MemberState(value.state) if value.state in known else MemberState.UNKNOWN,
         "assigned": assignment_from(value.assigned_partitions),
         "pending_revocation": assignment_from(value.partitions_pending_revocation),
+        "epochs": _epochs_from([*value.assigned_partitions, *value.partitions_pending_revocation], max(value.member_epoch, 0)),
     }
 
 
 def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
     """The record of type 8."""
     return ConsumerGroupCurrentMemberAssignmentValue(
-        member.epoch, member.previous_epoch, member.state, topics_of(member.assigned), topics_of(member.pending_revocation)
+        member.epoch,
+        member.previous_epoch,
+        member.state,
+        _owned_topics_of(member, member.assigned),
+        _owned_topics_of(member, member.pending_revocation),
     )
 
 
-def assignment_from(topics: Iterable[AssignedTopic]) -> Assignment:
+def epochs_of(assignment: Assignment, epoch: int) -> Epochs:
+    """All of it assigned in one epoch."""
+    return {(topic_id, partition): epoch for topic_id, partitions in assignment.items() for partition in partitions}
+
+
+def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
     """As a record or a request lists it; a topic that is listed twice has the partitions of both."""
     assignment: dict[bytes, frozenset[int]] = {}
     for topic in topics:
@@ -152,3 +168,24 @@ def assignment_from(topics: Iterable[AssignedTopic]) -> Assignment:
 def topics_of(assignment: Assignment) -> list[AssignedTopic]:
     """As a record lists it, sorted."""
     return [AssignedTopic(topic_id, sorted(partitions)) for topic_id, partitions in sorted(assignment.items())]
+
+
+def _epochs_from(topics: Iterable[OwnedTopic], default: int) -> Epochs:
+    return {
+        (bytes(topic.topic_id), partition): epoch
+        for topic in topics
+        for partition, epoch in zip(topic.partitions, _epochs_of_topic(topic, default), strict=True)
+    }
+
+
+def _epochs_of_topic(topic: OwnedTopic, default: int) -> list[int]:
+    """As many as there are partitions, also where the record has none, or too few."""
+    epochs = topic.assignment_epochs
+    return epochs if epochs is not None and len(epochs) == len(topic.partitions) else [default] * len(topic.partitions)
+
+
+def _owned_topics_of(member: ConsumerMember, assignment: Assignment) -> list[OwnedTopic]:
+    return [
+        OwnedTopic(topic.topic_id, topic.partitions, [member.epochs[topic.topic_id, partition] for partition in topic.partitions])
+        for topic in topics_of(assignment)
+    ]

@@ -1,4 +1,4 @@
-"""The records of consumer groups (KIP-848) in `__consumer_offsets`: key types 3 to 8 and 16, byte for byte as Kafka 4.1 writes them.
+"""The records of consumer groups (KIP-848) in `__consumer_offsets`: key types 3 to 8 and 16, byte for byte as Kafka 4.3 writes them.
 
 Rules that hold here:
 
@@ -140,9 +140,10 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 @dataclass(slots=True)
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch for which the target assignment was computed."""
+    """The group epoch for which the target assignment was computed, and when (wall-clock milliseconds; 0: not known)."""
 
     assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0, default=0)
 
 
 @dataclass(slots=True)
@@ -159,14 +160,23 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="
 
 
 @dataclass(slots=True)
+class OwnedTopic:
+    """`assignment_epochs` has the group epoch in which each of the partitions was assigned; empty where Kafka before 4.3 wrote it."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+    assignment_epochs: list[int] | None = array(int32, nullable="0+", tag=0)
+
+
+@dataclass(slots=True)
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
     """What a member has, and what it must give back before it goes on. `state` is a `MemberState`."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
     state: int = int8()
-    assigned_partitions: list[AssignedTopic] = array(AssignedTopic)
-    partitions_pending_revocation: list[AssignedTopic] = array(AssignedTopic)
+    assigned_partitions: list[OwnedTopic] = array(OwnedTopic)
+    partitions_pending_revocation: list[OwnedTopic] = array(OwnedTopic)
 
 
 @dataclass(slots=True)

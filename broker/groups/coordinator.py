@@ -359,6 +359,7 @@ class GroupCoordinator:
                 commit.member_id,
                 commit.instance_id,
                 commit.generation,
+                [(wanted.topic_id, wanted.partition) for wanted in commit.offsets if not self._is_too_long(wanted.metadata)],
                 transactional=commit.transactional,
                 knows_epochs=commit.knows_epochs,
             )

@@ -23,7 +23,7 @@ from broker.groups import consumer_records as records
 from broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import Draft
-from broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember
+from broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from broker.groups.consumer_records import ConsumerKey
 from broker.groups.embedded_protocol import read_assignment, read_subscription, write_assignment
 from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
@@ -50,15 +50,15 @@ def upgrade(group: ClassicGroup, draft: Draft) -> None:
     draft.end_classic_group()
     for member in members:
         draft.put_member(member)
-    draft.put_epoch(group.generation, 0)
+    draft.put_epoch(group.generation, draft.metadata_hash())
     taken: set[tuple[bytes, int]] = set()
     for member in members:
         assigned = _without(member.assigned, taken)
         taken.update((topic_id, partition) for topic_id, partitions in assigned.items() for partition in partitions)
         draft.put_target(member.member_id, assigned)
-        draft.put_assignment(replace(member, assigned=assigned))
+        draft.put_assignment(replace(member, assigned=assigned, epochs=epochs_of(assigned, group.generation)))
         draft.keep_session(member)
-    draft.put_target_epoch(group.generation)
+    draft.put_unknown_target_epoch(group.generation)
 
 
 def may_downgrade(draft: Draft) -> bool:

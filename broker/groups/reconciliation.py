@@ -7,6 +7,7 @@ Rules that hold here, of which each partition's having one owner follows:
 2. Then it enters the epoch of the target, and is given what is free of what it is meant to have. `is_free` says whether nobody else was
    told to have a partition, or was and has not yet let go.
 3. While some of it is not free the member waits, is looked at again at each heartbeat, and may be told to give back more meanwhile.
+4. A topic that the member does not subscribe to any more is not for it, whatever an older target says: there may be no newer one yet.
 
 Source: KAFKA CurrentAssignmentBuilder; KIP-848 "Assignment process".
 """
@@ -17,17 +18,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from broker.core.rejected import Rejected
-from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState
+from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
 from protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member is to have, in which epoch; and whether a partition is free to be given."""
+    """What a member is to have, in which epoch; whether a partition is free to be given; and the ids of the topics that the member
+    subscribes to, with whether this heartbeat has changed them."""
 
     epoch: int
     assignment: Assignment
     is_free: Callable[[bytes, int], bool]
+    subscribed: frozenset[bytes]
+    subscription_changed: bool = False
 
 
 def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
@@ -35,13 +39,16 @@ def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) 
 
     Raises Rejected(FENCED_MEMBER_EPOCH) for a member in a state that a newer coordinator wrote and that still has partitions.
     """
-    if member.state is MemberState.STABLE:
-        return member if member.epoch == target.epoch else _next(member, member.epoch, target, owned)
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if still_owns(owned, member.pending_revocation):
-            return member
-        return _next(member, member.epoch + 1, target, owned)
-    if member.state is MemberState.UNRELEASED_PARTITIONS:
+    after = _step(member, target, owned)
+    return member if after == member else after
+
+
+def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
+    if member.state is MemberState.STABLE and member.epoch == target.epoch:
+        return _without_unsubscribed(member, target, owned)
+    if member.state is MemberState.UNREVOKED_PARTITIONS and still_owns(owned, member.pending_revocation):
+        return _without_unsubscribed(member, target, owned)
+    if member.state is not MemberState.UNKNOWN:
         return _next(member, member.epoch, target, owned)
     if owned is None or owned:
         raise Rejected(
@@ -61,34 +68,45 @@ def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
     return owned is not None and all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
+def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
+    """Takes back the topics that the member does not want any more, and stays where it is otherwise."""
+    gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in target.subscribed}
+    if not gone or not target.subscription_changed:
+        return member
+    kept = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id in target.subscribed}
+    revoked = dict(member.pending_revocation)
+    for topic_id, partitions in gone.items():
+        revoked[topic_id] = revoked.get(topic_id, frozenset()) | partitions
+    if still_owns(owned, revoked):
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, kept, revoked)
+    return _moved(member, member.state, member.epoch, kept, member.pending_revocation)
+
+
 def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment | None) -> ConsumerMember:
     kept: dict[bytes, frozenset[int]] = {}
     revoked: dict[bytes, frozenset[int]] = {}
-    given: dict[bytes, frozenset[int]] = {}
+    pending: dict[bytes, frozenset[int]] = {}
     has_unreleased = False
     for topic_id in target.assignment.keys() | member.assigned.keys():
-        wanted = target.assignment.get(topic_id, frozenset())
+        wanted = target.assignment.get(topic_id, frozenset()) if topic_id in target.subscribed else frozenset()
         had = member.assigned.get(topic_id, frozenset())
         missing = wanted - had
-        free = frozenset(partition for partition in missing if target.is_free(topic_id, partition))
+        own = member.pending_revocation.get(topic_id, frozenset())
+        free = frozenset(partition for partition in missing if partition in own or target.is_free(topic_id, partition))
         has_unreleased = has_unreleased or free != missing
-        for assignment, partitions in ((kept, had & wanted), (revoked, had - wanted), (given, free | (had & wanted))):
+        for assignment, partitions in ((kept, had & wanted), (revoked, had - wanted), (pending, free)):
             if partitions:
                 assignment[topic_id] = partitions
     if revoked and still_owns(owned, revoked):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
     state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
-    return _moved(member, state, target.epoch, given, {})
+    given = {
+        topic_id: kept.get(topic_id, frozenset()) | pending.get(topic_id, frozenset()) for topic_id in kept.keys() | pending.keys()
+    }
+    return _moved(replace(member, epochs={**member.epochs, **epochs_of(pending, target.epoch)}), state, target.epoch, given, {})
 
 
 def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
     """The epoch before is remembered, because the response that tells the new one may be lost."""
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
-    if (after.state, after.epoch, after.assigned, after.pending_revocation) == (
-        member.state,
-        member.epoch,
-        member.assigned,
-        member.pending_revocation,
-    ):
-        return member
-    return after
+    return replace(after, epochs={partition: member.epochs[partition] for partition in after.owned()})

@@ -30,7 +30,7 @@ from broker.groups.states import Now
 from broker.runtime.group_topics import GroupTopics
 from broker.runtime.shard import Durable, Life, Shard, failure_of
 from broker.runtime.shards import Shards
-from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.wire import STRING_BYTES_MAX
@@ -85,6 +85,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         assignors=settings.group_consumer_assignors,
         allows_upgrade=policy in {"bidirectional", "upgrade"},
         allows_downgrade=policy in {"bidirectional", "downgrade"},
+        assignment_interval_ms=values[ASSIGNMENT_INTERVAL_MS],
     )
 
 

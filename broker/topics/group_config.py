@@ -16,10 +16,11 @@ from protocol.error_codes import ErrorCode
 
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL_MS = "consumer.assignment.interval.ms"
 
 
-def _key(name: str, doc: str) -> ConfigKey:
-    return ConfigKey(name, ConfigType.INT, None, doc, at_least(1), synonyms=(Synonym(f"group.{name}"),))
+def _key(name: str, doc: str, least: int = 1) -> ConfigKey:
+    return ConfigKey(name, ConfigType.INT, None, doc, at_least(least), synonyms=(Synonym(f"group.{name}"),))
 
 
 GROUP_KEYS: Mapping[str, ConfigKey] = {
@@ -27,6 +28,7 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
     for key in (
         _key(SESSION_TIMEOUT_MS, "A member of this group silent for so long is out."),
         _key(HEARTBEAT_INTERVAL_MS, "How often members of this group are to be heard of."),
+        _key(ASSIGNMENT_INTERVAL_MS, "Least time between two assignments of this group.", least=0),
     )
 }
 
@@ -50,10 +52,9 @@ def effective_group_values(overrides: Mapping[str, str], settings: BrokerSetting
 
 
 def _in_force(name: str, text: str | None, settings: BrokerSettings) -> int:
-    if text is None:
-        return _number(settings, f"group.{name}")
+    value = _number(settings, f"group.{name}") if text is None else _parsed(name, text)
     low, high = _bounds(name, settings)
-    return min(max(_parsed(name, text), low), high)
+    return min(max(value, low), high)
 
 
 def _parsed(name: str, text: str) -> int:

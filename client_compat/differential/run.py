@@ -31,10 +31,6 @@ SHARED = (
 )
 """Settings of the reference that this broker is given too."""
 
-
-AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
-"""The reference assigns without a pause between two assignments of a group, as this broker does."""
-
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
 """With that feature every new cluster has `min.insync.replicas` as a dynamic default, which then differs in each answer about a topic."""
 
@@ -78,9 +74,8 @@ class Report:
 
 def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None) -> Report:
     """Start both brokers over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
-    reference = ReferenceBroker(directory / "kafka", AT_ONCE)
-    shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | AT_ONCE
-    options = [f"--set={name}={value}" for name, value in shared.items()]
+    reference = ReferenceBroker(directory / "kafka")
+    options = [f"--set={name}={KAFKA_SETTINGS[name]}" for name in SHARED]
     report = Report(reference.version)
     reference.format(options=FORMAT_OPTIONS)
     with reference, ottla(directory / "ottla", options=[*options, f"--set=node.id={NODE_ID}"]) as own:

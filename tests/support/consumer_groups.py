@@ -65,7 +65,7 @@ class GroupsDriver:
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=4) if topics is None else topics
-        self.config = GroupsConfig(consumer=ConsumerConfig(**config))
+        self.config = GroupsConfig(consumer=ConsumerConfig(**({"assignment_interval_ms": 0} | config)))
         self.machine = GroupCoordinator(self.config, self.topics)
         self.mono_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []

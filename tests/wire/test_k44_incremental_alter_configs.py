@@ -69,8 +69,21 @@ def test_a_group_heartbeats_as_it_is_told_at_once(client: Client) -> None:
     find_coordinator(client)
     assert join(client, "m").heartbeat_interval_ms == 5_000
     assert alter(client, GROUP, "g", AlterableConfig("consumer.heartbeat.interval.ms", SET, "9000")) == 0
-    assert beat(client, "m", 1).heartbeat_interval_ms == 9_000
+    assert beat(client, "m", 2).heartbeat_interval_ms == 9_000
     assert join(client, "m", group_id="other").heartbeat_interval_ms == 5_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "setting"),
+    [(GROUP, "g", "consumer.assignment.interval.ms"), (BROKER, "", "group.consumer.assignment.interval.ms")],
+)
+def test_a_group_is_assigned_without_a_pause_as_soon_as_it_may_be(client: Client, kind: int, name: str, setting: str) -> None:
+    create(client, "t")
+    find_coordinator(client)
+    join(client, "m")
+    assert join(client, "n").member_epoch == 2
+    assert alter(client, kind, name, AlterableConfig(setting, SET, "0")) == 0
+    assert join(client, "o").member_epoch == 4
 
 
 @pytest.mark.broker_settings({"group.consumer.min.session.timeout.ms": "200", "group.consumer.min.heartbeat.interval.ms": "1"})

@@ -20,6 +20,8 @@ from tests.support.group_calls import find_coordinator
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
+AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
+
 
 @pytest.fixture(autouse=True)
 def _topic(client: Client) -> None:
@@ -30,30 +32,43 @@ def _topic(client: Client) -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_member_joins_goes_on_and_leaves(client: Client, version: int) -> None:
     joined = join(client, "m", version=version)
-    assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("m", 1, 5_000)
+    assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("m", 2, 5_000)
     assert partitions(joined) == [0, 1, 2, 3]
-    again = beat(client, "m", 1, version=version)
-    assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
+    again = beat(client, "m", 2, version=version)
+    assert (again.error_code, again.member_epoch, again.assignment) == (0, 2, None)
     assert beat(client, "m", -1, version=version).member_epoch == -1
-    assert beat(client, "m", 1, version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(client, "m", 2, version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_the_oldest_version_makes_the_member_id_and_the_newest_asks_for_it(client: Client) -> None:
     made = join(client, "", version=0).member_id
     assert made
-    assert beat(client, made, 1, version=0).error_code == 0
+    assert beat(client, made, 2, version=0).error_code == 0
     refused = join(client, "")
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
 
 
+@pytest.mark.broker_settings(AT_ONCE)
 def test_a_partition_changes_hands_only_through_its_owner(client: Client) -> None:
     topic_id = partitions_of(join(client, "a"))[0].topic_id
     assert partitions(join(client, "b")) == []
-    keeps = partitions(beat(client, "a", 1))
+    keeps = partitions(beat(client, "a", 2))
     assert len(keeps) == 2
-    assert beat(client, "b", 2).assignment is None
-    assert beat(client, "a", 1, topic_partitions=[TopicPartitions(topic_id, keeps)]).member_epoch == 2
-    assert sorted(partitions(beat(client, "b", 2)) + keeps) == [0, 1, 2, 3]
+    assert beat(client, "b", 3).assignment is None
+    assert beat(client, "a", 2, topic_partitions=[TopicPartitions(topic_id, keeps)]).member_epoch == 3
+    assert sorted(partitions(beat(client, "b", 3)) + keeps) == [0, 1, 2, 3]
+
+
+def test_an_assignment_that_comes_too_soon_after_the_last_one_is_computed_at_a_later_heartbeat(client: Client) -> None:
+    topic_id = partitions_of(join(client, "a"))[0].topic_id
+    waiting = join(client, "b")
+    assert (waiting.member_epoch, partitions(waiting)) == (2, [])
+    assert beat(client, "a", 2, topic_partitions=[TopicPartitions(topic_id, [0, 1, 2, 3])]).assignment is None
+    group_calls.wait_until(lambda: len(partitions(beat(client, "a", 2, **FULL))) == 2, "the interval is over")
+
+
+FULL: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+"""What a member says that wants to hear its whole assignment, without what it owns."""
 
 
 def partitions_of(response: Any) -> list[TopicPartitions]:
@@ -81,40 +96,43 @@ def test_a_join_that_is_refused_says_why(client: Client, changes: dict[str, Any]
 
 def test_epochs_fence(client: Client) -> None:
     join(client, "m")
-    assert beat(client, "m", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert beat(client, "x", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert beat(client, "m", 1, group_id="nobody").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert beat(client, "m", 3).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert beat(client, "x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(client, "m", 2, group_id="nobody").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_static_member_comes_back_to_what_it_had(client: Client) -> None:
     had = partitions(join(client, "a", instance_id="i"))
     assert join(client, "b", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert join(client, "a", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID, "it is in its own way"
     assert beat(client, "a", -2, instance_id="i").member_epoch == -2
     assert partitions(join(client, "b", instance_id="i")) == had
-    assert beat(client, "a", 1, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert beat(client, "a", 2, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+@pytest.mark.broker_settings(AT_ONCE)
 def test_an_expression_is_resolved_in_the_answer_and_new_topics_in_a_later_one(client: Client) -> None:
     joined = join(client, "m", subscribed_topic_names=None, subscribed_topic_regex="[tu]")
     assert partitions(joined) == [0, 1, 2, 3]
     create(client, "u", partitions=1)
-    more = beat(client, "m", 1)
+    more = beat(client, "m", 2)
     assert more.assignment is not None
     assert len(more.assignment.topic_partitions) == 2
 
 
+@pytest.mark.broker_settings(AT_ONCE)
 def test_a_topic_that_grows_is_seen(client: Client) -> None:
     join(client, "m")
     client.call(CreatePartitionsRequest([CreatePartitionsTopic("t", 6, None)], timeout_ms=5_000))
-    assert partitions(beat(client, "m", 1)) == [0, 1, 2, 3, 4, 5]
+    assert partitions(beat(client, "m", 2)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_group_survives_a_crash(broker: RunningBroker, client: Client) -> None:
     join(client, "a")
     broker.restart(kill=True)
     with broker.client() as again:
-        group_calls.wait_until(lambda: beat(again, "a", 1).error_code == 0, "the group is read back")
-        assert partitions(beat(again, "a", 1, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[])) == [0, 1, 2, 3]
+        group_calls.wait_until(lambda: beat(again, "a", 2).error_code == 0, "the group is read back")
+        assert partitions(beat(again, "a", 2, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[])) == [0, 1, 2, 3]
 
 
 @pytest.mark.broker_settings(
@@ -125,22 +143,34 @@ def test_the_group_survives_a_crash(broker: RunningBroker, client: Client) -> No
 )
 def test_a_silent_member_is_put_out(client: Client) -> None:
     join(client, "a")
-    group_calls.wait_until(lambda: beat(client, "x", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID, "the group is there")
+    group_calls.wait_until(lambda: beat(client, "x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID, "the group is there")
 
     def is_out() -> bool:
         (group,) = client.call(ListGroupsRequest(), version=5).groups
         return bool(group.group_state == "Empty")
 
     group_calls.wait_until(is_out, "the member is out")
-    assert beat(client, "a", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(client, "a", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.broker_settings(AT_ONCE)
+def test_a_commit_sent_before_the_member_went_on_counts_for_what_it_has_kept(client: Client) -> None:
+    topic_id = partitions_of(join(client, "m"))[0].topic_id
+    join(client, "x")
+    (kept, *_) = left = partitions(beat(client, "m", 2))
+    beat(client, "m", 2, topic_partitions=[TopicPartitions(topic_id, left)])
+    gone = next(index for index in range(4) if index not in left)
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2, partition=kept) == 0
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2, partition=gone) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=1, partition=kept) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_commits_and_fetches_go_by_the_members_epoch(client: Client) -> None:
     join(client, "m")
-    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=1) == 0
-    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2) == ErrorCode.STALE_MEMBER_EPOCH
-    assert group_calls.commit(client, 3, member_id="x", generation_id_or_member_epoch=1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=1, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2) == 0
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group_calls.commit(client, 3, member_id="x", generation_id_or_member_epoch=2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2, version=8) == ErrorCode.UNSUPPORTED_VERSION
 
     def fetch(member_id: str | None, epoch: int) -> int:
         asked = OffsetFetchRequestGroup(
@@ -151,9 +181,9 @@ def test_commits_and_fetches_go_by_the_members_epoch(client: Client) -> None:
         return error
 
     assert fetch(None, -1) == 0
-    assert fetch("m", 1) == 0
-    assert fetch("m", 9) == ErrorCode.STALE_MEMBER_EPOCH
-    assert fetch("x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch("m", 2) == 0
+    assert fetch("m", 10) == ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_it_is_listed_as_a_consumer_group_and_is_no_classic_one(client: Client) -> None:

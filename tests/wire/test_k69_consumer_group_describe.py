@@ -17,15 +17,16 @@ def _topic(client: Client) -> None:
     create(client, "t", partitions=2)
 
 
+@pytest.mark.broker_settings({"group.consumer.assignment.interval.ms": "0"})
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_group_is_described_with_what_its_members_have_and_are_to_have(client: Client, version: int) -> None:
     join(client, "a", instance_id="i", rack_id="r", subscribed_topic_regex="x.*")
     join(client, "b")
     group = describe(client, version=version)
-    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 2, 2)
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 3, 3)
     assert group.assignor_name == "uniform"
     a, b = sorted(group.members, key=lambda member: member.member_id)
-    assert (a.member_id, a.instance_id, a.rack_id, a.member_epoch, a.client_id) == ("a", "i", "r", 1, "test")
+    assert (a.member_id, a.instance_id, a.rack_id, a.member_epoch, a.client_id) == ("a", "i", "r", 2, "test")
     assert a.client_host.startswith("/127.")
     assert (a.subscribed_topic_names, a.subscribed_topic_regex) == (["t"], "x.*")
     assert [(one.topic_name, one.partitions) for one in a.assignment.topic_partitions] == [("t", [0, 1])]

@@ -181,6 +181,7 @@ def while_running(probe: Probe) -> None:
 def of_groups(probe: Probe) -> None:
     """A group's own settings: set, refused, taken back."""
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assignment = "consumer.assignment.interval.ms"
 
     def alter(label: str, *changes: tuple[str, int, str | None], dry: bool = False) -> None:
         configs = [k44.AlterableConfig(*change) for change in changes]
@@ -197,6 +198,10 @@ def of_groups(probe: Probe) -> None:
     alter("nothing", (heartbeat, SET, ""))
     alter("null", (heartbeat, SET, None))
     alter("one good, one unknown", (heartbeat, SET, "7000"), ("no.such", SET, "1"))
+    alter("assigned at once", (assignment, SET, "0"))
+    alter("assigned too late", (assignment, SET, "15001"))
+    alter("assigned too early", (assignment, SET, "-1"))
+    alter("an offload that no version has", ("consumer.assignor.offload.enable", SET, "true"))
     alter("append", (heartbeat, APPEND, "1"))
     alter("subtract", (heartbeat, SUBTRACT, "1"))
     alter("delete", (session, DELETE, None))

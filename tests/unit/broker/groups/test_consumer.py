@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -22,10 +23,14 @@ def metadata(member_id: str, **fields: object) -> tuple[ConsumerKey, ConsumerVal
 
 
 def current(
-    member_id: str, *assigned: int, epoch: int = 1, state: int = 0, pending: list[int] | None = None
+    member_id: str, *assigned: int, epoch: int = 2, state: int = 0, pending: list[int] | None = None
 ) -> tuple[ConsumerKey, ConsumerValue]:
     value = records.ConsumerGroupCurrentMemberAssignmentValue(
-        epoch, epoch, state, [records.AssignedTopic(T, list(assigned))], [records.AssignedTopic(T, pending or [])]
+        epoch,
+        epoch,
+        state,
+        [records.OwnedTopic(T, list(assigned), [epoch] * len(assigned))],
+        [records.OwnedTopic(T, pending or [], [epoch] * len(pending or []))],
     )
     return records.ConsumerGroupCurrentMemberAssignmentKey("g", member_id), value
 
@@ -37,8 +42,8 @@ def group_of(*applied: tuple[ConsumerKey, ConsumerValue | None]) -> ConsumerGrou
     return group
 
 
-EPOCH = (records.ConsumerGroupMetadataKey("g"), records.ConsumerGroupMetadataValue(1))
-TARGET_EPOCH = (records.ConsumerGroupTargetAssignmentMetadataKey("g"), records.ConsumerGroupTargetAssignmentMetadataValue(1))
+EPOCH = (records.ConsumerGroupMetadataKey("g"), records.ConsumerGroupMetadataValue(2))
+TARGET_EPOCH = (records.ConsumerGroupTargetAssignmentMetadataKey("g"), records.ConsumerGroupTargetAssignmentMetadataValue(2))
 
 
 def test_the_states_follow_from_the_epochs() -> None:
@@ -127,11 +132,17 @@ def test_most_votes_choose_the_assignor_and_the_default_where_nobody_votes() -> 
     assert group.preferred_assignor("range") == "uniform"
 
 
+def commit_error(
+    group: ConsumerGroup, member_id: str, epoch: int, *partitions: int, transactional: bool = False, knows_epochs: bool = True
+) -> ErrorCode:
+    """What a commit of offsets of these partitions is told."""
+    wanted = [(T, partition) for partition in partitions or (0,)]
+    return group.check_offset_commit(member_id, None, epoch, wanted, transactional=transactional, knows_epochs=knows_epochs)
+
+
 def test_commits_go_by_member_and_epoch() -> None:
     group = group_of(metadata("a"), current("a", epoch=3))
-
-    def commit(member_id: str, epoch: int, *, transactional: bool = False, knows_epochs: bool = True) -> ErrorCode:
-        return group.check_offset_commit(member_id, None, epoch, transactional=transactional, knows_epochs=knows_epochs)
+    commit = partial(commit_error, group)
 
     assert commit("a", 3) is ErrorCode.NONE
     assert commit("a", 2) is ErrorCode.STALE_MEMBER_EPOCH
@@ -140,14 +151,37 @@ def test_commits_go_by_member_and_epoch() -> None:
     assert commit("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("a", 3, knows_epochs=False) is ErrorCode.UNSUPPORTED_VERSION
-    assert ConsumerGroup("g").check_offset_commit("", None, -1, transactional=False, knows_epochs=True) is ErrorCode.NONE
+    assert commit_error(ConsumerGroup("g"), "", -1) is ErrorCode.NONE
+
+
+def test_a_commit_of_an_older_epoch_counts_for_what_the_member_had_in_it_already() -> None:
+    key = records.ConsumerGroupCurrentMemberAssignmentKey("g", "a")
+    assigned, revoked = [records.OwnedTopic(T, [0, 1], [3, 5])], [records.OwnedTopic(T, [2], [3])]
+    group = group_of(metadata("a"), (key, records.ConsumerGroupCurrentMemberAssignmentValue(5, 4, 1, assigned, revoked)))
+    commit = partial(commit_error, group)
+    assert commit("a", 4, 0) is ErrorCode.NONE
+    assert commit("a", 3, 0, 2) is ErrorCode.NONE, "what it has to give back is still its own"
+    assert commit("a", 4, 0, transactional=True) is ErrorCode.NONE
+    assert commit("a", 2, 0) is ErrorCode.STALE_MEMBER_EPOCH, "it did not have it then"
+    assert commit("a", 4, 0, 1) is ErrorCode.STALE_MEMBER_EPOCH, "one of them it had not"
+    assert commit("a", 4, 7) is ErrorCode.STALE_MEMBER_EPOCH, "it has no such partition"
+    assert commit("a", 4, 1, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("a", 6, 0) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("epochs", [[], None, [1]])
+def test_partitions_without_epochs_are_as_old_as_their_record(epochs: list[int] | None) -> None:
+    key = records.ConsumerGroupCurrentMemberAssignmentKey("g", "a")
+    value = records.ConsumerGroupCurrentMemberAssignmentValue(5, 4, 0, [records.OwnedTopic(T, [0, 1], epochs)], [])
+    group = group_of(metadata("a"), (key, value))
+    assert group.members["a"].epochs == {(T, 0): 5, (T, 1): 5}
 
 
 def test_a_member_of_the_classic_protocol_hears_of_generations() -> None:
     classic = records.ClassicMemberMetadata(1, [records.ClassicProtocol("range", b"")])
     group = group_of(metadata("a", classic_member_metadata=classic), current("a", epoch=3))
-    assert group.check_offset_commit("a", None, 2, transactional=False, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
-    assert group.check_offset_commit("a", None, 3, transactional=False, knows_epochs=False) is ErrorCode.NONE
+    assert commit_error(group, "a", 2, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
+    assert commit_error(group, "a", 3, knows_epochs=False) is ErrorCode.NONE
     assert group.supports_classic_protocols("consumer", {"range", "x"})
     assert not group.supports_classic_protocols("consumer", {"x"})
     assert not group.supports_classic_protocols("connect", {"range"})
@@ -167,6 +201,6 @@ def test_a_member_waits_as_long_as_another_holds_what_it_is_to_have() -> None:
     driver.join("b")
     waiting: ConsumerMember = driver.member("b")
     assert driver.group.waits_for_release(waiting)
-    keeps = driver.beat("a", 1).assignment
-    driver.beat("a", 1, owned=keeps)
+    keeps = driver.beat("a", 2).assignment
+    driver.beat("a", 2, owned=keeps)
     assert not driver.group.waits_for_release(waiting)

@@ -29,8 +29,8 @@ def driver() -> GroupsDriver:
 def settled(driver: GroupsDriver) -> tuple[str, int]:
     """A classic member with its half; its id and generation."""
     first = driver.joined()
-    keeps = driver.beat("new", 1).assignment
-    driver.beat("new", 1, owned=keeps)
+    keeps = driver.beat("new", 2).assignment
+    driver.beat("new", 2, owned=keeps)
     assert driver.classic_beat(first.member_id, first.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     again = driver.joined(first.member_id, protocols=protocols())
     assert driver.group.state is ConsumerState.STABLE
@@ -45,9 +45,9 @@ def assignment(driver: GroupsDriver, member_id: str, generation: int) -> Assignm
 
 def test_a_join_is_answered_at_once_and_never_makes_a_leader(driver: GroupsDriver) -> None:
     answer = driver.joined()
-    assert (answer.generation, answer.protocol_type, answer.protocol_name) == (2, "consumer", "range")
+    assert (answer.generation, answer.protocol_type, answer.protocol_name) == (3, "consumer", "range")
     assert (answer.leader, answer.members) == ("", ())
-    assert assignment(driver, answer.member_id, 2) == {}, "new has not let go of anything"
+    assert assignment(driver, answer.member_id, 3) == {}, "new has not let go of anything"
 
 
 def test_a_new_client_is_given_its_id_first(driver: GroupsDriver) -> None:
@@ -98,8 +98,8 @@ def test_a_subscription_that_cannot_be_read_is_refused(driver: GroupsDriver) -> 
 def test_wrong_credentials_get_the_errors_of_a_classic_group(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     assert driver.classic_beat(member_id, generation + 1) is ErrorCode.ILLEGAL_GENERATION
-    assert driver.classic_beat("stranger", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.classic_beat("new", 2) is ErrorCode.UNKNOWN_MEMBER_ID, "it does not speak the classic protocol"
+    assert driver.classic_beat("stranger", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.classic_beat("new", 3) is ErrorCode.UNKNOWN_MEMBER_ID, "it does not speak the classic protocol"
     assert driver.sync(member_id, generation + 1).error is ErrorCode.ILLEGAL_GENERATION
     assert driver.sync(member_id, generation, protocol_name="sticky").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.sync(member_id, generation, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -43,7 +43,7 @@ def test_a_look_at_the_topics_that_shows_nothing_new_is_remembered() -> None:
     driver.join("a")
     driver.topics.set("other", 1)
     assert driver.group.topics_version != driver.topics.version
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     assert driver.group.topics_version == driver.topics.version
 
 
@@ -51,11 +51,11 @@ def test_only_the_targets_that_changed_are_written() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.join("b")
-    keeps = driver.beat("a", 1).assignment
-    driver.beat("a", 1, owned=keeps)
-    driver.beat("b", 2)
+    keeps = driver.beat("a", 2).assignment
+    driver.beat("a", 2, owned=keeps)
+    driver.beat("b", 3)
     written = len(driver.log)
-    driver.join("c", ())
+    driver.join("c", ("nowhere",))
     keys = [key for key, _ in driver.log[written:]]
     targets = [key for key in keys if key.startswith(records.TARGET_MEMBER.to_bytes(2, "big"))]
     assert len(targets) == 1

@@ -13,7 +13,7 @@ def test_a_group_that_was_read_back_is_the_group_that_was() -> None:
     driver = GroupsDriver()
     driver.join("a", (), topic_regex="t.*")
     driver.join("b", instance_id="i")
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     before = facts_of(driver.group)
     driver.restart()
     assert facts_of(driver.group) == before
@@ -57,7 +57,7 @@ def test_only_an_empty_group_can_be_deleted() -> None:
 def test_offsets_of_topics_that_a_member_reads_are_not_deleted() -> None:
     driver = GroupsDriver()
     driver.join("a")
-    commit = Commit(group_id="g", member_id="a", generation=1, offsets=[OffsetToCommit("t", 0, 1), OffsetToCommit("u", 0, 1)])
+    commit = Commit(group_id="g", member_id="a", generation=2, offsets=[OffsetToCommit("t", 0, 1), OffsetToCommit("u", 0, 1)])
     driver._take(driver.machine.commit(commit, driver.now).records, [])
     effects = driver.machine.delete_offsets("g", [("t", [0]), ("u", [0])])
     assert effects.response == [("t", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), ("u", ErrorCode.NONE)]

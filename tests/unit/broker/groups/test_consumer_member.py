@@ -34,6 +34,7 @@ MEMBER = ConsumerMember(
     state=MemberState.UNREVOKED_PARTITIONS,
     assigned={A: frozenset({0})},
     pending_revocation={B: frozenset({1})},
+    epochs={(A, 0): 2, (B, 1): 1},
 )
 
 

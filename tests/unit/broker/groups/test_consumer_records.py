@@ -59,6 +59,13 @@ GOLDEN = {
         "00000000000700",
         GroupRecord(records.ConsumerGroupTargetAssignmentMetadataKey("gr"), records.ConsumerGroupTargetAssignmentMetadataValue(7)),
     ),
+    "target epoch and time": (
+        "000600026772",
+        "0000000000070100080000011f71fb04cb",
+        GroupRecord(
+            records.ConsumerGroupTargetAssignmentMetadataKey("gr"), records.ConsumerGroupTargetAssignmentMetadataValue(7, 1_234_567_890_123)
+        ),
+    ),
     "target": (
         "00070002677200026d31",
         "000002010203040506070811121314151617180300000000000000020000",
@@ -73,7 +80,18 @@ GOLDEN = {
         GroupRecord(
             records.ConsumerGroupCurrentMemberAssignmentKey("gr", "m1"),
             records.ConsumerGroupCurrentMemberAssignmentValue(
-                7, 6, 1, [records.AssignedTopic(TOPIC, [0])], [records.AssignedTopic(TOPIC, [2])]
+                7, 6, 1, [records.OwnedTopic(TOPIC, [0])], [records.OwnedTopic(TOPIC, [2])]
+            ),
+        ),
+    ),
+    "current assignment with epochs": (
+        "00080002677200026d31",
+        "00000000000700000006010201020304050607081112131415161718020000000001000502000000050201020304050607081112131415161718020000000201"
+        "0005020000000400",
+        GroupRecord(
+            records.ConsumerGroupCurrentMemberAssignmentKey("gr", "m1"),
+            records.ConsumerGroupCurrentMemberAssignmentValue(
+                7, 6, 1, [records.OwnedTopic(TOPIC, [0], [5])], [records.OwnedTopic(TOPIC, [2], [4])]
             ),
         ),
     ),

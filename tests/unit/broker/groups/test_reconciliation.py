@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState
+from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
 from broker.groups.reconciliation import Target, is_subset, reconcile
 from protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import topic_id
@@ -15,13 +15,21 @@ def parts(*partitions: int) -> Assignment:
     return {T: frozenset(partitions)} if partitions else {}
 
 
-def target(epoch: int, *partitions: int, held: set[int] | None = None) -> Target:
-    return Target(epoch, parts(*partitions), lambda _, partition: partition not in (held or set()))
+def target(
+    epoch: int, *partitions: int, held: set[int] | None = None, subscribed: frozenset[bytes] = frozenset({T}), changed: bool = False
+) -> Target:
+    return Target(epoch, parts(*partitions), lambda _, partition: partition not in (held or set()), subscribed, changed)
 
 
 def member(epoch: int, *assigned: int, state: MemberState = MemberState.STABLE, pending: Assignment | None = None) -> ConsumerMember:
     return ConsumerMember(
-        member_id="m", epoch=epoch, previous_epoch=epoch, state=state, assigned=parts(*assigned), pending_revocation=pending or {}
+        member_id="m",
+        epoch=epoch,
+        previous_epoch=epoch,
+        state=state,
+        assigned=parts(*assigned),
+        pending_revocation=pending or {},
+        epochs={**epochs_of(parts(*assigned), epoch), **epochs_of(pending or {}, epoch)},
     )
 
 
@@ -68,7 +76,7 @@ def test_once_it_let_go_it_enters_the_epoch_and_gets_the_rest() -> None:
 def test_a_member_that_let_go_may_be_told_to_give_back_more_for_a_newer_target() -> None:
     revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
     after = reconcile(revoking, target(4, 2), parts(1))
-    assert (after.state, after.epoch, after.pending_revocation) == (MemberState.UNREVOKED_PARTITIONS, 2, parts(1))
+    assert (after.state, after.epoch, after.pending_revocation) == (MemberState.UNREVOKED_PARTITIONS, 1, parts(1))
 
 
 def test_a_member_that_does_not_own_what_is_taken_back_goes_on_at_once() -> None:
@@ -78,7 +86,39 @@ def test_a_member_that_does_not_own_what_is_taken_back_goes_on_at_once() -> None
 
 def test_a_waiting_member_to_whom_nothing_happened_is_not_written_again() -> None:
     waiting = reconcile(member(0), target(2, 0, 1, held={1}), parts())
-    assert reconcile(waiting, target(2, 0, 1, held={1}), parts(0)) is waiting
+    heard = reconcile(waiting, target(2, 0, 1, held={1}), parts(0))
+    assert heard.previous_epoch == 2, "it has heard of the epoch"
+    assert reconcile(heard, target(2, 0, 1, held={1}), parts(0)) is heard
+
+
+def test_a_partition_has_the_epoch_in_which_it_was_given_as_long_as_it_is_kept() -> None:
+    first = reconcile(member(0), target(2, 0, 1), parts())
+    revoking = reconcile(first, target(3, 1, 2), parts(0, 1))
+    assert revoking.epochs == {(T, 0): 2, (T, 1): 2}
+    assert reconcile(revoking, target(3, 1, 2), parts(1)).epochs == {(T, 1): 2, (T, 2): 3}
+
+
+def test_what_a_member_is_given_again_before_it_let_go_is_new() -> None:
+    revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
+    after = reconcile(revoking, target(3, 0, 1, held={0, 1}), parts(1))
+    assert (after.assigned, after.epochs) == (parts(0, 1), {(T, 0): 3, (T, 1): 1})
+
+
+def test_a_topic_that_a_member_gave_up_is_taken_back_before_there_is_a_new_target() -> None:
+    after = reconcile(member(3, 0, 1), target(3, 0, 1, subscribed=frozenset(), changed=True), None)
+    assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (
+        MemberState.UNREVOKED_PARTITIONS,
+        3,
+        {},
+        parts(0, 1),
+    )
+    let_go = reconcile(member(3, 0, 1), target(3, 0, 1, subscribed=frozenset(), changed=True), parts())
+    assert (let_go.state, let_go.assigned, let_go.epochs) == (MemberState.STABLE, {}, {})
+
+
+def test_an_older_target_gives_no_topic_that_the_member_gave_up() -> None:
+    after = reconcile(member(0), target(2, 0, 1, subscribed=frozenset()), parts())
+    assert (after.state, after.epoch, after.assigned) == (MemberState.STABLE, 2, {})
 
 
 def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:

@@ -372,7 +372,7 @@ async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_d
     await asyncio.sleep(0)
     assert not answer.done()
     place.partition.make_committed()
-    assert (await answer).epoch == 1
+    assert (await answer).epoch == 2
 
 
 async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and_can_be_sent_again() -> None:
@@ -384,14 +384,14 @@ async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and
     place.partition.refusal = None
     answer = beat(place)
     assert isinstance(answer, HeartbeatAnswer)
-    assert answer.epoch == 1
+    assert answer.epoch == 2
 
 
 async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and_ends_without_them() -> None:
     place = Place()
     beat(place)
     place.pass_ms(30_000)
-    beat(place, 1)
+    beat(place, 2)
     place.pass_ms(44_999)
     group = place.service.get("g")
     assert isinstance(group, ConsumerGroup)

@@ -4,7 +4,7 @@ import pytest
 
 from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
-from broker.topics.group_config import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, check_group_configs, effective_group_values
+from broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, check_group_configs, effective_group_values
 from protocol.error_codes import ErrorCode
 
 
@@ -21,6 +21,8 @@ def test_a_value_within_the_brokers_bounds_is_allowed(value: str) -> None:
         {HEARTBEAT_INTERVAL_MS: "4999"},
         {HEARTBEAT_INTERVAL_MS: "15001"},
         {HEARTBEAT_INTERVAL_MS: "often"},
+        {ASSIGNMENT_INTERVAL_MS: "-1"},
+        {ASSIGNMENT_INTERVAL_MS: "15001"},
         {"share.session.timeout.ms": "45000"},
     ],
 )
@@ -39,7 +41,21 @@ def test_a_session_that_ends_before_the_next_heartbeat_is_refused() -> None:
 
 def test_what_a_group_lacks_is_the_brokers() -> None:
     settings = BrokerSettings(group_consumer_heartbeat_interval_ms=7_000)
-    assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {SESSION_TIMEOUT_MS: 50_000, HEARTBEAT_INTERVAL_MS: 7_000}
+    assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {
+        SESSION_TIMEOUT_MS: 50_000,
+        HEARTBEAT_INTERVAL_MS: 7_000,
+        ASSIGNMENT_INTERVAL_MS: 1_000,
+    }
+
+
+def test_a_group_may_be_assigned_without_a_pause() -> None:
+    check_group_configs({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())
+    assert effective_group_values({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())[ASSIGNMENT_INTERVAL_MS] == 0
+
+
+def test_a_broker_wide_value_that_was_changed_meanwhile_is_held_within_the_bounds_too() -> None:
+    settings = BrokerSettings(group_consumer_assignment_interval_ms=20_000)
+    assert effective_group_values({}, settings)[ASSIGNMENT_INTERVAL_MS] == 15_000
 
 
 def test_a_value_from_before_the_bounds_moved_is_held_within_them() -> None:
