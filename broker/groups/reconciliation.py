@@ -100,9 +100,7 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
     if revoked and still_owns(owned, revoked):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
     state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
-    given = {
-        topic_id: kept.get(topic_id, frozenset()) | pending.get(topic_id, frozenset()) for topic_id in kept.keys() | pending.keys()
-    }
+    given = {topic_id: kept.get(topic_id, frozenset()) | pending.get(topic_id, frozenset()) for topic_id in kept.keys() | pending.keys()}
     return _moved(replace(member, epochs={**member.epochs, **epochs_of(pending, target.epoch)}), state, target.epoch, given, {})
 
 

@@ -79,9 +79,7 @@ GOLDEN = {
         "00000000000700000006010201020304050607081112131415161718020000000000020102030405060708111213141516171802000000020000",
         GroupRecord(
             records.ConsumerGroupCurrentMemberAssignmentKey("gr", "m1"),
-            records.ConsumerGroupCurrentMemberAssignmentValue(
-                7, 6, 1, [records.OwnedTopic(TOPIC, [0])], [records.OwnedTopic(TOPIC, [2])]
-            ),
+            records.ConsumerGroupCurrentMemberAssignmentValue(7, 6, 1, [records.OwnedTopic(TOPIC, [0])], [records.OwnedTopic(TOPIC, [2])]),
         ),
     ),
     "current assignment with epochs": (

@@ -4,7 +4,13 @@ import pytest
 
 from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
-from broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, check_group_configs, effective_group_values
+from broker.topics.group_config import (
+    ASSIGNMENT_INTERVAL_MS,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    check_group_configs,
+    effective_group_values,
+)
 from protocol.error_codes import ErrorCode
 
 
