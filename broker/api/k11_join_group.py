@@ -41,7 +41,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
     try:
         answer = ctx.services.groups.join(request.group_id, joining)
     except Rejected as rejected:
-        answer = JoinAnswer(error=rejected.code, member_id=request.member_id)
+        answer = JoinAnswer(error=rejected.code)
     return when_ready(answer, lambda known: _response(ctx, known))
 
 

@@ -1,7 +1,7 @@
 """SyncGroup (key 14), versions 0-5: the leader hands out assignments, everybody gets its own.
 
 Promises: members wait until the leader's assignment is in the log, then all are answered; a member that comes late gets the current
-assignment. From version 5 on the protocol that the member believes in is checked (KIP-559).
+assignment. From version 5 on the protocol that the member believes in has to be said, and is checked (KIP-559).
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from broker.api.deferred import when_ready
 from broker.core.rejected import Rejected
 from broker.groups.answers import SyncAnswer
 from broker.groups.classic import Syncing
+from protocol.error_codes import ErrorCode
 from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+PROTOCOL_SAID_SINCE = 5
 
 
 def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Answer now or when the leader has spoken."""
+    if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
+        return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     syncing = Syncing(
         member_id=request.member_id,
         instance_id=request.group_instance_id,

@@ -270,7 +270,12 @@ class ClassicGroup:
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Become what the record says, live or at start-up. Soft state of members already known stays."""
+        """Become what the record says, live or at start-up. Soft state of members already known stays.
+
+        The first record of a group, of no generation, says nothing of one that was joined meanwhile.
+        """
+        if not value.generation and not value.members and (self.generation or len(self.members)):
+            return
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol

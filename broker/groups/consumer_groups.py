@@ -67,7 +67,7 @@ class ConsumerGroups:
         try:
             answer = consumer_classic.join(draft, joining)
         except Rejected as refused:
-            return Effects((), [Reply(ticket, JoinAnswer(error=refused.code, member_id=joining.member_id))])
+            return Effects((), [Reply(ticket, JoinAnswer(error=refused.code))])
         return self._effects(draft, [Reply(ticket, answer)])
 
     def sync(self, group: ConsumerGroup, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:

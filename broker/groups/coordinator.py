@@ -7,7 +7,7 @@ Rules that hold here:
 * `apply` and `end_transaction` are the only ways to change offsets and to create or delete a persisted group. Membership between two
   generations is soft (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
 * Groups of both kinds stand in one table, as an id names one group; consumer groups are in the hands of `consumer_groups`.
-* A classic group that somebody joins for the first time exists in memory only, until it has something to persist.
+* The first record of a classic group says no more than that it is there; it comes with the first join, also with one that is refused.
 
 Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is refused
 where Kafka refuses it: offsets may still be committed and fetched under it, as very old consumers did.
@@ -119,9 +119,14 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._join_consumer_group(group, joining, ticket, now)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
-        return _effects(group, join(group, joining, ticket, now))
+        return self._join_new_group(group_id, joining, ticket, now) if group is None else _effects(group, join(group, joining, ticket, now))
+
+    def _join_new_group(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
+        group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
+        outcome = join(group, joining, ticket, now)
+        assert outcome.record is None, "nobody was assigned anything yet"
+        outcome.record = GroupMetadataValue(current_state_timestamp=now.wall_ms)
+        return _effects(group, outcome)
 
     def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
         """One with members takes the member in; one without makes place for a classic group."""
@@ -130,8 +135,7 @@ class GroupCoordinator:
         if joining.member_id:
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
         end = end_of(group)
-        classic = self.groups[group.group_id] = ClassicGroup(group.group_id, self.config.classic)
-        effects = _effects(classic, join(classic, joining, ticket, now))
+        effects = self._join_new_group(group.group_id, joining, ticket, now)
         return Effects([*end, *effects.records], effects.response)
 
     def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:

@@ -66,6 +66,11 @@ def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
+def carries_user_data(data: Buffer) -> bool:
+    """Whether an assignment has bytes that mean something to the assignor alone. Raises ProtocolError."""
+    return bool(len(data)) and bool(_read(ConsumerProtocolAssignment, data).user_data)
+
+
 def write_assignment(assignment: Assignment, subscription: Buffer, topics: TopicsView) -> bytes:
     """The bytes that a member which sent `subscription` understands. Raises ProtocolError when nobody can tell which."""
     named = [(info.name, sorted(partitions)) for topic_id, partitions in assignment.items() if (info := topics.by_id(topic_id)) is not None]

@@ -3,7 +3,8 @@
 Rules that hold here:
 
 * The first member of the consumer protocol that joins a classic group of consumers makes it a consumer group. The others stay, as members
-  of the classic protocol with what they were last assigned; those that wait in a join or a sync are told to join again.
+  of the classic protocol with what they were last assigned; those that wait in a join or a sync are told to join again. A group whose
+  assignor hands out bytes of its own stays as it is: they would be lost.
 * When the last member of the consumer protocol leaves or is put out, those that stay form a classic group again, whose generation is the
   group's epoch, and rebalance. If a static member comes back in the classic protocol and is the last to change, nobody has to rebalance
   who has all he is meant to have.
@@ -25,7 +26,7 @@ from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import Draft
 from broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from broker.groups.consumer_records import ConsumerKey
-from broker.groups.embedded_protocol import read_assignment, read_subscription, write_assignment
+from broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
 from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
 from broker.groups.roster import Member, Roster
 from protocol.error_codes import ErrorCode
@@ -38,14 +39,21 @@ def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
 
 
 def upgrade(group: ClassicGroup, draft: Draft) -> None:
-    """Make the draft's group, which is new, of the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) when its members cannot be read."""
+    """Make the draft's group, which is new, of the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) when its members cannot be read, or have
+    what no consumer group can give them."""
+    cannot = f"Cannot upgrade the classic group {group.group_id} to consumer group because"
     try:
+        if any(carries_user_data(member.assignment) for member in group.members):
+            raise Rejected(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"{cannot} an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+                "before re-attempting the upgrade.",
+            )
         members = [_consumer_member(group, member, draft) for member in group.members]
     except ProtocolError as error:
         raise Rejected(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded consumer protocol is malformed: "
-            f"{error}.",
+            f"{cannot} the embedded consumer protocol is malformed: {error}.",
         ) from error
     draft.end_classic_group()
     for member in members:

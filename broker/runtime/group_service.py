@@ -411,6 +411,5 @@ def _answer(reply: Reply) -> None:
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
     """The same waiters, told that it came to nothing."""
     return [
-        Reply(ticket, JoinAnswer(error=error, member_id=answer.member_id) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error))
-        for ticket, answer in replies
+        Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
     ]

@@ -48,10 +48,12 @@ def join(client: Client, member_id: str = "", *, version: int = 9, **changes: An
 
 
 def sync(
-    client: Client, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, version: int = 5
+    client: Client, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, version: int = 5, **changes: Any
 ) -> SyncGroupResponse:
+    """What a consumer that assigns by range sends."""
     handed_out = [SyncGroupRequestAssignment(name, assignment) for name, assignment in (assignments or {}).items()]
-    request = SyncGroupRequest("g", generation, member_id, assignments=handed_out)
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    request = SyncGroupRequest("g", generation, member_id, assignments=handed_out, **(protocol | changes))
     response: SyncGroupResponse = client.call(request, version=version)
     return response
 
@@ -60,7 +62,7 @@ def stable_member(client: Client, **changes: Any) -> tuple[str, int]:
     """A group "g" of one member, stable; its member id and generation."""
     joined = join(client, **changes)
     assert joined.error_code == 0
-    assert sync(client, joined.member_id, joined.generation_id, {joined.member_id: b"all"}).error_code == 0
+    assert sync(client, joined.member_id, joined.generation_id, {joined.member_id: b"all"}, version=4).error_code == 0
     return joined.member_id, joined.generation_id
 
 

@@ -47,15 +47,15 @@ def test_a_follower_waits_for_the_leaders_assignment(broker: RunningBroker, clie
 @pytest.mark.parametrize(
     ("member_id", "generation", "protocol_type", "protocol_name", "error"),
     [
-        ("stranger", 1, None, None, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", 9, None, None, ErrorCode.ILLEGAL_GENERATION),
-        ("", 1, "connect", None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ("", 1, None, "sticky", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("stranger", 1, "consumer", "range", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 9, "consumer", "range", ErrorCode.ILLEGAL_GENERATION),
+        ("", 1, "connect", "range", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("", 1, "consumer", "sticky", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ("", 1, "consumer", "range", ErrorCode.NONE),
     ],
 )
 def test_a_sync_that_does_not_fit_is_refused_by_name(  # noqa: PLR0917 # the columns of the table above
-    client: Client, member_id: str, generation: int, protocol_type: str | None, protocol_name: str | None, error: ErrorCode
+    client: Client, member_id: str, generation: int, protocol_type: str, protocol_name: str, error: ErrorCode
 ) -> None:
     known, _ = stable_member(client)
     request = SyncGroupRequest("g", generation, member_id or known, protocol_type=protocol_type, protocol_name=protocol_name)
@@ -64,7 +64,7 @@ def test_a_sync_that_does_not_fit_is_refused_by_name(  # noqa: PLR0917 # the col
 
 @pytest.mark.parametrize(("group_id", "error"), [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)])
 def test_a_group_that_is_not_there_has_nothing_to_sync(client: Client, group_id: str, error: ErrorCode) -> None:
-    assert client.call(SyncGroupRequest(group_id, 1, "m"), version=5).error_code == error
+    assert client.call(SyncGroupRequest(group_id, 1, "m", None, "consumer", "range"), version=5).error_code == error
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -82,3 +82,12 @@ def test_a_stopping_broker_answers_those_who_wait(broker: RunningBroker, client:
     wait_for_state(client, "PreparingRebalance")
     broker.stop()
     assert newcomer.response().error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("unsaid", ["protocol_type", "protocol_name"])
+def test_from_version_5_on_a_member_has_to_say_what_it_believes_in(client: Client, unsaid: str) -> None:
+    joined = join(client)
+    handed_out = {joined.member_id: b"mine"}
+    refused = sync(client, joined.member_id, joined.generation_id, handed_out, **{unsaid: None})
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert sync(client, joined.member_id, joined.generation_id, handed_out, version=4).error_code == 0

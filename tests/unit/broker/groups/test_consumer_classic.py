@@ -89,6 +89,34 @@ def test_only_consumers_that_have_a_protocol_in_common_join(driver: GroupsDriver
     assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_where_groups_do_not_change_their_kind_no_classic_member_gets_in() -> None:
+    driver = GroupsDriver(allows_upgrade=False, allows_downgrade=False)
+    driver.join("new")
+    answer = driver.classic_join(require_known_member_id=True)
+    assert answer is not None
+    assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
+@pytest.mark.parametrize("member_id", ["", "stranger"])
+def test_a_refused_join_names_no_member(driver: GroupsDriver, member_id: str) -> None:
+    answer = driver.classic_join(member_id, protocol_type="connect")
+    assert answer is not None
+    assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
+def test_a_member_is_not_told_to_join_before_there_is_something_to_get_by_it() -> None:
+    driver = GroupsDriver(assignment_interval_ms=1_000)
+    driver.join("new")
+    driver.pass_ms(1_000)
+    joined = driver.joined()
+    driver.join("third")
+    assert driver.classic_beat(joined.member_id, joined.generation) is ErrorCode.NONE
+    assert driver.sync(joined.member_id, joined.generation).error is ErrorCode.NONE
+    driver.pass_ms(1_000)
+    assert driver.classic_beat(joined.member_id, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.joined(joined.member_id, protocols=protocols()).generation == joined.generation + 1
+
+
 def test_a_subscription_that_cannot_be_read_is_refused(driver: GroupsDriver) -> None:
     answer = driver.classic_join(protocols=(JoinProtocol("range", b"?"),))
     assert answer is not None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer
-from broker.groups.classic import Leaving, Syncing
+from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
 from broker.groups.classic_join import Joining
 from broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
-from broker.groups.group_records import GroupMetadataKey, GroupRecord, OffsetCommitKey
+from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState, Now
 from protocol.error_codes import ErrorCode
@@ -360,3 +360,49 @@ def test_tombstones_for_what_was_never_seen_are_no_obstacle() -> None:
     restored.apply(GroupRecord(GroupMetadataKey("g"), None), 0)
     restored.apply(GroupRecord(OffsetCommitKey("g", "t", 0), None), 1)
     assert restored.groups == {}
+
+
+def joining(**changes: Any) -> Joining:
+    """A consumer's first join."""
+    fields: dict[str, Any] = {
+        "member_id": "",
+        "new_member_id": "m",
+        "client_id": "c",
+        "client_host": "/h",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": (JoinProtocol("range", subscription("t")),),
+    }
+    return Joining(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "delay_ms"),
+    [({"require_known_member_id": True}, 0), ({}, 3_000), ({}, 0), ({"protocols": ()}, 0)],
+    ids=["asked to come again", "waits", "leads at once", "refused"],
+)
+def test_the_first_record_of_a_classic_group_says_that_it_is_there(changes: dict[str, Any], delay_ms: int) -> None:
+    driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=delay_ms)))
+    driver.run(driver.machine.join("g", joining(**changes), 1, driver.now))
+    assert [record for record, _ in driver.log] == [GroupRecord(GroupMetadataKey("g"), GroupMetadataValue(current_state_timestamp=WALL_MS))]
+    restored = GroupCoordinator(GroupsConfig())
+    restored.apply(driver.log[0][0], 0)
+    assert restored.groups["g"].is_empty
+
+
+def test_the_first_record_takes_nothing_from_who_has_joined_meanwhile() -> None:
+    driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
+    (reply,) = driver.run(driver.machine.join("g", joining(), 1, driver.now))
+    assert isinstance(reply.answer, JoinAnswer)
+    group = driver.machine.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (reply.answer.generation, group.generation, group.state) == (1, 1, ClassicState.COMPLETING_REBALANCE)
+    assert driver.machine.heartbeat("g", "m", None, 1, driver.now) is ErrorCode.NONE
+
+
+def test_a_group_that_offsets_have_made_has_its_first_record_with_its_first_generation() -> None:
+    driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
+    driver.commit(OffsetToCommit("t", 0, 1))
+    driver.run(driver.machine.join("g", joining(), 1, driver.now))
+    assert len(driver.log) == 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.embedded_protocol import owned_of, read_assignment, read_subscription, write_assignment
+from broker.groups.embedded_protocol import carries_user_data, owned_of, read_assignment, read_subscription, write_assignment
 from protocol.errors import ProtocolError
 from tests.support.consumer_groups import FakeTopics, subscription, topic_id
 
@@ -45,3 +45,13 @@ def test_an_assignment_comes_in_the_version_of_the_subscription(version: int) ->
 
 def test_an_empty_assignment_is_none() -> None:
     assert read_assignment(b"", TOPICS) == {}
+
+
+def test_only_bytes_of_the_assignors_own_are_user_data() -> None:
+    written = write_assignment({T: frozenset({0})}, subscription("t"), TOPICS)
+    assert not carries_user_data(written)
+    assert not carries_user_data(b"")
+    assert not carries_user_data(written[:-4] + b"\0\0\0\0")
+    assert carries_user_data(written[:-4] + b"\0\0\0\x01x")
+    with pytest.raises(ProtocolError):
+        carries_user_data(b"all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer
 from broker.groups.classic import ClassicGroup
 from broker.groups.consumer import ConsumerGroup, ConsumerState
@@ -16,15 +17,20 @@ from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, su
 T = topic_id("t")
 
 
-def with_classic_pair(**config: object) -> tuple[GroupsDriver, list[str]]:
-    """A stable classic group of two, each with half of t; the leader first."""
+def user_data_of(data: bytes) -> bytes:
+    """As it ends an assignment; null when there is none."""
+    return (len(data) if data else -1).to_bytes(4, "big", signed=True) + data
+
+
+def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsDriver, list[str]]:
+    """A stable classic group of two, each with half of t, and bytes of the assignor's own if it has any; the leader first."""
     driver = GroupsDriver(**config)
     first = driver.joined()
     assert driver.classic_join(new_member_id="second") is None
     driver.joined(first.member_id)
     members = [first.member_id, "second"]
     handed = {
-        member_id: write_assignment({T: frozenset(partitions)}, subscription("t"), driver.topics)
+        member_id: write_assignment({T: frozenset(partitions)}, subscription("t"), driver.topics)[:-4] + user_data_of(user_data)
         for member_id, partitions in zip(members, ({0, 1}, {2, 3}), strict=True)
     }
     for member_id in reversed(members):
@@ -115,6 +121,16 @@ def test_a_group_that_is_no_consumers_group_stays_classic() -> None:
     driver = GroupsDriver()
     driver.joined(protocol_type="connect", protocols=(JoinProtocol("x", b"?"),))
     assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_whose_assignor_hands_out_bytes_of_its_own_stays_classic() -> None:
+    driver, _ = with_classic_pair(b"mine")
+    written = len(driver.log)
+    with pytest.raises(Rejected, match="custom assignor") as refused:
+        driver.join("new")
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert isinstance(driver.machine.groups["g"], ClassicGroup)
+    assert len(driver.log) == written
 
 
 def test_a_subscription_that_cannot_be_read_keeps_the_group_classic() -> None:
