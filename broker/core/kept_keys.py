@@ -65,9 +65,6 @@ _DYNAMIC = (
 )
 
 _GROUP_DEFAULTS: Final[dict[str, tuple[int, int, str]]] = {
-    "group.consumer.assignment.interval.ms": (1_000, 0, "Time between two assignments of a consumer group."),
-    "group.consumer.min.assignment.interval.ms": (0, 0, "Lowest value of it for a group."),
-    "group.consumer.max.assignment.interval.ms": (15_000, 0, "Highest value of it for a group."),
     "group.share.session.timeout.ms": (45_000, 1, "A member of a share group silent for so long is out."),
     "group.share.min.session.timeout.ms": (45_000, 1, "Lowest value of it."),
     "group.share.max.session.timeout.ms": (60_000, 1, "Highest value of it."),
@@ -101,7 +98,7 @@ _GROUP_DEFAULTS: Final[dict[str, tuple[int, int, str]]] = {
 }
 """Default, lowest value, and what it is."""
 
-_DYNAMIC_OF_GROUPS: Final = frozenset(f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
+_DYNAMIC_OF_GROUPS: Final = frozenset(f"group.{kind}.assignment.interval.ms" for kind in ("share", "streams"))
 
 _OF_GROUPS = (
     ConfigKey(name, _T.INT, default, f"{doc} Kept, without effect.", at_least(low), dynamic=name in _DYNAMIC_OF_GROUPS)

@@ -39,8 +39,8 @@ def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
 
 
 def upgrade(group: ClassicGroup, draft: Draft) -> None:
-    """Make the draft's group, which is new, of the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) when its members cannot be read, or have
-    what no consumer group can give them."""
+    """Make the draft's group, which is new, of the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) when its members cannot be read, or
+    have what no consumer group can give them."""
     cannot = f"Cannot upgrade the classic group {group.group_id} to consumer group because"
     try:
         if any(carries_user_data(member.assignment) for member in group.members):
