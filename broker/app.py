@@ -45,6 +45,7 @@ from broker.runtime.housekeeping import Housekeeping
 from broker.runtime.partitions import Partitions
 from broker.runtime.timer_driver import TimerDriver, pause
 from broker.runtime.topic_recovery import open_topics
+from broker.runtime.txn_markers import LocalMarkers
 from broker.runtime.txn_service import TxnService
 from broker.runtime.txn_verification import TxnVerification
 from broker.storage.errors import LogDirLocked, LogDirRefused
@@ -181,12 +182,13 @@ class Broker:
         topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
         producer_ids = ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now)
+        markers = LocalMarkers(partitions, groups)
         txns = TxnService(
             settings,
             clock,
             timers,
             partitions,
-            groups,
+            send_marker=markers.write_as_only_coordinator,
             new_producer_id=producer_ids.next,
             create_topic=topic_service.ensure,
             catalog=topic_service.catalog,
@@ -204,6 +206,7 @@ class Broker:
             topics=topic_service.catalog,
             topic_service=topic_service,
             groups=groups,
+            markers=markers,
             txns=txns,
             txn_verification=TxnVerification(
                 txns, enabled=lambda: settings.transaction_partition_verification_enable, pause=partial(pause, timers, clock)

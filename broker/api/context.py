@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
     from broker.runtime.topic_service import TopicService
+    from broker.runtime.txn_markers import LocalMarkers
     from broker.runtime.txn_service import TxnService
     from broker.runtime.txn_verification import TxnVerification
     from broker.storage.log_dir import LogDir
@@ -95,6 +96,7 @@ class Services:
     topics: Catalog
     topic_service: TopicService
     groups: GroupService
+    markers: LocalMarkers
     txns: TxnService
     txn_verification: TxnVerification
     producer_ids: ProducerIds

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
+from broker.runtime.txn_markers import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -67,11 +68,9 @@ def _write(ctx: Context, marker: WritableTxnMarker, waiting: Waiting) -> Writabl
 def _append(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> asyncio.Future[None] | None:
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST)
-    return ctx.services.txns.markers.write(
+    return ctx.services.markers.write(
         (topic, index),
-        marker.producer_id,
-        marker.producer_epoch,
-        commit=marker.transaction_result,
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
+        TxnMarker(
+            marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version
+        ),
     )

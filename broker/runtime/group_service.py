@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from broker.groups.group_records import GroupRecord
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
+    from broker.runtime.txn_markers import TxnMarker
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
@@ -270,9 +271,7 @@ class GroupService:
             return shard.run(effects)
         return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms())
 
-    def write_marker(
-        self, index: int, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, transaction_version: int
-    ) -> Durable:
+    def write_marker(self, index: int, marker: TxnMarker) -> Durable:
         """End a producer's transaction in partition `index` of the offsets topic: its offsets become visible, or go.
 
         Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not read back, UNKNOWN_TOPIC_OR_PARTITION when there is none.
@@ -280,7 +279,7 @@ class GroupService:
         shard = self.shards.at(index)
         if shard.life is not Life.SERVING:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
-        return shard.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
+        return shard.append_marker(marker)
 
     def fetch(
         self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1

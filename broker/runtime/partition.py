@@ -25,6 +25,7 @@ from protocol.records.record import SimpleRecord, build_batch
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.runtime.flusher import Flusher
+    from broker.runtime.txn_markers import TxnMarker
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("broker.retries")
@@ -112,7 +113,7 @@ class Partition:
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), origin)
 
-    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> AppendInfo:
+    def append_marker(self, marker: TxnMarker) -> AppendInfo:
         """End the producer's transaction here, whether or not one is open. Raises Rejected for a fenced producer or coordinator.
 
         All who wait look again: what the transaction held back has become readable, however little a marker weighs.
@@ -120,10 +121,18 @@ class Partition:
         self.replica.check_leads()
         now_ms = self._clock.now_ms()
         batch = end_txn_marker(
-            committed=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=now_ms
+            committed=marker.commit,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=now_ms,
         )
         info = self.log.append(
-            batch, origin=Origin.COORDINATOR, leader_epoch=self.replica.leader_epoch, now_ms=now_ms, transaction_version=transaction_version
+            batch,
+            origin=Origin.COORDINATOR,
+            leader_epoch=self.replica.leader_epoch,
+            now_ms=now_ms,
+            transaction_version=marker.transaction_version,
         )
         self._grew(len(batch))
         self._wake(0)

@@ -33,6 +33,7 @@ from protocol.records.record import SimpleRecord, build_batch, iter_records
 
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition
+    from broker.runtime.txn_markers import TxnMarker
 
 Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")
@@ -149,10 +150,10 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return after(self._last_write, effects.response)
 
-    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Durable:
+    def append_marker(self, marker: TxnMarker) -> Durable:
         """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
-        info = self.partition.append_marker(producer_id, epoch, commit, coordinator_epoch, transaction_version)
-        self.machine.end_transaction(producer_id, commit=commit)
+        info = self.partition.append_marker(marker)
+        self.machine.end_transaction(marker.producer_id, commit=marker.commit)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self._last_write
 

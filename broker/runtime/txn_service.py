@@ -3,8 +3,7 @@
 Rules that hold here:
 
 * An id lives in the partition of `__transaction_state` that it hashes to; the topic is created when a coordinator is first asked for.
-* Two phases: the Prepare record decides. When it is durable the client is answered, then markers go to every partition of the transaction
-  (`txn_markers`), then Complete is appended. What needs no waiting happens in the same turn of the loop.
+* Two phases: the Prepare record decides. When it is committed the client is answered, and the rest happens without it (`txn_completion`).
 * After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
   that it had.
 * Markers carry the leader epoch in which the id's partition was elected as coordinator epoch.
@@ -25,7 +24,8 @@ from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.runtime.shard import Durable, Shard, after
 from broker.runtime.shards import Shards
-from broker.runtime.txn_markers import Stops, TxnMarkers
+from broker.runtime.txn_completion import Stops, TxnCompletion
+from broker.runtime.txn_markers import SendMarker
 from broker.topics.topic_names import TRANSACTION_STATE
 from broker.txns import decide
 from broker.txns.coordinator import TxnCoordinator
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
     from broker.core.timers import TimerHandle, Timers
-    from broker.runtime.group_service import GroupService
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
     from broker.topics.catalog import Catalog
@@ -81,8 +80,8 @@ class TxnService:
         clock: Clock,
         timers: Timers,
         partitions: Partitions,
-        groups: GroupService,
         *,
+        send_marker: SendMarker,
         new_producer_id: Callable[[], int],
         create_topic: Callable[[str], Awaitable[object]],
         catalog: Catalog,
@@ -93,14 +92,14 @@ class TxnService:
         self._timers = timers
         self._new_producer_id = new_producer_id
         self._create_topic = create_topic
-        self._faults = faults
-        self.markers = TxnMarkers(partitions, groups, timers, clock, catalog.has_partition, faults=faults)
+        self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
         self.shards: Shards[_Shard] = Shards(
             TRANSACTION_STATE,
             partitions,
             lambda: catalog.partition_count(TRANSACTION_STATE),
             lambda partition: _Shard(partition, settings.transaction_version),
             loaded=self._on_loaded,
+            closed=self._completion.stop,
         )
         self._timeouts: TimerHandle | None = None
         self._expiry: TimerHandle | None = None
@@ -119,7 +118,7 @@ class TxnService:
         for timer in (self._timeouts, self._expiry):
             if timer is not None:
                 timer.cancel()
-        self.markers.stop()
+        self._completion.stop()
 
     # --- where an id is -------------------------------------------------------------------------------------------------------
 
@@ -213,43 +212,17 @@ class TxnService:
         try:
             shard = self.shards.of(transactional_id)
             decision = decided(shard.machine.transactions.get(transactional_id))
-            durable = shard.append(()) if decision.write is None else shard.write(decision.write)
+            durable = shard.append(()) if decision.write is None else self._write(shard, decision.write)
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        answer = after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
-        if decision.write is not None:
-            self._carry_on(shard, decision.write, durable)
-        return answer
+        return after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
 
-    # --- two phases -----------------------------------------------------------------------------------------------------------
-
-    def _carry_on(self, shard: _Shard, txn: Transaction, durable: Durable) -> None:
-        """A decided transaction goes on as soon as its decision cannot be lost."""
-        if txn.state not in PREPARED:
-            return
-        if durable is None:
-            self._write_markers(shard, txn)
-            return
-
-        def go_on(done: asyncio.Future[None]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                self._write_markers(shard, txn)
-
-        durable.add_done_callback(go_on)
-
-    def _write_markers(self, shard: _Shard, txn: Transaction) -> None:
-        faults = self._faults
-        if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._write_markers, shard, txn)):
-            return
-        self.markers.carry_through(txn, shard.epoch, lambda: self._complete(shard, txn))
-
-    def _complete(self, shard: _Shard, txn: Transaction) -> bool:
-        try:
-            shard.write(txn.completed(self._clock.now_ms()))
-        except Rejected as error:
-            logger.warning("Transaction %r cannot be completed yet: %s", txn.transactional_id, error)
-            return False
-        return True
+    def _write(self, shard: _Shard, txn: Transaction) -> Durable:
+        """A transaction's new state; one that is decided goes on from there by itself."""
+        durable = shard.write(txn)
+        if txn.state in PREPARED:
+            self._completion.begin(shard, txn, durable)
+        return durable
 
     # --- what time brings -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +247,7 @@ class TxnService:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
             aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
-            self._carry_on(shard, aborted, shard.write(aborted))
+            self._write(shard, aborted)
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
             return False
@@ -304,7 +277,7 @@ class TxnService:
     def _on_loaded(self, shard: _Shard) -> None:
         """What was decided before the last stop is carried through."""
         for txn in shard.machine.prepared():
-            self._write_markers(shard, txn)
+            self._completion.begin(shard, txn)
 
 
 def _answer(decision: decide.Decision) -> Answer:

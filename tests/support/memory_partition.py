@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
+from broker.runtime.txn_markers import TxnMarker
 from broker.storage.partition_log import Isolation, Origin
 from protocol.records.batch import read_header, stamp
 from protocol.records.control import end_txn_marker
@@ -73,11 +74,15 @@ class MemoryPartition:
     def append_records(self, records: Sequence[SimpleRecord]) -> Appended:
         return self.append(build_batch(list(records)))
 
-    def append_marker(self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, transaction_version: int) -> Appended:
-        marker = end_txn_marker(
-            committed=commit, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=1
+    def append_marker(self, marker: TxnMarker) -> Appended:
+        batch = end_txn_marker(
+            committed=marker.commit,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=1,
         )
-        return self.append(marker, Origin.COORDINATOR)
+        return self.append(batch, Origin.COORDINATOR)
 
     def when(self, condition: Condition, info: Appended) -> asyncio.Future[None] | None:
         if not self.holds_back:

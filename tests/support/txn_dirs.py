@@ -11,6 +11,7 @@ from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.runtime.group_service import GroupService
+from broker.runtime.txn_markers import LocalMarkers
 from broker.runtime.txn_service import Answer, TxnService
 from broker.storage.files import FILES, Files
 from broker.storage.log_values import Isolation
@@ -56,7 +57,7 @@ class TxnDir(TopicDir):
             self.clock,
             self.timers,
             self.partitions,
-            self.groups,
+            send_marker=LocalMarkers(self.partitions, self.groups).write_as_only_coordinator,
             new_producer_id=ids.next,
             create_topic=self.service.ensure,
             catalog=self.service.catalog,

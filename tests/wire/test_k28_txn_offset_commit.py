@@ -4,6 +4,7 @@ import pytest
 
 from broker.api.k28_txn_offset_commit import _known_to
 from broker.groups.states import Now
+from broker.runtime.txn_markers import TxnMarker
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -209,7 +210,7 @@ def test_a_marker_for_an_offsets_partition_that_is_not_there_is_refused(broker: 
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
         on_service(
             broker,
-            lambda running: running.services.groups.write_marker(99, 1, 0, commit=True, coordinator_epoch=0, transaction_version=0),
+            lambda running: running.services.groups.write_marker(99, TxnMarker(1, 0, True, 0, 0)),
         )
 
 

@@ -20,6 +20,7 @@ from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
 from broker.runtime.group_service import GroupService, new_member_id
+from broker.runtime.txn_markers import TxnMarker
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
@@ -219,10 +220,10 @@ async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place
     assert place.service.commit_transactional(commit, 5, 0) == [ErrorCode.NONE]
     load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
     with pytest.raises(Rejected) as refused:
-        place.service.write_marker(0, 5, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+        place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     await load
-    place.service.write_marker(0, 5, 0, commit=True, coordinator_epoch=0, transaction_version=0)
+    place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
     fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
     assert isinstance(fetched, list)
     assert fetched[0][1][0].offset == 7

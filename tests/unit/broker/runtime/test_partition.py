@@ -11,6 +11,7 @@ from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
 from broker.runtime.partition import Partition
+from broker.runtime.txn_markers import TxnMarker
 from broker.storage.files import Files
 from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
@@ -264,7 +265,7 @@ async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(s
     partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     woken: list[int] = []
     partition.watchers["me"] = woken.append
-    partition.append_marker(7, 0, True, 3, 0)
+    partition.append_marker(TxnMarker(7, 0, True, 3, 0))
     assert woken[-1] == 0, "looks again, however many bytes it lacks"
     (entry,) = partition.log.producers()
     assert (entry.coordinator_epoch, entry.current_txn_first_offset, partition.log.last_stable_offset) == (3, -1, 2)
@@ -272,11 +273,11 @@ async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(s
 
 def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
     partition = scene().partitions.get("t", 0)
-    partition.append_marker(7, 5, True, 0, 0)
+    partition.append_marker(TxnMarker(7, 5, True, 0, 0))
     woken: list[int] = []
     partition.watchers["me"] = woken.append
     with pytest.raises(Rejected) as caught:
-        partition.append_marker(7, 4, True, 0, 0)
+        partition.append_marker(TxnMarker(7, 4, True, 0, 0))
     assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
 
 

@@ -12,6 +12,7 @@ from broker.core.rejected import Rejected
 from broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
 from broker.runtime.shard import Shard, as_coordinator
+from broker.runtime.txn_markers import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition
@@ -120,8 +121,8 @@ async def test_transactional_records_and_markers_are_read_back_as_such() -> None
     partition, machine = MemoryPartition(), Words()
     writes = shard(partition, machine)
     writes.run_transactional(Effects(["t"], None), producer_id=7, producer_epoch=0, now_ms=1)
-    writes.append_marker(7, 0, True, 0, 0)
-    writes.append_marker(8, 0, False, 0, 0)
+    writes.append_marker(TxnMarker(7, 0, True, 0, 0))
+    writes.append_marker(TxnMarker(8, 0, False, 0, 0))
     assert (machine.words, machine.ended) == ([("t", 0, 7)], [(7, True), (8, False)])
     partition.append(build_batch([SimpleRecord(b"k", b"idempotent")], producer_id=9, producer_epoch=0, base_sequence=0))
     restored = Words()
@@ -136,7 +137,7 @@ async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_
     writes = shard(partition, machine)
     response = writes.run_transactional(Effects(["t"], "answer"), producer_id=7, producer_epoch=0, now_ms=1)
     assert isinstance(response, asyncio.Future)
-    ended = writes.append_marker(7, 0, True, 0, 0)
+    ended = writes.append_marker(TxnMarker(7, 0, True, 0, 0))
     behind = writes.append([])
     assert not response.done()
     assert ended is not None
@@ -151,7 +152,7 @@ def test_a_refused_marker_ends_nothing() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.refusal = Rejected(ErrorCode.INVALID_PRODUCER_EPOCH)
     with pytest.raises(Rejected):
-        shard(partition, machine).append_marker(7, 0, True, 0, 0)
+        shard(partition, machine).append_marker(TxnMarker(7, 0, True, 0, 0))
     assert machine.ended == []
 
 

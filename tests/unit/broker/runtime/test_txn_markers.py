@@ -1,175 +1,65 @@
-"""Markers over partitions that refuse, wait, or go away."""
-
 from __future__ import annotations
 
-import asyncio
-import logging
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from broker.core import limits
 from broker.core.rejected import Rejected
-from broker.core.timers import Timers
-from broker.faults.engine import Faults
-from broker.runtime.txn_markers import TxnMarkers
-from broker.txns.states import TxnState
-from broker.txns.transaction import TopicPartition, Transaction
+from broker.runtime.txn_markers import LocalMarkers, TxnMarker
 from protocol.error_codes import ErrorCode
+from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene
+from tests.support.txn_dirs import TxnDir
 
-A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
-
-
-@dataclass
-class Place:
-    """Partitions that do as they are told, and a clock moved by hand."""
-
-    refusals: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
-    slow: set[TopicPartition] = field(default_factory=set)
-    deleted: set[TopicPartition] = field(default_factory=set)
-    written: list[tuple[TopicPartition, tuple[Any, ...]]] = field(default_factory=list)
-    waiting: dict[TopicPartition, asyncio.Future[None]] = field(default_factory=dict)
-    done: int = 0
-    can_complete: bool = True
-
-    def __post_init__(self) -> None:
-        self.clock, self.timers = ManualClock(), Timers()
-        partitions: Any = SimpleNamespace(get=self._partition)
-        groups: Any = SimpleNamespace(write_marker=self._write_offsets_marker)
-        self.markers = TxnMarkers(partitions, groups, self.timers, self.clock, self.exists, faults=Faults())
-
-    def exists(self, place: TopicPartition) -> bool:
-        return place not in self.deleted
-
-    def _append(self, place: TopicPartition, *marker: Any) -> asyncio.Future[None] | None:
-        if place in self.refusals:
-            raise Rejected(self.refusals[place])
-        self.written.append((place, marker))
-        if place not in self.slow:
-            return None
-        self.waiting[place] = asyncio.get_running_loop().create_future()
-        return self.waiting[place]
-
-    def _partition(self, topic: str, index: int) -> Any:
-        return SimpleNamespace(
-            append_marker=lambda *marker: self._append((topic, index), *marker),
-            when=lambda _, info: info,
-            coordinator_epoch_seen=lambda _: -1,
-        )
-
-    def _write_offsets_marker(
-        self, index: int, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, transaction_version: int
-    ) -> asyncio.Future[None] | None:
-        return self._append(("__consumer_offsets", index), producer_id, epoch, commit, coordinator_epoch, transaction_version)
-
-    def begin(self, *places: TopicPartition) -> None:
-        txn = Transaction("tx", 7, 5, 60_000, TxnState.PREPARE_COMMIT, frozenset(places), 0, 0, version=2)
-        self.markers.carry_through(txn, 9, self._complete)
-
-    def _complete(self) -> bool:
-        self.done += 1
-        return self.can_complete
-
-    def pass_ms(self, ms: int) -> None:
-        self.clock.advance(ms)
-        self.timers.run_due(self.clock.mono_ms())
-
-    @property
-    def places(self) -> list[TopicPartition]:
-        return [place for place, _ in self.written]
+PLACE = ("t", 0)
 
 
-def test_each_partition_gets_one_marker_of_the_transaction_in_the_same_turn() -> None:
-    place = Place()
-    place.begin(B, A, OFFSETS)
-    assert place.written == [(each, (7, 5, True, 9, 2)) for each in (OFFSETS, A, B)]
-    assert (place.done, len(place.markers)) == (1, 0)
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    opened = PartitionScene(tmp_path / "data", ManualClock())
+    yield opened
+    opened.close()
 
 
-def test_a_transaction_over_nothing_is_complete_at_once() -> None:
-    place = Place()
-    place.begin()
-    assert place.done == 1
+def local(scene: PartitionScene) -> LocalMarkers:
+    return LocalMarkers(scene.partitions, groups=None)  # type: ignore[arg-type]  # no marker of these tests is for an offsets partition
 
 
-@pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-def test_only_what_refused_is_tried_again_until_it_takes_its_marker(error: ErrorCode) -> None:
-    place = Place(refusals={A: error})
-    place.begin(A, B)
-    assert (place.places, place.done) == ([B], 0)
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done) == ([B], 0)
-    place.refusals.clear()
-    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
-    assert (place.places, place.done) == ([B, A], 1)
-    assert len(place.timers) == 0
+def begin(scene: PartitionScene) -> None:
+    batch = build_batch([SimpleRecord(None, b"x", 1)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    scene.partitions.get(*PLACE).append(batch)
 
 
-def test_the_pauses_grow_up_to_a_limit_and_the_log_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
-    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR})
-    with caplog.at_level(logging.WARNING):
-        place.begin(A)
-        pauses = []
-        for _ in range(10):
-            deadline = place.timers.next_deadline()
-            assert deadline is not None
-            pauses.append(deadline - place.clock.mono_ms())
-            place.pass_ms(pauses[-1])
-    assert pauses[:3] == [limits.MARKER_RETRY_MS * n for n in (1, 2, 4)]
-    assert pauses[-1] == limits.MARKER_RETRY_MS_MAX
-    assert len(caplog.records) == 1
+async def test_a_marker_ends_the_transaction_of_its_producer(scene: PartitionScene) -> None:
+    begin(scene)
+    assert scene.partitions.get(*PLACE).has_open_transaction(7, 0)
+    assert local(scene).write(PLACE, TxnMarker(7, 0, True, 3, 0)) is None
+    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 0)
 
 
-def test_a_deleted_topic_needs_no_marker() -> None:
-    place = Place(refusals={A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, deleted={A})
-    place.begin(A, B)
-    assert (place.places, place.done) == ([B], 1)
+async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the_only_one(scene: PartitionScene) -> None:
+    begin(scene)
+    local(scene).write(PLACE, TxnMarker(7, 0, True, 9, 0))
+    begin_again = build_batch([SimpleRecord(None, b"y", 1)], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
+    scene.partitions.get(*PLACE).append(begin_again)
+    late = TxnMarker(7, 1, False, 3, 0)
+    with pytest.raises(Rejected) as fenced:
+        local(scene).write(PLACE, late)
+    assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert scene.partitions.get(*PLACE).has_open_transaction(7, 1)
+    local(scene).write_as_only_coordinator(PLACE, late)
+    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 1)
+    assert scene.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
 
 
-def test_a_partition_that_is_ahead_of_the_transaction_does_not_hold_it_up() -> None:
-    place = Place(refusals={A: ErrorCode.INVALID_PRODUCER_EPOCH})
-    place.begin(A)
-    assert (place.done, len(place.timers)) == (1, 0)
-
-
-async def test_it_is_complete_when_the_last_marker_is_durable() -> None:
-    place = Place(slow={A, B})
-    place.begin(A, B)
-    place.waiting[A].set_result(None)
-    await asyncio.sleep(0)
-    assert place.done == 0
-    place.waiting[B].set_result(None)
-    await asyncio.sleep(0)
-    assert place.done == 1
-
-
-async def test_a_marker_that_was_lost_is_written_again() -> None:
-    place = Place(slow={A})
-    place.begin(A)
-    place.waiting[A].set_exception(Rejected(ErrorCode.KAFKA_STORAGE_ERROR))
-    await asyncio.sleep(0)
-    place.slow.clear()
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done) == ([A, A], 1)
-
-
-def test_what_cannot_be_completed_now_is_completed_later_without_more_markers() -> None:
-    place = Place(can_complete=False)
-    place.begin(A)
-    place.can_complete = True
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done, len(place.markers)) == ([A], 2, 0)
-
-
-async def test_after_a_stop_nothing_is_written() -> None:
-    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}, slow={B})
-    place.begin(A, B)
-    place.markers.stop()
-    place.refusals.clear()
-    place.waiting[B].set_result(None)
-    await asyncio.sleep(0)
-    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
-    assert (place.places, place.done) == ([B], 0)
+async def test_in_an_offsets_partition_a_marker_makes_the_transactions_offsets_visible(tmp_path: Path) -> None:
+    opened = await TxnDir(tmp_path).load()
+    await opened.make_topics(("in", 1))
+    producer, place = opened.init(), opened.offsets_place
+    opened.commit_offset(producer, 42)
+    assert opened.committed_offset() == -1
+    LocalMarkers(opened.partitions, opened.groups).write(place, TxnMarker(producer.producer_id, producer.producer_epoch, True, 0, 0))
+    assert opened.committed_offset() == 42
+    opened.crash()
