@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from struct import Struct
 from typing import Any, Protocol
 
@@ -22,8 +21,11 @@ PATTERNS_KEPT = 256
 """Compiled expressions kept, each of at most RE2's 8 MiB and mostly of some kilobytes."""
 
 _NO_TOPICS_HASH = 0
-_HASH = Struct(">q")
-_COUNT = Struct(">i")
+_TOPIC_HASH_VERSION = 0
+_TOPIC_ID = Struct(">QQ")
+_TOPIC_HEAD = Struct("<BQQ")
+_INT = Struct("<i")
+_HASH = Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class TopicInfo:
     name: str
     topic_id: bytes
     partitions: int
+    rack: str | None = None
+    """Where its replicas are: that of the one broker."""
 
 
 class TopicsView(Protocol):
@@ -85,14 +89,35 @@ def topics_matching(regex: str, topics: TopicsView) -> list[str]:
 def hash_of(topics: Iterable[TopicInfo]) -> int:
     """A signed 64-bit number that differs when the topics, or their partitions, do; 0 without topics.
 
-    Kafka's number for the same topics is another one; both are compared with themselves only.
+    It is Kafka's own (group coordinator's Utils.computeGroupHash, over XXH3 as hash4j streams it), so that a group does not rebalance when
+    the one takes over from the other.
     """
-    digest = blake2b(digest_size=_HASH.size)
-    empty = True
-    for topic in sorted(topics, key=lambda one: one.name):
-        empty = False
-        digest.update(topic.topic_id + _COUNT.pack(topic.partitions) + topic.name.encode() + b"\0")
-    return _NO_TOPICS_HASH if empty else int(_HASH.unpack(digest.digest())[0])
+    hashes = b"".join(_HASH.pack(_xxh3(_facts_of(topic))) for topic in sorted(topics, key=lambda one: one.name))
+    if not hashes:
+        return _NO_TOPICS_HASH
+    return int.from_bytes(_HASH.pack(_xxh3(hashes)), "little", signed=True)
+
+
+def _facts_of(topic: TopicInfo) -> bytes:
+    """What Kafka's computeTopicHash feeds: a rack stands behind each partition, with its length on both sides."""
+    rack = b"" if topic.rack is None else _INT.pack(_units(topic.rack)) + _text(topic.rack)
+    head = _TOPIC_HEAD.pack(_TOPIC_HASH_VERSION, *_TOPIC_ID.unpack(topic.topic_id)) + _text(topic.name) + _INT.pack(topic.partitions)
+    return head + b"".join(_INT.pack(index) + rack for index in range(topic.partitions))
+
+
+def _text(text: str) -> bytes:
+    """As hash4j puts a string: its UTF-16 units, then how many."""
+    return text.encode("utf-16-le") + _INT.pack(_units(text))
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _xxh3(data: bytes) -> int:
+    from xxhash import xxh3_64_intdigest  # noqa: PLC0415 # a start has no groups to hash for
+
+    return xxh3_64_intdigest(data)
 
 
 @lru_cache(maxsize=PATTERNS_KEPT)

@@ -118,7 +118,7 @@ class GroupService:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._topics = GroupTopics(partitions)
+        self._topics = GroupTopics(partitions, settings.broker_rack)
         self._create_topic = create_topic
         self._overrides_of = overrides_of
         self.shards: Shards[_Shard] = Shards(

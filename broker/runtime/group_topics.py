@@ -14,22 +14,23 @@ if TYPE_CHECKING:
 class GroupTopics:
     """A `broker.groups.topics_view.TopicsView` of the registry of partitions."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, rack: str | None = None) -> None:
+        """`rack` is the broker's."""
         self._partitions = partitions
+        self._rack = rack
 
     @property
     def version(self) -> int:
         return self._partitions.changes
 
     def by_name(self, name: str) -> TopicInfo | None:
-        return _info(self._partitions.by_name(name))
+        return self._info(self._partitions.by_name(name))
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        return _info(self._partitions.by_topic_id(topic_id))
+        return self._info(self._partitions.by_topic_id(topic_id))
 
     def names(self) -> Iterable[str]:
         return self._partitions.topic_names()
 
-
-def _info(topic: TopicPartitions | None) -> TopicInfo | None:
-    return None if topic is None else TopicInfo(topic.name, topic.topic_id, topic.count)
+    def _info(self, topic: TopicPartitions | None) -> TopicInfo | None:
+        return None if topic is None else TopicInfo(topic.name, topic.topic_id, topic.count, self._rack)

@@ -38,3 +38,27 @@ def test_the_hash_differs_by_name_id_and_partitions_and_not_by_order() -> None:
     assert hash_of([t, u]) == hash_of([u, t])
     assert hash_of([]) == 0
     assert all(-(2**63) <= one < 2**63 for one in hashes)
+
+
+TOPIC_ID = bytes.fromhex("01020304050607081112131415161718")
+KAFKAS_HASHES = {
+    ("t", 1, None): -6082944988114214592,
+    ("t", 2, None): -5373959217308720895,
+    ("orders", 3, None): 8632239608810869865,
+    ("big", 500, None): -4458472143926386130,
+    ("a" * 249, 1, None): -8462870576286000982,
+    ("t", 2, "r1"): 348277483415275123,
+    ("t", 1, "r\u00fc"): 7313087946952505808,
+}
+"""By name, partitions and rack, as computeGroupHash of Kafka 4.3.1 gives them."""
+
+
+@pytest.mark.parametrize("facts", KAFKAS_HASHES, ids=lambda facts: f"{facts[0][:9]}-{facts[1]}-{facts[2]}")
+def test_the_hash_is_kafkas(facts: tuple[str, int, str | None]) -> None:
+    name, partitions, rack = facts
+    assert hash_of([TopicInfo(name, TOPIC_ID, partitions, rack)]) == KAFKAS_HASHES[facts]
+
+
+def test_the_hash_of_several_topics_is_kafkas() -> None:
+    topics = [TopicInfo(name, TOPIC_ID, count) for name, count in (("t", 2), ("orders", 3), ("big", 500))]
+    assert hash_of(topics) == -309124940439903752

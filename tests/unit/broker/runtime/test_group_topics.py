@@ -23,3 +23,12 @@ def test_groups_see_the_topics_that_are_served_and_every_change_of_them(tmp_path
         broker.call(lambda running: running.services.partitions.remove_topic("t"))
         assert topics.version != before
         assert topics.by_id(info.topic_id) is None
+
+
+def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, broker.client() as client:
+        topics = broker.call(lambda running: GroupTopics(running.services.partitions, "r"))
+        create(client, "t")
+        info = topics.by_name("t")
+        assert info is not None
+        assert info.rack == "r"
