@@ -111,7 +111,9 @@ KNOWN: tuple[Known, ...] = (
         "each of its batch reads seeks with the same consumer, whose last fetch still waits at the end of the log",
     ),
     Known(
-        "kafka-go|rskafka", "topics/auto-creation", "it asks once, and Apache Kafka answers while it still makes the topic", broker=KAFKA
+        "kafka-go|rskafka",
+        "topics/auto-creation",
+        "it asks once, and the broker answers while it still makes the topic, as Apache Kafka does",
     ),
     Known(
         "confluent-kafka|rdkafka",

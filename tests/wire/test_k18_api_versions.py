@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,12 @@ from protocol.codec import decode_response, request_class
 from protocol.error_codes import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.running_broker import RunningBroker
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "kafka-4.3.1-apis.txt"
+ABSENT = ROOT / "docs" / "apis.md"
+NARROWER = {"LIST_OFFSETS"}
+"""APIs that are served in fewer versions than Kafka's."""
 
 
 def ask(client: Client, version: int, name: str = "test", software_version: str = "1.0") -> ApiVersionsResponse:
@@ -23,6 +31,32 @@ def ask(client: Client, version: int, name: str = "test", software_version: str 
 def test_every_version_lists_exactly_the_routes(client: Client, version: int) -> None:
     listed = {api.api_key: (api.min_version, api.max_version) for api in ask(client, version).api_keys}
     assert listed == {int(key): (route.advertised_min, route.max_version) for key, route in ROUTES.items()}
+
+
+def kafkas_apis() -> dict[ApiKey, tuple[int, int]]:
+    """What a fresh Apache Kafka 4.3.1 lists: by key the first and last version."""
+    lines = [line.split() for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
+    return {ApiKey(int(key)): tuple(int(number) for number in versions.split("-")) for key, _, versions in lines}  # type: ignore[misc] # two numbers
+
+
+def test_every_api_of_kafkas_listener_is_served_in_its_versions_or_named_as_absent(client: Client) -> None:
+    listed = {ApiKey(api.api_key): (api.min_version, api.max_version) for api in ask(client, 4).api_keys}
+    rows = [line.split("|") for line in ABSENT.read_text().splitlines() if re.match(r"\| \d", line)]
+    absent = {ApiKey(int(key)): versions.strip() for _, key, _, versions, *_ in rows}
+    kafkas = kafkas_apis()
+    assert listed.keys() | absent.keys() == kafkas.keys()
+    assert not listed.keys() & absent.keys()
+    for key, versions in absent.items():
+        first, last = kafkas[key]
+        assert versions == (str(first) if first == last else f"{first}-{last}"), key.name
+    assert {key.name: versions for key, versions in listed.items() if versions != kafkas[key]}.keys() <= NARROWER
+
+
+def test_the_absent_apis_are_named_as_kafka_names_them() -> None:
+    for line in ABSENT.read_text().splitlines():
+        if found := re.match(r"\| (\d+) \| (\w+) \|", line):
+            key, name = found.groups()
+            assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() == ApiKey(int(key)).name
 
 
 def test_only_produce_advertises_versions_that_it_does_not_serve() -> None:
