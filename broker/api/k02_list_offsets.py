@@ -1,9 +1,9 @@
-"""ListOffsets (key 2), versions 1-10: the offset of a timestamp, or one of the special offsets.
+"""ListOffsets (key 2), versions 1-11: the offset of a timestamp, or one of the special offsets.
 
 Promises: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED), -2 earliest, -3 the record with the greatest
-timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9; here none); else the first
-record that is not older. What a consumer may not see yet is not found: offset -1, timestamp -1, no error. A partition named twice is
-refused, with one answer.
+timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9) and -6 earliest pending upload
+(11; here neither is there); else the first record that is not older. What a consumer may not see yet is not found: offset -1,
+timestamp -1, no error. A partition named twice is refused, with one answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
-from broker.storage.log_values import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Isolation
+from broker.storage.log_values import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Isolation
 from protocol.error_codes import ErrorCode
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -22,7 +22,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-_SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 CONSUMER = -1
 READ_COMMITTED = 1

@@ -44,7 +44,7 @@ def _route(module: str, min_version: int, max_version: int, advertised_min: int 
 ROUTES: dict[ApiKey, Route] = {
     ApiKey.PRODUCE: _route("k00_produce", 3, 13, advertised_min=0),
     ApiKey.FETCH: _route("k01_fetch", 4, 18),
-    ApiKey.LIST_OFFSETS: _route("k02_list_offsets", 1, 10),
+    ApiKey.LIST_OFFSETS: _route("k02_list_offsets", 1, 11),
     ApiKey.METADATA: _route("k03_metadata", 0, 13),
     ApiKey.OFFSET_COMMIT: _route("k08_offset_commit", 2, 10),
     ApiKey.OFFSET_FETCH: _route("k09_offset_fetch", 1, 10),

@@ -2,7 +2,7 @@
 
 Rules inside: a read never crosses a segment's end; it begins at the batch that holds the offset and may cut its last batch, but never
 hands out a first batch that is not whole. `_positions` remembers where recent bounds lie, so that a reader at the log's end looks nothing
-up; it must be cleared whenever bytes move (truncation, cleaning).
+up; it must be cleared whenever bytes move (truncation, cleaning). A first batch whose length cannot be is damage, not bytes to hand out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from broker.storage.log_values import NOT_FOUND, TimestampOffset
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from protocol.records.batch import LOG_OVERHEAD
+from protocol.records.errors import CorruptBatch
 from protocol.records.record import iter_records
 
 POSITIONS_REMEMBERED: Final = 32
 """Bounds that differ at one time: high watermark, last stable offset, and a few readers that lag a little."""
+
+SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
+"""An empty message of the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -53,18 +57,13 @@ class LogReader:
         if position >= limit:
             return None
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
-        first_bytes = _LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD if len(data) >= LOG_OVERHEAD else None
-        if first_bytes is None or first_bytes > len(data):
-            data = self._first_batch(segment, position, limit) if min_one_batch else b""
+        first_bytes = _size_of_batch(data, segment, position)
+        if first_bytes > len(data):
+            data = segment.pread(min(first_bytes, limit - position), position) if min_one_batch else b""
         end = position + len(data)
         if end == limit == segment.size and segment is self.segments.active:
             self._remember(log_end_offset, segment, end)
         return Slice(data, segment, end, on_older_segment)
-
-    @staticmethod
-    def _first_batch(segment: Segment, position: int, limit: int) -> bytes:
-        size = segment.header_at(position).size_bytes
-        return segment.pread(min(size, limit - position), position)
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)
@@ -128,6 +127,18 @@ class LogReader:
             if found.timestamp > newest.timestamp:
                 newest = found
         return newest
+
+
+def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
+    """Of the batch at `position`, whose first bytes `data` has if it has any. Raises `CorruptBatch` for a size that cannot be.
+
+    Only the size is looked at, as in Kafka's FileLogInputStream: the reader checks the checksum.
+    """
+    head = data if len(data) >= LOG_OVERHEAD else segment.pread(LOG_OVERHEAD, position)
+    size: int = LOG_OVERHEAD + _LENGTH.unpack_from(head, 8)[0] if len(head) >= LOG_OVERHEAD else 0
+    if not SMALLEST_BATCH <= size <= segment.size - position:
+        raise CorruptBatch(f"{segment.path} has a batch of {size} bytes at byte {position} of {segment.size}")
+    return size
 
 
 def _newest(segment: Segment, from_offset: int) -> TimestampOffset:

@@ -248,6 +248,7 @@ class PartitionLog:
 
     def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
         """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
+        self._check_online()
         first = last = -1
         view = memoryview(data)
         for position, header in split_batches(data):
@@ -494,6 +495,7 @@ class PartitionLog:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drops `offset` and all after it; a batch that holds it goes whole. Producers go back to what they were. Raises `OSError`."""
         if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)  # one in which nothing was appended may be another leader's (KAFKA-10706)
             return
         if offset <= self.log_start_offset and offset < self.segments.first.base_offset:
             self.restart_at(offset, now_ms)
@@ -526,6 +528,7 @@ class PartitionLog:
             self.segments.replace(gone, [])
         self._reader.forget_positions()
         self.log_end_offset = end
+        self.log_start_offset = min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)

@@ -1,10 +1,11 @@
 """Find the offset for a timestamp, or one of the special offsets that negative timestamps name.
 
-Versions 1-10; flexible from 6.
+Versions 1-11; flexible from 6.
 
 * 2: `isolation_level`; `throttle_time_ms`. 4: leader epochs, both ways (KIP-320). 5: OFFSET_NOT_AVAILABLE may be answered.
 * 7: timestamp -3, the offset of the largest timestamp (KIP-734). 8: -4, the earliest local offset (KIP-405).
-* 9: -5, the last tiered offset (KIP-1005). 10: `timeout_ms` for remote lookups (KIP-1075).
+* 9: -5, the last tiered offset (KIP-1005). 10: `timeout_ms` for remote lookups (KIP-1075). 11: -6, the earliest offset that is not
+  tiered yet (KIP-1023).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ListOffsetsTopic:
 
 
 @dataclass(slots=True)
-class ListOffsetsRequest(Message, api_key=2, versions="1-10", flexible="6+"):
+class ListOffsetsRequest(Message, api_key=2, versions="1-11", flexible="6+"):
     replica_id: int = int32()
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
@@ -51,6 +52,6 @@ class ListOffsetsTopicResponse:
 
 
 @dataclass(slots=True)
-class ListOffsetsResponse(Message, api_key=2, versions="1-10", flexible="6+"):
+class ListOffsetsResponse(Message, api_key=2, versions="1-11", flexible="6+"):
     throttle_time_ms: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -330,3 +330,14 @@ def test_an_append_in_the_same_turn_as_the_long_poll_is_not_missed(broker: Runni
             reader.send(asked, 12)
             produce(client, "t", b"%d" % value)
             assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"%d" % value]
+
+
+def test_a_batch_damaged_on_disk_is_an_error_of_its_partition_and_no_bytes(broker: RunningBroker, client: Client) -> None:
+    create(client, "t", partitions=2)
+    for index in range(2):
+        produce(client, "t", b"a", partition=index)
+    with (broker.data_dir / "t-0" / f"{0:020d}.log").open("r+b") as log:
+        log.write(bytes(12))
+    damaged, whole = fetch(client, request(part(0), part(1))).responses[0].partitions
+    assert (damaged.error_code, bytes(damaged.records or b"")) == (ErrorCode.CORRUPT_MESSAGE, b"")
+    assert (whole.error_code, bool(whole.records)) == (ErrorCode.NONE, True)

@@ -10,11 +10,11 @@ from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteR
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_calls import create
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 
 
 def ask(
-    client: Client, timestamp: int, *, version: int = 10, topic: str = "t", current: int = -1, isolation: int = 0
+    client: Client, timestamp: int, *, version: int = 11, topic: str = "t", current: int = -1, isolation: int = 0
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, current, timestamp)])
     answer = client.call(ListOffsetsRequest(-1, isolation, [asked]), version=version).topics[0].partitions[0]
@@ -37,7 +37,7 @@ def filled(client: Client) -> Client:
     return client
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_every_version_answers_latest_and_earliest(filled: Client, version: int) -> None:
     latest, earliest = ask(filled, LATEST, version=version), ask(filled, EARLIEST, version=version)
     assert (latest.error_code, latest.offset, latest.timestamp) == (0, 5, -1)
@@ -64,10 +64,16 @@ def test_an_empty_partition_has_no_greatest_timestamp(client: Client) -> None:
 
 
 def test_nothing_is_tiered(filled: Client) -> None:
-    assert (ask(filled, EARLIEST_LOCAL).offset, ask(filled, LATEST_TIERED).offset) == (0, -1)
+    assert ask(filled, EARLIEST_LOCAL).offset == 0
+    for timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        answer = ask(filled, timestamp)
+        assert (answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch) == (0, -1, -1, -1)
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10), (-100, 10)])
+@pytest.mark.parametrize(
+    ("timestamp", "version"),
+    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING_UPLOAD, 10), (-7, 11), (-100, 11)],
+)
 def test_a_special_timestamp_before_its_version_is_refused(filled: Client, timestamp: int, version: int) -> None:
     assert ask(filled, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
 

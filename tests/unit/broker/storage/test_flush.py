@@ -193,6 +193,13 @@ def test_an_abort_whose_index_cannot_be_read_is_not_written() -> None:
     assert box.log.read(0, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(7, 0)]
 
 
+def stamped_at(offset: int) -> bytes:
+    """A batch as a leader has it."""
+    data = bytearray(batch())
+    data[:8] = offset.to_bytes(8, "big")
+    return bytes(data)
+
+
 def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
     box, files = memory_box()
     box.append(batch())
@@ -205,7 +212,13 @@ def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
     with pytest.raises(Rejected):
         box.append(batch())
     files.heal()
-    for call in (lambda: box.append(batch()), lambda: read(box, 0), lambda: box.log.offset_for_timestamp(-1)):
+    calls = (
+        lambda: box.append(batch()),
+        lambda: box.append(stamped_at(1), origin=Origin.REPLICATION),
+        lambda: read(box, 0),
+        lambda: box.log.offset_for_timestamp(-1),
+    )
+    for call in calls:
         with pytest.raises(Rejected) as caught:
             call()
         assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR

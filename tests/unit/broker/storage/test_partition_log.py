@@ -427,6 +427,25 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_after_it(tmp_p
     assert box.log.log_end_offset == end + 2
 
 
+@pytest.mark.parametrize("offset", [2, 3])
+def test_truncating_at_the_logs_end_or_past_it_forgets_an_epoch_that_began_there(box: LogBox, offset: int) -> None:
+    """A leader that appended nothing in its epoch (KAFKA-10706)."""
+    for _ in range(2):
+        box.append(batch())
+    box.log.become_leader(5)
+    box.log.truncate_to(offset, NOW_MS)
+    assert box.log.log_end_offset == 2
+    assert (box.log.epochs.latest, box.log.end_offset_for_epoch(5)) == (0, (-1, -1))
+
+
+def test_truncating_below_the_logs_start_moves_the_start_along(box: LogBox) -> None:
+    for _ in range(4):
+        box.append(batch())
+    box.log.delete_records_before(3)
+    box.log.truncate_to(1, NOW_MS)
+    assert (box.log.log_start_offset, box.log.high_watermark, box.log.log_end_offset) == (1, 1, 1)
+
+
 def test_restarting_at_an_offset_leaves_an_empty_log_there(box: LogBox) -> None:
     box.append(batch(7, 0, 0))
     box.log.restart_at(100, NOW_MS)

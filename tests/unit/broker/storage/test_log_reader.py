@@ -1,0 +1,70 @@
+"""Reading where the disk has changed what was written: an error that names damage, never bytes that cannot be a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.core.log_config import LogConfig
+from broker.core.rejected import Rejected
+from broker.storage.log_values import Isolation
+from protocol.error_codes import ErrorCode
+from tests.support.logs import NOW_MS, LogBox, batch
+
+BATCH = len(batch())
+LENGTH_AT = 8
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> LogBox:
+    """Two segments of three batches each."""
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=3 * BATCH))
+    for _ in range(6):
+        box.append(batch())
+    return box
+
+
+def overwrite(box: LogBox, offset: int, at: int, data: bytes) -> None:
+    with box.file(".log", offset // 3 * 3).open("r+b") as file:
+        file.seek(offset % 3 * BATCH + at)
+        file.write(data)
+
+
+def read(box: LogBox, offset: int, *, max_bytes: int = 1 << 20, min_one_batch: bool = True) -> bytes | ErrorCode:
+    try:
+        return box.log.read(offset, max_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=min_one_batch).records
+    except Rejected as rejected:
+        return rejected.code
+
+
+LENGTHS = {"zero": 0, "negative": -1, "too small": 13, "most negative": -(2**31), "past the end": 1 << 20, "greatest": 2**31 - 1}
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("offset", range(6))
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_batch_whose_length_cannot_be_is_corrupt(box: LogBox, offset: int, length: int, max_bytes: int) -> None:
+    assert isinstance(read(box, offset), bytes)
+    overwrite(box, offset, LENGTH_AT, length.to_bytes(4, "big", signed=True))
+    assert read(box, offset, max_bytes=max_bytes) is ErrorCode.CORRUPT_MESSAGE
+    assert read(box, offset, max_bytes=max_bytes, min_one_batch=False) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_block_of_zeros_is_corrupt_and_what_lies_in_other_segments_is_read(box: LogBox) -> None:
+    overwrite(box, 0, 0, bytes(BATCH))
+    assert read(box, 0) is ErrorCode.CORRUPT_MESSAGE
+    assert read(box, 3) == box.file(".log", 3).read_bytes()
+
+
+def test_a_batch_whose_records_changed_is_given_to_the_reader_who_checks_it(box: LogBox) -> None:
+    overwrite(box, 1, BATCH - 1, b"?")
+    assert read(box, 1) == box.file(".log", 0).read_bytes()[BATCH:]
+
+
+def test_damage_behind_the_first_batch_of_a_read_is_left_to_the_next_read(box: LogBox) -> None:
+    overwrite(box, 1, LENGTH_AT, bytes(4))
+    assert read(box, 0) == box.file(".log", 0).read_bytes()
+    assert read(box, 1) is ErrorCode.CORRUPT_MESSAGE
+    assert read(box, 2) is ErrorCode.CORRUPT_MESSAGE
+    assert box.append(batch(), now_ms=NOW_MS).first_offset == 6
