@@ -1,8 +1,8 @@
-"""DescribeConfigs (key 32), versions 1-4: the settings of topics, consumer groups, this broker and its loggers, with their
-sources.
+"""DescribeConfigs (key 32), versions 1-4: the settings of topics, groups, subscriptions to clients' metrics, this broker and its
+loggers, with their sources.
 
 Promises: a null or empty list of keys means all, an unknown key is left out; synonyms and documentation only when asked for; sensitive
-values are null. Client-metrics resources are answered without entries: there are no such settings here.
+values are null. The entries come in order of their names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic, group or broker.
+"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic, group, broker,
+of a subscription to clients' metrics, and the levels of loggers.
 
 Promises: as `k33_alter_configs`, but what is not named stays as it is; appending and subtracting are for lists only, and start from the
 value in force.

@@ -1,8 +1,8 @@
 """One configuration key of Kafka: its name, type, default, allowed values, and what it does.
 
 Text is the form in which values arrive (command line, environment, file, admin requests) and leave (DescribeConfigs); `parse` and
-`render` are each other's inverse. Kafka's rules of parsing: blanks around a value do not count, a list is split at commas, a boolean is
-`true` or `false` in any case.
+`render` are each other's inverse. Kafka's rules of parsing: blanks around a value do not count, a list is split at commas and keeps the
+first of equal items, a boolean is `true` or `false` in any case.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ConfigKey:
             except ValueError:
                 raise self._invalid(text, "Not a number of type DOUBLE") from None
         if self.type is ConfigType.LIST:
-            return tuple(item.strip() for item in text.split(",")) if text else ()
+            return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
         return text
 
     def _whole(self, text: str, bits: int) -> int:
@@ -158,15 +158,9 @@ def one_of_in_any_case(*choices: str) -> Rule:
 
 
 def each_of(*choices: str) -> Rule:
-    """A list whose items are among a few words, each at most once."""
-
-    def problem(value: Value) -> str | None:
-        assert isinstance(value, tuple)
-        if len(set(value)) != len(value):
-            return "values must not be duplicated"
-        return None if all(item in choices for item in value) else "String must be one of: " + ", ".join(choices)
-
-    return Rule(problem)
+    """A list whose items are among a few words."""
+    problem = "String must be one of: " + ", ".join(choices)
+    return rule(lambda value: isinstance(value, tuple) and all(item in choices for item in value), problem)
 
 
 def any_of(rules: Sequence[Rule]) -> Rule:

@@ -153,6 +153,7 @@ class TopicService:
         """Waits for operations that have begun."""
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
+        self.broker_configs.loggers.reset()
 
     # --- the operations, in their turn -------------------------------------------------------------------------------------------
 
@@ -195,6 +196,9 @@ class TopicService:
         if validate_only:
             return effects.response
         await self.metadata_log.write(effects.records)
+        for resource, error in zip(resources, effects.response, strict=True):
+            if resource.resource_type == ResourceType.BROKER_LOGGER and error is None:
+                self.broker_configs.loggers.change(resource.ops)
         changed = self.broker_configs.refresh()
         if "producer.id.expiration.ms" in changed:
             for partition in self._partitions:

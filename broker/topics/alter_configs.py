@@ -2,6 +2,7 @@
 
 Rules that hold inside:
 - One resource's mistake refuses that resource whole and no other; a resource or a key named twice is refused.
+- The level of a logger changes nothing in the catalog: `broker_loggers` has them. AlterConfigs does not know loggers, as in Kafka.
 - AlterConfigs replaces: what it does not name is deleted. IncrementalAlterConfigs changes only what it names.
 - What a broker's setting may be changed to is `broker_changes`'s affair.
 """
@@ -20,10 +21,12 @@ from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
 from broker.core.topic_keys import TOPIC_KEYS
 from broker.topics.broker_changes import CLUSTER_DEFAULT, broker_key, check_broker_changes, check_threads, is_of_kafka
+from broker.topics.broker_loggers import check_levels
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import MetadataRecord
+from broker.topics.client_metrics_config import check_metrics_configs
 from broker.topics.create_topics import config_record
-from broker.topics.group_config import GROUP_KEYS, check_group_configs, effective_group_values
+from broker.topics.group_config import GROUP_KEYS, check_group_configs
 from broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
@@ -86,8 +89,14 @@ def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings
             return _broker_changes(catalog, resource, settings)
         case ResourceType.GROUP:
             return _group_changes(catalog, resource, settings)
+        case ResourceType.CLIENT_METRICS:
+            return _metrics_changes(catalog, resource)
+        case ResourceType.BROKER_LOGGER if not resource.replace:
+            check_is_this_broker(resource.name, settings)
+            check_levels(resource.ops)
+            return {}
         case _:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"Configurations of resource type {resource.resource_type} cannot be altered here.")
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
 def _check_form(resource: AlterResource) -> None:
@@ -113,7 +122,7 @@ def _topic_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSe
     check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
     if catalog.topic(resource.name) is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
-    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+    return _difference(current, wanted)
 
 
 def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
@@ -126,7 +135,7 @@ def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerS
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
     then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
     check_threads({**of_all, **of_this}, then, settings)
-    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+    return _difference(current, wanted)
 
 
 def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> dict[str, str]:
@@ -141,10 +150,20 @@ def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSe
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = catalog.configs(ResourceType.GROUP, resource.name)
-    defaults = {name: str(value) for name, value in effective_group_values({}, settings).items()}
-    wanted = _wanted(resource, current, GROUP_KEYS, defaults)
+    wanted = _wanted(resource, current, GROUP_KEYS, {})
     named = {op.name for op in resource.ops}
     check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
+    return _difference(current, wanted)
+
+
+def _metrics_changes(catalog: Catalog, resource: AlterResource) -> dict[str, str | None]:
+    current = catalog.configs(ResourceType.CLIENT_METRICS, resource.name)
+    wanted = _wanted(resource, current, {}, {})
+    check_metrics_configs(resource.name, wanted)
+    return _difference(current, wanted)
+
+
+def _difference(current: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
     return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
 
 
@@ -153,7 +172,7 @@ def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
     if name == str(settings.node_id):
         return
     if re.fullmatch(r"-?[0-9]+", name) is None:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from broker.core.config_keys import InvalidConfig, Value, render
 from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
 from broker.topics.broker_changes import CLUSTER_DEFAULT
+from broker.topics.broker_loggers import BrokerLoggers
 from broker.topics.catalog import Catalog, ResourceType
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class BrokerConfigs:
 
     def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
         self.settings = settings
+        self.loggers = BrokerLoggers()
         self._catalog = catalog
         self._started: Final[dict[str, Value]] = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
 

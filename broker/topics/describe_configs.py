@@ -7,12 +7,11 @@ Rules that hold inside:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from broker.core.config_keys import ConfigKey, ConfigType, render
+from broker.core.config_keys import ConfigKey, render
 from broker.core.rejected import Rejected
 from broker.core.settings import BROKER_KEYS, KEPT_KEYS
 from broker.core.topic_keys import TOPIC_KEYS
@@ -20,12 +19,12 @@ from broker.topics.alter_configs import check_is_this_broker
 from broker.topics.broker_changes import CLUSTER_DEFAULT, base_name, broker_key
 from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.group_config import GROUP_KEYS, effective_group_values
+from broker.topics.client_metrics_config import METRICS_KEYS
+from broker.topics.group_config import GROUP_KEYS, described_group_value
 from broker.topics.topic_config import effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
 
-ROOT_LOGGER = "root"
 UNKNOWN_TYPE = 0
 
 _SIBLINGS: dict[str, tuple[str, ...]] = {
@@ -73,11 +72,15 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             check_is_this_broker(name, broker.settings)
-            return _logger_entries()
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            return _logger_entries(broker)
+        case ResourceType.CLIENT_METRICS:
             if not name:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "The resource name must not be empty")
-            return _group_entries(catalog.configs(resource_type, name), broker) if resource_type == ResourceType.GROUP else []
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return _metrics_entries(catalog.configs(resource_type, name))
+        case ResourceType.GROUP:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return _group_entries(catalog.configs(resource_type, name), broker)
         case _:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
@@ -98,12 +101,25 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
 
 
 def _group_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    values = effective_group_values(overrides, broker.settings)
     entries = []
     for key in GROUP_KEYS.values():
-        text = str(values[key.name])
-        own: list[SourcedText] = [(key.name, text, ConfigSource.GROUP)] if key.name in overrides else []
-        entries.append(_entry(key, text, own + _chain(broker, tuple(synonym.name for synonym in key.synonyms)), read_only=False))
+        own: list[SourcedText] = []
+        if key.name in overrides:
+            own = [(key.name, described_group_value(key.name, overrides, broker.settings), ConfigSource.GROUP)]
+        behind = _chain(broker, tuple(synonym.name for synonym in key.synonyms))
+        if not key.synonyms:
+            behind = [(key.name, described_group_value(key.name, {}, broker.settings), ConfigSource.DEFAULT)]
+        chain = own + behind
+        entries.append(_entry(key, chain[0][1], chain, read_only=False))
+    return entries
+
+
+def _metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    entries = []
+    for key in METRICS_KEYS.values():
+        text = render(key.parse(overrides[key.name]) if key.name in overrides else key.default)
+        own = [(key.name, str(text), ConfigSource.CLIENT_METRICS)] if key.name in overrides else []
+        entries.append(_entry(key, text, own, read_only=False))
     return entries
 
 
@@ -148,19 +164,9 @@ def _entry(key: ConfigKey, text: str | None, chain: Sequence[SourcedText], *, re
     return ConfigEntry(key.name, value, source, key.type, read_only, key.sensitive, synonyms, key.doc)
 
 
-def _logger_entries() -> list[ConfigEntry]:
-    root = logging.getLogger()
-    named = {name: logger for name, logger in root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
+def _logger_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
     return [
-        ConfigEntry(
-            name,
-            logging.getLevelName(logger.getEffectiveLevel()),
-            ConfigSource.DYNAMIC_BROKER_LOGGER,
-            ConfigType.STRING,
-            read_only=True,
-            sensitive=False,
-            synonyms=(),
-            documentation=None,
-        )
-        for name, logger in [(ROOT_LOGGER, root), *sorted(named.items())]
+        ConfigEntry(name, level, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation=None)
+        for name, level in broker.loggers.levels().items()
     ]

@@ -13,7 +13,7 @@ from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -109,3 +109,19 @@ def test_changes_survive_a_restart(broker: RunningBroker, kill: bool) -> None:
         assert value(client, TOPIC, "t", "retention.ms") == ("7", 1)
         assert value(client, BROKER, "1", "message.max.bytes") == ("100", 2)
         assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_the_level_of_a_logger_changes_at_once_and_goes_back(client: Client) -> None:
+    before = value(client, LOGGER, "1", "kafka.server.ReplicaManager")
+    assert alter(client, LOGGER, "1", AlterableConfig("kafka.server.ReplicaManager", SET, "TRACE")) == 0
+    assert value(client, LOGGER, "1", "kafka.server.ReplicaManager") == ("TRACE", 6)
+    assert alter(client, LOGGER, "1", AlterableConfig("kafka.server.ReplicaManager", DELETE, None)) == 0
+    assert value(client, LOGGER, "1", "kafka.server.ReplicaManager") == before
+
+
+def test_a_level_that_is_only_validated_is_not_set(client: Client) -> None:
+    before = value(client, LOGGER, "1", "kafka.server.KafkaApis")
+    resource = AlterConfigsResource(LOGGER, "1", [AlterableConfig("kafka.server.KafkaApis", SET, "TRACE")])
+    (answer,) = client.call(IncrementalAlterConfigsRequest([resource], validate_only=True)).responses
+    assert answer.error_code == 0
+    assert value(client, LOGGER, "1", "kafka.server.KafkaApis") == before

@@ -95,6 +95,7 @@ def altering(probe: Probe) -> None:
     alter("subtract", ("cleanup.policy", SUBTRACT, "delete"))
     alter("subtract what is not there", ("cleanup.policy", SUBTRACT, "delete"))
     alter("subtract the last", ("cleanup.policy", SUBTRACT, "compact"))
+    alter("set twice the same", ("cleanup.policy", SET, "compact,compact"))
     alter("append to a number", ("retention.ms", APPEND, "5"))
     alter("append nonsense", ("cleanup.policy", APPEND, "burn"))
     alter("unknown operation", ("retention.ms", 9, "5"))
@@ -178,6 +179,82 @@ def while_running(probe: Probe) -> None:
         alter(f"{key} of all removed", key, None, name="")
 
 
+def of_loggers(probe: Probe) -> None:
+    """The levels of loggers: altered one by one, and not at all by the old request."""
+
+    def alter(label: str, logger: str, op: int, level: str | None, name: str = "1") -> None:
+        resource = k44.AlterConfigsResource(LOGGER, name, [k44.AlterableConfig(logger, op, level)])
+        probe.ask(label, k44.IncrementalAlterConfigsRequest([resource]))
+
+    alter("unknown logger", "no.such.logger", SET, "DEBUG")
+    alter("delete of an unknown logger", "no.such.logger", DELETE, None)
+    alter("no level", "root", SET, "LOUD")
+    alter("level in small letters", "root", SET, "debug")
+    alter("null", "root", SET, None)
+    alter("delete the root's", "root", DELETE, None)
+    alter("append", "root", APPEND, "DEBUG")
+    alter("subtract", "root", SUBTRACT, "DEBUG")
+    alter("another broker", "root", SET, "WARN", name="77")
+    alter("no broker", "root", SET, "WARN", name="")
+    alter("a broker that is no number", "root", SET, "WARN", name="one")
+    legacy = k33.AlterConfigsResource(LOGGER, "1", [k33.AlterableConfig("root", "WARN")])
+    probe.ask("replaced", k33.AlterConfigsRequest([legacy]))
+
+
+def of_client_metrics(probe: Probe) -> None:
+    """Subscriptions to clients' metrics: kept, refused, taken back."""
+
+    def alter(label: str, *changes: tuple[str, int, str | None], name: str = "own-metrics") -> None:
+        configs = [k44.AlterableConfig(*change) for change in changes]
+        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(CLIENT_METRICS, name, configs)]))
+        if name:
+            then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(CLIENT_METRICS, name, None)], True))
+
+    alter("set", ("interval.ms", SET, "1000"), ("metrics", SET, "org.apache.kafka.producer.,x"), ("match", SET, "client_id=a.*"))
+    alter("append", ("metrics", APPEND, "y"))
+    alter("interval too short", ("interval.ms", SET, "99"))
+    alter("interval too long", ("interval.ms", SET, "3600001"))
+    alter("no number", ("interval.ms", SET, "often"))
+    alter("metrics twice", ("metrics", SET, "a,a"))
+    alter("empty metrics", ("metrics", SET, ""))
+    alter("an empty one among them", ("metrics", SET, "a,,b"))
+    for pattern in ("client_id", "client_id=", "client_id=a=b", "colour=red", "client_id=(", " client_id = a "):
+        alter(f"pattern {pattern}", ("match", SET, pattern))
+    alter("unknown", ("no.such", SET, "1"))
+    alter("null", ("metrics", SET, None))
+    alter("no name", ("interval.ms", SET, "1000"), name="")
+    alter("delete", ("interval.ms", DELETE, None))
+    alter("delete an unknown one", ("no.such", DELETE, None))
+    legacy = k33.AlterConfigsResource(CLIENT_METRICS, "own-metrics", [k33.AlterableConfig("interval.ms", "2000")])
+    probe.ask("replaced", k33.AlterConfigsRequest([legacy]))
+    then(probe, "replaced: then", DescribeConfigsRequest([DescribeConfigsResource(CLIENT_METRICS, "own-metrics", None)], True))
+
+
+def of_all_kinds_of_groups(probe: Probe) -> None:
+    """Every setting that a group of any kind can have: at a good value and at bad ones."""
+    for key, values in {
+        "consumer.assignment.interval.ms": ("500", "-1", "15001"),
+        "share.session.timeout.ms": ("50000", "44999", "60001"),
+        "share.heartbeat.interval.ms": ("6000", "4999"),
+        "share.record.lock.duration.ms": ("20000", "999", "14999", "60001"),
+        "share.delivery.count.limit": ("3", "1", "11"),
+        "share.partition.max.record.locks": ("200", "99", "4001"),
+        "share.auto.offset.reset": ("earliest", "LATEST", "by_duration:PT1H", "by_duration:P", "by_duration:-PT1H", "none", ""),
+        "share.isolation.level": ("read_committed", "none"),
+        "share.renew.acknowledge.enable": ("false", "maybe"),
+        "share.assignment.interval.ms": ("500", "15001"),
+        "streams.session.timeout.ms": ("50000", "44999"),
+        "streams.heartbeat.interval.ms": ("6000", "15001"),
+        "streams.num.standby.replicas": ("1", "3", "-1"),
+        "streams.initial.rebalance.delay.ms": ("100", "-1"),
+        "streams.assignment.interval.ms": ("500", "15001"),
+    }.items():
+        for value in values:
+            config = k44.AlterableConfig(key, SET, value)
+            probe.ask(f"{key}={value}", k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(GROUP, "any-kind", [config])]))
+    then(probe, "all of them", DescribeConfigsRequest([DescribeConfigsResource(GROUP, "any-kind", None)], True))
+
+
 def of_groups(probe: Probe) -> None:
     """A group's own settings: set, refused, taken back."""
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
@@ -257,6 +334,9 @@ SCENARIOS = {
     "altering": altering,
     "altering_elsewhere": altering_elsewhere,
     "while_running": while_running,
+    "of_loggers": of_loggers,
+    "of_client_metrics": of_client_metrics,
+    "of_all_kinds_of_groups": of_all_kinds_of_groups,
     "of_groups": of_groups,
     "listing": listing,
     "replacing": replacing,

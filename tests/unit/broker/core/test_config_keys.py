@@ -14,6 +14,7 @@ from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, any_of
         (ConfigType.LONG, "9223372036854775807", 2**63 - 1),
         (ConfigType.DOUBLE, "0.5", 0.5),
         (ConfigType.LIST, "a, b,c", ("a", "b", "c")),
+        (ConfigType.LIST, "b,a, b", ("b", "a")),
         (ConfigType.LIST, "", ()),
         (ConfigType.STRING, " x ", "x"),
     ],
@@ -47,7 +48,7 @@ def test_text_of_another_type_is_refused_in_kafkas_words(kind: ConfigType, text:
         (ConfigKey("k", ConfigType.DOUBLE, 1, "", between(0, 1)), "0.7", "1.1", "Value must be no more than 1"),
         (ConfigKey("k", ConfigType.DOUBLE, 1, "", between(0, 1)), "0", "-1", "Value must be at least 0"),
         (ConfigKey("k", ConfigType.STRING, "a", "", one_of("a", "b")), "b", "c", "String must be one of: a, b"),
-        (ConfigKey("k", ConfigType.LIST, (), "", each_of("a", "b")), "b,a", "a,a", "values must not be duplicated"),
+        (ConfigKey("k", ConfigType.LIST, (), "", each_of("a", "b")), "b,a,a", "a,c", "String must be one of: a, b"),
         (
             ConfigKey("k", ConfigType.INT, -1, "", any_of([exactly(-1), at_least(1)])),
             "-1",

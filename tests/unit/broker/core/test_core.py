@@ -13,7 +13,7 @@ from broker.core.settings import BROKER_KEYS, TOPIC_KEYS
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("cleanup.policy", "compact,delete", "compact,compact"),
+        ("cleanup.policy", "compact,delete", "compact,keep"),
         ("compression.type", "zstd", "brotli"),
         ("compression.gzip.level", "-1", "0"),
         ("segment.bytes", "1048576", "1048575"),

@@ -139,7 +139,7 @@ def test_variables_of_the_other_commands_are_no_settings() -> None:
     assert load({}, {"OTTLA_BOOTSTRAP_SERVER": "localhost:9092", "OTTLA_ADMIN": "localhost:9644"}, None).notes == []
 
 
-@pytest.mark.parametrize("given", ["consumer", "", "classic,classic", "classic,mine", "CLASSIC"])
+@pytest.mark.parametrize("given", ["consumer", "", "classic,,", "classic,mine", "CLASSIC"])
 def test_protocols_of_groups_that_kafka_would_not_start_with_stop_the_start(given: str) -> None:
     with pytest.raises(SettingsError, match=r"group\.coordinator\.rebalance\.protocols"):
         load({"group.coordinator.rebalance.protocols": given}, {}, None)

@@ -125,6 +125,21 @@ def test_a_setting_that_a_group_cannot_have_is_refused(live: LiveCatalog, name: 
     assert live.catalog.configs(GROUP, name) == {}
 
 
-@pytest.mark.parametrize("kind", [0, 1, 3, 8, 16, 127])
+@pytest.mark.parametrize("kind", [0, 1, 3, 127])
 def test_other_kinds_of_resources_cannot_be_altered(live: LiveCatalog, kind: int) -> None:
     assert change(live, ("x", SET, "1"), kind=kind) is ErrorCode.INVALID_REQUEST
+
+
+def test_loggers_are_not_replaced_for_the_old_request_does_not_know_them(live: LiveCatalog) -> None:
+    ops = [ConfigOp("root", SET, "DEBUG")]
+    resources = [AlterResource(ResourceType.BROKER_LOGGER, "1", ops, replace=True)]
+    assert alter(live, *resources) == [ErrorCode.INVALID_REQUEST]
+    assert change(live, ("root", SET, "DEBUG"), name="1", kind=ResourceType.BROKER_LOGGER) is ErrorCode.NONE
+    assert change(live, ("root", SET, "DEBUG"), name="2", kind=ResourceType.BROKER_LOGGER) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_subscription_to_metrics_is_kept(live: LiveCatalog) -> None:
+    metrics = ResourceType.CLIENT_METRICS
+    assert change(live, ("interval.ms", SET, "1000"), ("metrics", SET, "*"), name="m", kind=metrics) is ErrorCode.NONE
+    assert live.catalog.configs(metrics, "m") == {"interval.ms": "1000", "metrics": "*"}
+    assert change(live, ("metrics", APPEND, "x"), name="m", kind=metrics) is ErrorCode.INVALID_CONFIG

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from broker.core.config_keys import ConfigType
 from broker.core.rejected import Rejected
 from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
 from broker.core.topic_keys import TOPIC_KEYS
+from broker.topics.alter_configs import ConfigOp, OpType
 from broker.topics.broker_config import BrokerConfigs, ConfigSource
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import ConfigRecord, TopicRecord
@@ -142,14 +141,27 @@ def test_the_default_broker_tells_only_what_was_set_for_all() -> None:
 
 
 def test_loggers_tell_their_level() -> None:
-    logging.getLogger("broker.test_describe").setLevel(logging.ERROR)
-    entries = Described().entries(LOGGER, "1")
-    assert entries["broker.test_describe"].value == "ERROR"
+    described = Described()
+    described.broker.loggers.change([ConfigOp("kafka.authorizer.logger", OpType.SET, "ERROR")])
+    entries = described.entries(LOGGER, "1")
+    assert (entries["kafka.authorizer.logger"].value, entries["kafka.authorizer.logger"].read_only) == ("ERROR", False)
     assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
 
 
-def test_client_metrics_have_no_settings() -> None:
-    assert Described().entries(ResourceType.CLIENT_METRICS, "m") == {}
+def test_a_subscription_to_metrics_tells_its_settings_and_the_defaults_of_the_rest() -> None:
+    described = Described()
+    described.put(ResourceType.CLIENT_METRICS, "m", "interval.ms", "1000")
+    told = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
+    assert told == {
+        "interval.ms": ("1000", ConfigSource.CLIENT_METRICS),
+        "match": ("", ConfigSource.DEFAULT),
+        "metrics": ("", ConfigSource.DEFAULT),
+    }
+
+
+def test_a_setting_of_a_group_that_no_broker_has_comes_from_its_own_default() -> None:
+    entry = Described().entries(ResourceType.GROUP, "g")["share.isolation.level"]
+    assert entry.synonyms == (("share.isolation.level", "read_uncommitted", ConfigSource.DEFAULT),)
 
 
 def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
