@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -64,15 +65,15 @@ def main(
 
 
 def _print_rounds(console: Console, rounds: list[Round], seconds: float) -> None:
-    table = Table(title=f"{len(rounds)} rounds in {seconds:.0f} s")
+    table = Table(title=f"{len(rounds)} rounds in {seconds:.0f} s", box=SIMPLE)
     for column in ("round", "broker", "first"):
         table.add_column(column, no_wrap=True)
-    for column in ("back in s", "updates", "wrong", "doubled", "missing", "took s"):
+    for column in ("back", "updates", "wrong", "doubled", "missing", "took"):
         table.add_column(column, justify="right", no_wrap=True)
     for one in rounds:
-        ended, first = "stopped" if one.clean else "killed", "broker" if one.broker_first else "application"
+        ended, first = "stopped" if one.clean else "killed", "broker" if one.broker_first else "app"
         numbers = (f"{number:,}" for number in (one.updates, one.wrong, one.doubled, one.missed))
-        table.add_row(str(one.number), ended, first, f"{one.back_s:.2f}", *numbers, f"{one.seconds:.0f}")
+        table.add_row(str(one.number), ended, first, f"{one.back_s:.2f} s", *numbers, f"{one.seconds:.0f} s")
     console.print(table)
     for sample in dict.fromkeys(sample for one in rounds for sample in one.samples):
         console.print(sample, style="red", markup=False)

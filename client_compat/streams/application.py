@@ -13,7 +13,16 @@ MAIN_CLASS = "ottla.streams.Counts"
 CLOSE_TIMEOUT_S = 90.0
 """Longer than the application itself waits for its threads."""
 LOG_TAIL_CHARS = 3_000
-TOLD = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+TOLD = tuple(
+    f"-Dorg.slf4j.simpleLogger.{name}"
+    for name in (
+        "defaultLogLevel=warn",
+        "showDateTime=true",
+        "dateTimeFormat=HH:mm:ss.SSS",
+        "log.org.apache.kafka.clients.NetworkClient=error",
+    )
+)
+"""Warnings, but for those of connections that a broker's end breaks."""
 STREAMS = Language(
     "streams",
     JAVA.tools,

@@ -16,7 +16,7 @@ from client_compat.streams.application import StreamsFailed
 AIRLINES = ("AA", "B6", "DL", "UA", "WN")
 ORIGINS = ("EWR", "JFK", "LGA")
 DESTINATIONS = ("ATL", "BOS", "LAX", "MIA", "ORD")
-RATE = 200
+RATE = 1_000
 DELIVERY_TIMEOUT_MS = 300_000
 
 Key = tuple[str, str]

@@ -23,7 +23,7 @@ from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess, ottla
 
 BROKERS = ("ottla", "kafka")
-FLIGHTS = 600
+FLIGHTS = 3_000
 FIRST_SOURCE = "flights-0"
 LINGER_S = (0.0, 2.5)
 WAIT_S = 180.0
