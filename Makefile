@@ -14,6 +14,8 @@ DATA ?= data
 PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
+# How many workers `make test` has: JOBS=2 runs the tests on two cores, 0 one after the other.
+JOBS ?= 0
 
 .PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash streams fuzz clean
 
@@ -83,7 +85,7 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
 test: $(STAMP) java kcat maven go node rust databases ## Run all tests
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)

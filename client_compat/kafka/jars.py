@@ -11,6 +11,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from client_compat.support import locks
+
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
@@ -51,15 +53,18 @@ def jars(version: str | None = None) -> Path:
 
 def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str) -> None:
     """Have Maven put the jars of `pom` in `directory`, which is there only when all of them are. Raises `KafkaMissing`."""
-    maven = shutil.which("mvn")
-    if maven is None:
+    mvn = shutil.which("mvn")
+    if mvn is None:
         raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
     unfinished = directory.with_name(f"{directory.name}.{os.getpid()}.part")
     goal = [*settings, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", "dependency:copy-dependencies"]
     try:
-        done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-        )
+        with locks.maven():
+            if directory.is_dir():
+                return
+            done = subprocess.run(
+                [mvn, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+            )
         if done.returncode != 0:
             raise KafkaMissing(f"Maven could not fetch {what}: {(done.stdout + done.stderr).strip()[:_OUTPUT_CHARS]}")
         if not directory.is_dir():

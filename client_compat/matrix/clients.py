@@ -6,19 +6,19 @@ a toolchain that is missing is named, with what to install.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from client_compat.matrix.control import Program
 from client_compat.support import java
+from client_compat.support.locks import locked, maven
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "client_compat" / "clients"
@@ -72,13 +72,14 @@ class Language:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         stamp = self.out / "built"
-        with _locked(self.out / "lock"):
+        with locked(self.out / "lock"):
             wanted = digest(self.directory, self.sources)
             if stamp.exists() and stamp.read_text() == wanted:
                 return
             note(f"building the {self.name} clients")
             for command in self.build(self.out):
-                self._run(command)
+                with maven() if command[0] == "mvn" else nullcontext():
+                    self._run(command)
             stamp.write_text(wanted)
 
     def _run(self, command: Sequence[str]) -> None:
@@ -105,13 +106,6 @@ def digest(directory: Path, patterns: Sequence[str] = ("**/*",)) -> str:
         if path.is_file() and not _GENERATED.intersection(inside.parts):
             found.update(str(inside).encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 PYTHON = Language("python")

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from client_compat.support.locks import locked
+
+
+def test_who_comes_while_it_is_held_has_to_wait_and_who_comes_later_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "lock"
+    with locked(path), path.open("w") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
