@@ -65,10 +65,10 @@ def main(
 
 
 def _print_rounds(console: Console, rounds: list[Round], seconds: float) -> None:
-    table = Table(title=f"{len(rounds)} rounds in {seconds:.0f} s", box=SIMPLE)
+    table = Table(title=f"{len(rounds)} rounds in {seconds:.0f} s", box=SIMPLE, show_edge=False, pad_edge=False)
     for column in ("round", "broker", "first"):
         table.add_column(column, no_wrap=True)
-    for column in ("back", "updates", "wrong", "doubled", "missing", "took"):
+    for column in ("back", "updates", "wrong", "doubled", "missed", "took"):
         table.add_column(column, justify="right", no_wrap=True)
     for one in rounds:
         ended, first = "stopped" if one.clean else "killed", "broker" if one.broker_first else "app"
