@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.storage.log_values import NOT_FOUND, TimestampOffset
+from broker.storage.log_values import TimestampOffset
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from protocol.records.batch import LOG_OVERHEAD
@@ -115,18 +115,19 @@ class LogReader:
                     return found
         return None
 
-    def with_max_timestamp(self, log_start_offset: int) -> TimestampOffset:
-        """The first record from `log_start_offset` on that has the greatest timestamp of them; `NOT_FOUND` where none has one."""
-        newest = NOT_FOUND
-        for segment in sorted(self.segments.from_offset(log_start_offset), key=lambda segment: -segment.max_timestamp):
-            if segment.max_timestamp <= newest.timestamp:
-                break  # nor do those that follow: as a rule one segment is searched
-            found = _search(segment, segment.max_timestamp, log_start_offset)
-            if found is None:  # it lies before the log's start, or compaction took it
-                found = _newest(segment, log_start_offset)
-            if found.timestamp > newest.timestamp:
-                newest = found
-        return newest
+    def with_max_timestamp(self) -> TimestampOffset | None:
+        """The record with the greatest timestamp that is known of any segment, as UnifiedLog.fetchOffsetByTimestamp finds it.
+
+        That may lie before the log's start, where its segment is still there; None where compaction took it out of its batch.
+        """
+        segment = max(self.segments, key=lambda segment: segment.max_timestamp)
+        newest = segment.max_timestamp
+        for position, header in segment.batches(segment.offset_index.lookup(segment.offset_of_max_timestamp)):
+            if header.max_timestamp == newest:
+                records = iter_records(segment.pread(header.size_bytes, position))
+                found = (r for r in records if r.timestamp == newest)
+                return next((TimestampOffset(newest, r.offset, header.partition_leader_epoch) for r in found), None)
+        return None
 
 
 def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
@@ -139,17 +140,6 @@ def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
     if not SMALLEST_BATCH <= size <= segment.size - position:
         raise CorruptBatch(f"{segment.path} has a batch of {size} bytes at byte {position} of {segment.size}")
     return size
-
-
-def _newest(segment: Segment, from_offset: int) -> TimestampOffset:
-    newest = NOT_FOUND
-    for position, header in segment.batches(segment.offset_index.lookup(from_offset)):
-        if header.last_offset < from_offset or header.max_timestamp <= newest.timestamp:
-            continue
-        for record in iter_records(segment.pread(header.size_bytes, position)):
-            if record.offset >= from_offset and record.timestamp > newest.timestamp:
-                newest = TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-    return newest
 
 
 def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffset | None:

@@ -345,7 +345,7 @@ class PartitionLog:
         try:
             found: TimestampOffset | None
             if timestamp == MAX_TIMESTAMP:
-                found = self._reader.with_max_timestamp(self.log_start_offset)
+                found = self._reader.with_max_timestamp()
             else:
                 found = self._reader.first_at(timestamp, self.log_start_offset) if timestamp >= 0 else None
         except OSError as e:

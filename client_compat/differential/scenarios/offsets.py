@@ -39,6 +39,12 @@ def by_time(probe: Probe) -> None:
     probe.ask("cut", DeleteRecordsRequest([DeleteRecordsTopic("times", [DeleteRecordsPartition(0, 4)])], 5_000))
     for timestamp in (-1, -2, -3, -4, 0, TIME, TIME + 50, TIME + 51):
         probe.ask(f"after the cut: {timestamp}", request("times", 0, timestamp), 7)
+    probe.ask("cut to the end", DeleteRecordsRequest([DeleteRecordsTopic("times", [DeleteRecordsPartition(0, -1)])], 5_000))
+    for timestamp in (-1, -2, -3, 0):
+        probe.ask(f"after the cut to the end: {timestamp}", request("times", 0, timestamp), 7)
+    create(probe, "timeless")
+    produce(probe, "without timestamps", "timeless", batch(b"a", at=-1 - TIME))
+    probe.ask("the greatest of none", request("timeless", 0, -3), 7)
 
 
 def of_epochs(probe: Probe) -> None:
