@@ -73,13 +73,16 @@ def five_batches(world: World) -> Finding:
     world.restart()
     restarted = [world.raw(topic, str(sequence), producer, 0, sequence) for sequence in range(6)]
     held = [error == "NONE" for error, _ in running] == [False, *[True] * 5]
-    held = held and [error == "NONE" for error, _ in restarted] == [*[False] * 5, True]
+    newest = [*[False] * 5, True]  # Apache Kafka's snapshot has no more; this broker looks into the log
+    held = held and [error == "NONE" for error, _ in restarted] in (newest, [False, *[True] * 5])
     held = held and len(world.truth.records(topic)) == 6
     evidence = [
         f"{when}, sequences 0 to 5 repeated: " + ", ".join(f"offset {offset}" if error == "NONE" else error for error, offset in answers)
         for when, answers in (("running", running), ("after a clean restart", restarted))
     ]
-    return Finding(held, "of six batches the last five are answered as repetitions; after a restart, only the newest", evidence)
+    return Finding(
+        held, "of six batches the last five are answered as repetitions; after a restart Apache Kafka knows only the newest", evidence
+    )
 
 
 @claim(14, "Equal contents sent twice on purpose are stored twice")
