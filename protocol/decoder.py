@@ -140,7 +140,7 @@ class _DecoderCompiler:
             source.line(f"{'el' if index else ''}if {tag} == {field.tag}:")
             source.depth += 1
             source.path = f"{outer}.{field.name}"
-            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
+            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable, tagged=True)
             self.flush()
             source.line(f"if pos != {stop}: raise Bad(f'tagged field ends {{pos - {stop}}} bytes off its announced end')")
             source.depth -= 1
@@ -149,7 +149,7 @@ class _DecoderCompiler:
         source.depth -= 1
         source.path = outer
 
-    def value(self, type_: Any, target: str, *, nullable: bool) -> None:
+    def value(self, type_: Any, target: str, *, nullable: bool, tagged: bool = False) -> None:
         """Read a value of any type into `target`, a local or an attribute."""
         if isinstance(type_, Kind) and type_.fmt:
             self.later(type_.fmt, target)
@@ -160,7 +160,7 @@ class _DecoderCompiler:
         elif isinstance(type_, ArrayOf):
             self.array(type_.element, target, nullable)
         elif nullable:
-            self.nullable_struct(type_, target)
+            self.nullable_struct(type_, target, "n <= 0" if tagged else "n < 0")
         else:
             var = self.local("s")
             self.struct(type_, var)
@@ -198,12 +198,12 @@ class _DecoderCompiler:
         self.source.line(f"{target} = {'bytes(buf[pos:e])' if copy else 'buf[pos:e]'}; pos = e")
         self.source.depth -= 1
 
-    def nullable_struct(self, type_: type, target: str) -> None:
-        """An i8 that is negative for null goes before a struct that may be null."""
+    def nullable_struct(self, type_: type, target: str, is_null: str) -> None:
+        """An i8 goes before a struct that may be null: negative for null, in a tagged field 0."""
         source = self.source
         self.later("b", "n")
         self.flush()
-        source.line(f"if n < 0: {target} = None")
+        source.line(f"if {is_null}: {target} = None")
         source.line("else:")
         source.depth += 1
         var = self.local("s")

@@ -118,7 +118,7 @@ class _EncoderCompiler:
             source.depth += 1
             self.out = self.local("w")
             source.line(f"{self.out} = bytearray()")
-            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
+            self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable, tagged=True)
             self.flush()
             source.line(f"{into} += uvarint({field.tag}) + uvarint(len({self.out})) + {self.out}")
             source.depth -= 1
@@ -139,7 +139,7 @@ class _EncoderCompiler:
             return " or ".join(f"{value}.{inner.name} != {inner.default!r}" for inner in ordered + tagged)
         return f"{value} != {self.source.name('default', field.default())}"
 
-    def value(self, type_: Any, value: str, *, nullable: bool) -> None:
+    def value(self, type_: Any, value: str, *, nullable: bool, tagged: bool = False) -> None:
         if isinstance(type_, Kind) and type_.fmt:
             if type_.name == "uuid":
                 self.source.line(f"if len({value}) != 16: raise Bad('a uuid has 16 bytes')")
@@ -151,7 +151,7 @@ class _EncoderCompiler:
         elif isinstance(type_, ArrayOf):
             self.array(type_.element, value, nullable)
         elif nullable:
-            self.nullable_struct(type_, value)
+            self.nullable_struct(type_, value, b"\0" if tagged else b"\xff")
         else:
             var = self.local("s")
             self.source.line(f"{var} = {value}")
@@ -209,8 +209,9 @@ class _EncoderCompiler:
         if nullable:
             self.close_nullable()
 
-    def nullable_struct(self, type_: type, value: str) -> None:
-        var = self.open_nullable(value, b"\xff")
+    def nullable_struct(self, type_: type, value: str, null: bytes) -> None:
+        """A byte goes before the struct: 1, or `null`, which in a tagged field is another than among the ordered ones."""
+        var = self.open_nullable(value, null)
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)
         self.close_nullable()

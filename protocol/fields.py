@@ -122,11 +122,11 @@ def array(
 @overload
 def struct(type_: type[T], versions: str = ..., *, tag: int | None = ...) -> T: ...
 @overload
-def struct(type_: type[T], versions: str = ..., *, nullable: str, tag: int | None = ...) -> T | None: ...
-def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
-    """Declare a nested struct: by default one with its own defaults, or null where null is allowed."""
+def struct(type_: type[T], versions: str = ..., *, nullable: str, default: type[T] | None = ..., tag: int | None = ...) -> T | None: ...
+def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default: type[T] | None = None, tag: int | None = None) -> Any:
+    """Declare a nested struct: by default one with its own defaults, or null where null is allowed and `default` does not say otherwise."""
     metadata = _metadata(type_, versions, nullable, tag)
-    if nullable:
+    if nullable and default is None:
         return dataclasses.field(default=None, metadata=metadata)
     return dataclasses.field(default_factory=type_, metadata=metadata)
 

@@ -73,7 +73,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(ctx, member.assigned),
+        assignment=_assignment(ctx, member.has()),
         target_assignment=_assignment(ctx, group.target(member.member_id)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -80,6 +80,12 @@ class ConsumerMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
+    def has(self) -> Assignment:
+        """All that it has, with what it is to give back."""
+        topics = self.assigned.keys() | self.pending_revocation.keys()
+        none: frozenset[int] = frozenset()
+        return {topic_id: self.assigned.get(topic_id, none) | self.pending_revocation.get(topic_id, none) for topic_id in topics}
+
     def owned(self) -> Iterable[tuple[bytes, int]]:
         """Every partition that nobody else may be given."""
         for assignment in (self.assigned, self.pending_revocation):
@@ -89,7 +95,7 @@ class ConsumerMember:
 
 
 def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """What a record of type 5 says of a member, as fields of ConsumerMember."""
+    """What a record of type 5 says of a member, as fields of ConsumerMember. A member of the classic protocol offers at least one."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -101,7 +107,7 @@ def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, obj
         "rebalance_timeout_ms": value.rebalance_timeout_ms,
         "server_assignor": value.server_assignor,
         "classic": None
-        if classic is None
+        if classic is None or not classic.supported_protocols
         else ClassicMember(
             classic.session_timeout_ms, tuple(JoinProtocol(one.name, bytes(one.metadata)) for one in classic.supported_protocols)
         ),

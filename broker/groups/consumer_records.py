@@ -125,7 +125,10 @@ class ClassicMemberMetadata:
 
 @dataclass(slots=True)
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """Who a member is and what it subscribes to."""
+    """Who a member is and what it subscribes to.
+
+    Null in `classic_member_metadata` is written as such: Kafka takes a record without it for one of a classic member of no protocols.
+    """
 
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
@@ -135,7 +138,9 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = string(nullable="0+", default=None)
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+", default=None)
-    classic_member_metadata: ClassicMemberMetadata | None = struct(ClassicMemberMetadata, nullable="0+", tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = struct(
+        ClassicMemberMetadata, nullable="0+", default=ClassicMemberMetadata, tag=0
+    )
 
 
 @dataclass(slots=True)

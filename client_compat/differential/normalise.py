@@ -60,6 +60,10 @@ class Names:
     def known(self, value: object) -> str | None:
         return self._words.get(value)
 
+    def words(self) -> list[tuple[Any, str]]:
+        """All that has a word, with it; the longest words' names first, so that none is taken for a part of another."""
+        return sorted(self._words.items(), key=lambda known: -len(str(known[0])))
+
     def number(self, kind: str, value: object) -> str:
         """The word of `value`, which is given the next number of its kind if it has none."""
         key = (kind, value)

@@ -11,6 +11,7 @@ from client_compat.differential.scenarios import (
     consumer_groups,
     describe,
     fetch,
+    group_changes,
     groups,
     offsets,
     produce,
@@ -22,6 +23,6 @@ Scenario = Callable[[Probe], None]
 
 SCENARIOS: dict[str, Scenario] = {
     f"{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (beginning, topics, produce, fetch, offsets, groups, consumer_groups, configs, describe, transactions)
+    for module in (beginning, topics, produce, fetch, offsets, groups, consumer_groups, group_changes, configs, describe, transactions)
     for name, scenario in module.SCENARIOS.items()
 }

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.encoder import SEPARATE_MIN
 from protocol.errors import EncodeError
-from protocol.schema import Buffer, Message, array, encode, encoder, int16, int32, records_, string, struct, uuid
+from protocol.schema import Buffer, Message, array, decode, encode, encoder, int16, int32, records_, string, struct, uuid
 
 
 @dataclass(slots=True)
@@ -84,3 +84,17 @@ def test_a_value_that_its_field_cannot_carry_is_reported_with_the_field(msg: Sam
 def test_a_string_of_32767_bytes_is_carried_in_both_encodings() -> None:
     for version in (0, 1):
         assert b"x" * 32767 in encode(Sample(name="x" * 32767), version)
+
+
+@dataclass(slots=True)
+class Maybe(Message, versions="0", flexible="0+"):
+    node: Node | None = struct(Node, nullable="0+", default=Node, tag=0)
+
+
+def test_a_tagged_struct_that_is_not_null_by_itself_says_that_it_is_null() -> None:
+    """As Kafka's generated classes write it: an empty one is left out, null is a zero."""
+    assert encode(Maybe(), 0).hex() == "00"
+    assert encode(Maybe(None), 0).hex() == "01000100"
+    assert encode(Maybe(Node(5)), 0).hex() == "0100" + "07" + "01" + "00000005" + "01" + "00"
+    for value in (Maybe(), Maybe(None), Maybe(Node(5))):
+        assert decode(Maybe, encode(value, 0), 0) == value

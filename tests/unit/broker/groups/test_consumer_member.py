@@ -13,7 +13,7 @@ from broker.groups.consumer_member import (
     metadata_of,
     topics_of,
 )
-from broker.groups.consumer_records import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue
+from broker.groups.consumer_records import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 from broker.groups.roster import JoinProtocol
 from tests.support.consumer_groups import topic_id
 
@@ -62,3 +62,13 @@ def test_a_topic_listed_twice_has_the_partitions_of_both_and_one_without_any_is_
     assignment = assignment_from(listed)
     assert assignment == {A: frozenset({0, 1}), B: frozenset({1, 2})}
     assert topics_of(assignment) == [AssignedTopic(A, [0, 1]), AssignedTopic(B, [1, 2])]
+
+
+def test_a_member_without_a_classic_protocol_is_none_of_the_classic_protocol() -> None:
+    assert fields_of_metadata(ConsumerGroupMemberMetadataValue())["classic"] is None
+    assert metadata_of(replace(MEMBER, classic=None)).classic_member_metadata is None
+
+
+def test_what_it_is_to_give_back_is_part_of_what_it_has() -> None:
+    giving = replace(MEMBER, assigned={A: frozenset({0})}, pending_revocation={A: frozenset({1}), B: frozenset({2})})
+    assert giving.has() == {A: frozenset({0, 1}), B: frozenset({2})}

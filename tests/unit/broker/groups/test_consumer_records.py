@@ -30,10 +30,10 @@ GOLDEN = {
     ),
     "member": (
         "00050002677200026d31",
-        "0000026902720263032f68030261026204782e2a000493e00672616e676500",
+        "0000026902720263032f68030261026204782e2a000493e00672616e676501000100",
         GroupRecord(
             records.ConsumerGroupMemberMetadataKey("gr", "m1"),
-            records.ConsumerGroupMemberMetadataValue("i", "r", "c", "/h", ["a", "b"], "x.*", 300_000, "range"),
+            records.ConsumerGroupMemberMetadataValue("i", "r", "c", "/h", ["a", "b"], "x.*", 300_000, "range", None),
         ),
     ),
     "member of the classic protocol": (
