@@ -151,7 +151,7 @@ class _EncoderCompiler:
         elif isinstance(type_, ArrayOf):
             self.array(type_.element, value, nullable)
         elif nullable:
-            self.nullable_struct(type_, value, b"\0" if tagged else b"\xff")
+            self.nullable_struct(type_, value, tagged=tagged)
         else:
             var = self.local("s")
             self.source.line(f"{var} = {value}")
@@ -209,9 +209,9 @@ class _EncoderCompiler:
         if nullable:
             self.close_nullable()
 
-    def nullable_struct(self, type_: type, value: str, null: bytes) -> None:
-        """A byte goes before the struct: 1, or `null`, which in a tagged field is another than among the ordered ones."""
-        var = self.open_nullable(value, null)
+    def nullable_struct(self, type_: type, value: str, *, tagged: bool) -> None:
+        """A byte goes before the struct: 1, or a mark of null that is another in a tagged field than among the ordered ones."""
+        var = self.open_nullable(value, b"\0" if tagged else b"\xff")
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)
         self.close_nullable()
