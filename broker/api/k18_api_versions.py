@@ -4,9 +4,9 @@ Promises: exactly the routes are listed (Produce with the minimum of 0 that old 
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
-The setting transaction.version is the finalized level of the feature of that name (0: none, and nothing is said of it): clients speak
-transaction version 2 if it is 2. A supported feature from level 0 on is shown from version 4 on only: older clients choke on the 0
-(KAFKA-17011).
+The finalized levels are those of the metadata log (`broker.topics.features`); a feature of level 0 is not among them. Their epoch is the
+offset of the log's last record, as Kafka's: a client believes the greatest. Clients speak transaction version 2 if that is the level. A
+supported feature from level 0 on is shown from version 4 on only: older clients choke on the 0 (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -16,22 +16,12 @@ from functools import cache
 
 from broker.api.context import Context
 from broker.api.routes import ROUTES
+from broker.topics.features import SUPPORTED, finalized
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
-
-METADATA_VERSION_MIN = 7
-METADATA_VERSION = 27
-"""metadata.version 4.1-IV1, the levels that a Kafka 4.1 broker supports and finalizes."""
-
-TRANSACTION_VERSION_MAX = 2
-
-GROUP_VERSION = 1
-"""group.version 1: the consumer groups of KIP-848. A Kafka 4.1 cluster finalizes it."""
-
-_FEATURES_EPOCH = 1
 
 
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -41,26 +31,23 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.client_software_name = request.client_software_name
         ctx.connection.client_software_version = request.client_software_version
-    return _response(ctx.services.settings.transaction_version, ctx.version >= 4)
+    return _response(ctx)
 
 
 @cache
-def _response(transaction_version: int, shows_level_0: bool) -> ApiVersionsResponse:
-    supported = [SupportedFeatureKey("metadata.version", METADATA_VERSION_MIN, METADATA_VERSION)]
-    finalized = [
-        FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION),
-        FinalizedFeatureKey("group.version", GROUP_VERSION, GROUP_VERSION),
-    ]
-    if shows_level_0:
-        supported.append(SupportedFeatureKey("transaction.version", 0, TRANSACTION_VERSION_MAX))
-        supported.append(SupportedFeatureKey("group.version", 0, GROUP_VERSION))
-    if transaction_version > 0:
-        finalized.append(FinalizedFeatureKey("transaction.version", transaction_version, transaction_version))
+def _api_keys() -> list[ApiVersion]:
+    return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())]
+
+
+def _response(ctx: Context) -> ApiVersionsResponse:
+    services = ctx.services
+    levels = finalized(services.topics.features, services.settings.transaction_version)
+    shown = {name: (first, last) for name, (first, last) in SUPPORTED.items() if first > 0 or ctx.version >= 4}
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())],
-        supported_features=supported,
-        finalized_features_epoch=_FEATURES_EPOCH,
-        finalized_features=finalized,
+        api_keys=_api_keys(),
+        supported_features=[SupportedFeatureKey(name, first, last) for name, (first, last) in shown.items()],
+        finalized_features_epoch=services.topic_service.metadata_log.log.log_end_offset - 1,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items()],
     )
 
 

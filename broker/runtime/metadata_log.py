@@ -20,6 +20,7 @@ from broker.core.log_config import LogConfig
 from broker.storage.errors import LogDirRefused
 from broker.storage.partition_log import Isolation, Origin
 from broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
+from broker.topics.features import METADATA_LEVEL, METADATA_VERSION
 from protocol.records.batch import split_batches
 from protocol.records.record import SimpleRecord, build_batch, iter_records
 from protocol.schema import Buffer
@@ -89,7 +90,8 @@ class MetadataLog:
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
         now_ms = self._clock.now_ms()
-        batch = build_batch([SimpleRecord(None, encode_record(record), now_ms) for record in records])
+        level = self._catalog.features.get(METADATA_VERSION, METADATA_LEVEL)
+        batch = build_batch([SimpleRecord(None, encode_record(record, level), now_ms) for record in records])
         self.log.append(batch, origin=Origin.COORDINATOR, leader_epoch=self.log.leader_epoch, now_ms=now_ms)
 
     def _durable(self, records: Sequence[MetadataRecord]) -> None:

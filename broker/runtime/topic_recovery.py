@@ -25,6 +25,7 @@ from broker.topics.broker_config import BrokerConfigs
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
 from broker.topics.create_topics import Placement, config_record, partition_record
+from broker.topics.features import SUPPORTED, TRANSACTION_VERSION, new_levels
 from broker.topics.producer_ids import BLOCK_SIZE
 from broker.topics.topic_config import internal_topic_configs, usable_overrides
 from broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from broker.runtime.partitions import Partitions
     from broker.storage.log_dir import LogDir
     from broker.storage.partition_log import PartitionLog
-
-METADATA_VERSION: Final = 27
-"""The level of `metadata.version` in Kafka 4.1 (4.1-IV1): which record versions a reader of this log has to know."""
 
 METADATA_PARTITION: Final = (CLUSTER_METADATA, 0)
 
@@ -87,6 +85,7 @@ def _open_topics(
         metadata_log.write_now(_first_records(found.values(), settings, random_bytes))
     else:
         _set_aside_strays(log_dir, catalog, found, metadata_log.replay())
+    metadata_log.write_now(_settle_transaction_version(catalog, settings))
     log_dir.removal_checkpoint()()
     broker_configs = BrokerConfigs(settings, catalog)
     broker_configs.refresh()
@@ -116,8 +115,8 @@ def _open_topics(
 
 
 def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
-    """What a new metadata log opens with: the level it is written at, and the topics whose directories were there before it."""
-    records: list[MetadataRecord] = [FeatureLevelRecord("metadata.version", METADATA_VERSION)]
+    """What a new metadata log opens with: the levels of its features, and the topics whose directories were there before it."""
+    records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in new_levels(settings.transaction_version).items()]
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     next_producer_id = 0
     for log in found:
@@ -129,6 +128,17 @@ def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, rand
         blocks = -(-next_producer_id // BLOCK_SIZE)
         records.append(ProducerIdsRecord(settings.node_id, -1, blocks * BLOCK_SIZE))
     return records
+
+
+def _settle_transaction_version(catalog: Catalog, settings: BrokerSettings) -> list[MetadataRecord]:
+    """The log's level of `transaction.version` is in force, unless the setting was given: then that is, and the log is to say so."""
+    stored = catalog.features.get(TRANSACTION_VERSION)
+    if TRANSACTION_VERSION in settings.explicit:
+        level = settings.transaction_version
+        return [] if level == (stored or 0) else [FeatureLevelRecord(TRANSACTION_VERSION, level)]
+    if stored is not None:
+        settings.transaction_version = min(stored, SUPPORTED[TRANSACTION_VERSION][1])
+    return []
 
 
 def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:

@@ -142,7 +142,13 @@ class Catalog:
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
             case FeatureLevelRecord():
-                self.features[record.name] = record.feature_level
+                self._set_level(record.name, record.feature_level)
+
+    def _set_level(self, feature: str, level: int) -> None:
+        if level:
+            self.features[feature] = level
+        else:
+            self.features.pop(feature, None)
 
     def _add_topic(self, topic: Topic) -> None:
         assert topic.name not in self._by_name, f"topic {topic.name} created twice"

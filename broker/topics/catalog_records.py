@@ -5,7 +5,7 @@ encoding. It has no key. So `kafka-dump-log --cluster-metadata-decoder` reads ou
 
 Rules that hold inside:
 - A kind of record that we do not use decodes to None; a damaged one of a kind that we use raises `ProtocolError`, which stops the start.
-- We write the versions in `WRITTEN`, which every Kafka from 3.7 on reads.
+- Records are written in the versions of the log's `metadata.version`, which is what its readers know (Kafka's `MetadataVersion`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from broker.topics.features import METADATA_LEVEL
 from protocol.errors import MalformedMessage
 from protocol.schema import Message, array, boolean, decode, encode, int8, int16, int32, int64, string, uint16, uuid
 from protocol.wire import Bad, Buffer, read_uvarint, uvarint
@@ -158,22 +159,18 @@ _KINDS: Final[dict[int, type[MetadataRecord]]] = {
     )
 }
 
-WRITTEN: Final[dict[type[MetadataRecord], int]] = {
-    RegisterBrokerRecord: 3,
-    TopicRecord: 0,
-    PartitionRecord: 1,
-    ConfigRecord: 0,
-    PartitionChangeRecord: 1,
-    RemoveTopicRecord: 0,
-    FeatureLevelRecord: 0,
-    ProducerIdsRecord: 0,
+WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
+    RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (0, 1)),
+    PartitionRecord: ((23, 2), (17, 1)),
+    PartitionChangeRecord: ((23, 2), (17, 1)),
 }
-"""The version in which each kind is written: without eligible leader replicas, which one node has no use for."""
+"""From which level of `metadata.version` on a kind is written in which version, the newest first; all else is version 0. Directories come
+with 17 (3.7-IV2), eligible leader replicas, of which one node has none, with 23 (4.0-IV1)."""
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """The value of the record in the log."""
-    version = WRITTEN[type(record)]
+def encode_record(record: MetadataRecord, metadata_level: int = METADATA_LEVEL) -> bytes:
+    """The value of the record in a log of this level of `metadata.version`."""
+    version = next((version for since, version in WRITTEN.get(type(record), ()) if metadata_level >= since), 0)
     return uvarint(FRAME_VERSION) + uvarint(record.API_KEY) + uvarint(version) + encode(record, version)
 
 

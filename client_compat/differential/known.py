@@ -70,7 +70,10 @@ KNOWN: tuple[Known, ...] = (
     Known(SPACES, "CREATE_TOPICS|DESCRIBE_CONFIGS", r".*\.value", kafka=r" .*|.* |.*, .*"),
     Known(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
     Known(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
-    Known(FEWER, "API_VERSIONS", r"(supported_features|finalized_features).*|finalized_features_epoch"),
+    Known(
+        FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|share|streams|eligible\.leader\.replicas)\.version\]", ours="None"
+    ),
+    Known(OTHER, "API_VERSIONS", "finalized_features_epoch"),
     Known(FEWER, "FETCH", r".*current_leader.*|node_endpoints.*", label="as a replica"),
     Known(NOTHING, "FETCH", "session_id", label="session of nothing"),
     Known(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),

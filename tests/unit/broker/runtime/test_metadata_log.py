@@ -19,7 +19,7 @@ KAFKAS_NO_OP = bytes.fromhex("01140000")
 
 async def test_a_new_log_opens_with_the_level_it_is_written_at(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    assert opened.service.catalog.features == {"metadata.version": 27}
+    assert opened.service.catalog.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
     assert not opened.service.metadata_log.is_new
     opened.crash()
 

@@ -7,15 +7,16 @@ import pytest
 
 from broker.core.settings import BrokerSettings
 from broker.storage.errors import LogDirRefused
+from broker.storage.partition_log import Isolation
 from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
 from broker.topics.broker_config import ConfigSource
 from broker.topics.catalog import ResourceType, Topic
-from broker.topics.catalog_records import ConfigRecord
+from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord
 from broker.topics.create_topics import NewTopic
 from broker.topics.describe_configs import describe_configs
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_ids import id_text
-from protocol.records.record import SimpleRecord, build_batch
+from protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.topic_dirs import TopicDir
 
 
@@ -139,3 +140,28 @@ async def test_a_directory_of_another_nodes_metadata_is_led_by_this_node(tmp_pat
     assert (state.leader, state.replicas, state.isr, state.leader_epoch) == (7, (7,), (7,), 1)
     assert again.append("t", 0) == 1
     again.crash()
+
+
+async def test_a_directory_of_older_levels_keeps_them_and_gets_records_that_its_readers_know(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    opened.service.metadata_log.write_now([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert again.service.catalog.features == {"metadata.version": 17, "group.version": 1, "transaction.version": 1}
+    assert again.service.settings.transaction_version == 1
+    start = again.service.metadata_log.log.log_end_offset
+    await again.service.create_topics([NewTopic("t")])
+    chunk = again.service.metadata_log.log.read(start, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+    written = [bytes(record.value or b"") for record in iter_records(chunk)]
+    assert [(value[1], value[2]) for value in written] == [(2, 0), (3, 1)]
+    again.crash()
+
+
+async def test_a_level_of_transactions_that_was_given_is_in_force_and_in_the_log(tmp_path: Path) -> None:
+    TopicDir(tmp_path).close()
+    for level in (1, 0, 2):
+        given = BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})
+        opened = TopicDir(tmp_path, settings=given)
+        assert opened.service.settings.transaction_version == level
+        assert opened.service.catalog.features.get("transaction.version", 0) == level
+        opened.close()

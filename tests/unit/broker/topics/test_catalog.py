@@ -96,3 +96,5 @@ def test_features_are_kept_by_name() -> None:
     catalog = Catalog()
     catalog.apply(FeatureLevelRecord("metadata.version", 27))
     assert catalog.features == {"metadata.version": 27}
+    catalog.apply(FeatureLevelRecord("metadata.version", 0))
+    assert catalog.features == {}

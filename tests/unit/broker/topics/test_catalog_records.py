@@ -28,14 +28,14 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
         PartitionRecord(
             partition_id=3, topic_id=ID, replicas=[1], isr=[1], leader=1, leader_epoch=5, partition_epoch=7, directories=[DIRECTORY]
         ),
-        "01 03 01 00000003" + ID.hex() + "02 00000001 02 00000001 01 01 00000001 00000005 00000007 02" + DIRECTORY.hex() + "00",
+        "01 03 02 00000003" + ID.hex() + "02 00000001 02 00000001 01 01 00000001 00000005 00000007 02" + DIRECTORY.hex() + "00",
     ),
     (
         ConfigRecord(resource_type=2, resource_name="foo", name="retention.ms", value="1"),
         "01 04 00  02 04 666f6f 0d 726574656e74696f6e2e6d73 02 31 00",
     ),
     (ConfigRecord(resource_type=4, resource_name="", name="a", value=None), "01 04 00 04 01 02 61 00 00"),
-    (PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1), "01 05 01 00000000" + ID.hex() + "01 01 04 00000001"),
+    (PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1), "01 05 02 00000000" + ID.hex() + "01 01 04 00000001"),
     (RemoveTopicRecord(topic_id=ID), "01 09 00" + ID.hex() + "00"),
     (FeatureLevelRecord(name="metadata.version", feature_level=27), "01 0c 00 11 6d657461646174612e76657273696f6e 001b 00"),
     (
@@ -49,6 +49,17 @@ GOLDEN: list[tuple[MetadataRecord, str]] = [
 def test_a_record_is_written_in_kafkas_bytes_and_read_back(record: MetadataRecord, golden: str) -> None:
     assert encode_record(record).hex() == golden.replace(" ", "")
     assert decode_record(bytes.fromhex(golden)) == record
+
+
+@pytest.mark.parametrize(("level", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (30, 2)])
+def test_a_partition_is_written_in_the_version_of_the_logs_level(level: int, version: int) -> None:
+    for record in (PartitionRecord(topic_id=ID, directories=[DIRECTORY]), PartitionChangeRecord(topic_id=ID, leader=1)):
+        written = encode_record(record, level)
+        assert written[2] == version
+        read = decode_record(written)
+        assert isinstance(read, PartitionRecord | PartitionChangeRecord)
+        assert (read.topic_id, read.leader) == (ID, record.leader)
+        assert bool(read.directories) is (version >= 1 and isinstance(record, PartitionRecord))
 
 
 def test_a_newer_kafkas_partition_record_with_tagged_fields_is_read() -> None:

@@ -1,0 +1,40 @@
+"""The features of the cluster and their levels (KAFKA: Feature, MetadataVersion): what is supported, what a new directory has.
+
+Rules that hold inside:
+- A directory keeps the levels that its metadata log says, whoever wrote it; records are written as its `metadata.version` wants them.
+- A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported.
+- An older metadata log names no other level than its `metadata.version`: groups and transactions then have those of a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+
+METADATA_LEVEL: Final = 30
+"""4.3-IV0, the level of a new Kafka 4.3."""
+
+GROUP_LEVEL: Final = 1
+"""The consumer groups of KIP-848."""
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, METADATA_LEVEL),
+    GROUP_VERSION: (0, GROUP_LEVEL),
+    TRANSACTION_VERSION: (0, 2),
+}
+"""By name the lowest and highest level; 7 is 3.3-IV3."""
+
+
+def new_levels(transaction_level: int) -> dict[str, int]:
+    """The levels of a new directory, in the order of their records; level 0 is the absence of one."""
+    levels = {METADATA_VERSION: METADATA_LEVEL, GROUP_VERSION: GROUP_LEVEL, TRANSACTION_VERSION: transaction_level}
+    return {name: level for name, level in levels.items() if level}
+
+
+def finalized(stored: Mapping[str, int], transaction_level: int) -> dict[str, int]:
+    """The levels in force of a metadata log that says `stored`; transactions are served at `transaction_level`."""
+    return new_levels(transaction_level) | {name: stored[name] for name in (METADATA_VERSION, GROUP_VERSION) if name in stored}
