@@ -32,7 +32,7 @@ def main(
     directory: Annotated[Path, typer.Option("--dir", help="Where logs and state go; an earlier run's are replaced.")] = Path(".streams"),
 ) -> None:
     """A Kafka Streams application (exactly_once_v2, stores in RocksDB, two internal topics, sources by a pattern) counts flights. Each
-    round stops the broker cleanly or kills it, and restarts the application: every count has to be right, and to have come once."""
+    round stops broker and application cleanly, or kills them, and starts them again: every count has to be right, and to have come once."""
     console = Console()
     if broker not in BROKERS:
         raise typer.BadParameter(f"{broker} is none of {', '.join(BROKERS)}", param_hint="--broker")

@@ -1,8 +1,8 @@
 """The rounds. In each one a topic is made that the running application's pattern matches, flights are put in, the broker ends and comes
-back on its directory and port, and the application is closed and started again on its state directory.
+back on its directory and port, and the application is ended and started again on its state directory.
 
-Rules: the broker is stopped cleanly in odd rounds and killed in even ones; two rounds end the broker first, the next two the application,
-so that the broker's end falls into its start. The random source is an argument: a seed repeats the plan, not the interleaving.
+Rules: broker and application are stopped cleanly in odd rounds and killed in even ones; two rounds end the broker first, the next two the
+application, so that the broker's end falls into its start. The random source is an argument: a seed repeats the plan, not the interleaving.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Stage:
         before = self._outputs.counts.updates
         self._feeder.begin(self._topics, FLIGHTS // 2)
         self.until(lambda: self._outputs.counts.updates > before, "an update")
-        steps: list[Callable[[], None]] = [lambda: self._end_broker(clean), self._restart_application]
+        steps: list[Callable[[], None]] = [lambda: self._end_broker(clean), lambda: self._restart_application(clean)]
         for step in steps if broker_first else reversed(steps):
             self._linger()
             step()
@@ -165,6 +165,9 @@ class Stage:
             self._broker.kill()
         self._back_s = self._broker.start(START_TIMEOUT_S)
 
-    def _restart_application(self) -> None:
-        self._application.close()
+    def _restart_application(self, clean: bool) -> None:
+        if clean:
+            self._application.close()
+        else:
+            self._application.kill()
         self._application.start()
