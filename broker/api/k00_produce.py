@@ -88,10 +88,24 @@ class _Appends:
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; answer at once unless something must be verified or synced first."""
+    _drop_repeated(request)
     refusal = _refusal(request)
     if refusal is None and _has_transactional(request):
         return _verify_and_append(ctx, request)
     return _append_all(ctx, request, refusal, _NOTHING)
+
+
+def _drop_repeated(request: ProduceRequest) -> None:
+    """Of a partition that is named twice only the last is left, as in Kafka (KafkaApis.handleProduceRequest)."""
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return
+    last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
+    if len(last) == sum(len(topic.partition_data) for topic in topics):
+        return
+    for topic in topics:
+        topic.partition_data = [data for data in topic.partition_data if last[topic.name, topic.topic_id, data.index] is data]
+    request.topic_data = [topic for topic in topics if topic.partition_data]
 
 
 def _append_all(

@@ -2,7 +2,8 @@
 
 Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one
 whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms, and
-does not begin where a read ends with its segment while the next one has more. Which batches belong to aborted transactions is said for
+does not begin where a read ends with its segment while the next one has more. An isolation level that there is not, or a negative size, is
+INVALID_REQUEST; a negative leader epoch is none. Which batches belong to aborted transactions is said for
 READ_COMMITTED; nothing is filtered.
 
 One node has no followers: a request with a replica id is refused like that of an unknown replica.
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
+
+_ISOLATIONS = {0, 1}
 
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
@@ -75,7 +78,9 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[Target]:
-    return [Target(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions]
+    """Of a partition that is named twice the last counts, as in Kafka (FetchRequest.fetchData)."""
+    named = (Target(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
+    return list({target.key: target for target in named}.values())
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, int]]:
@@ -122,7 +127,7 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read
         try:
             partition = _find(ctx, target.topic, asked.partition)
             read.watched.append(partition)
-            _check(partition, asked, replica_id)
+            _check(request, partition, asked, replica_id)
             data = _diverging(partition, asked)
             if data is None:
                 data, on_older_segment = _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
@@ -147,11 +152,14 @@ def _find(ctx: Context, topic: TopicKey, index: int) -> Partition:
     return found.get(index)
 
 
-def _check(partition: Partition, asked: FetchPartition, replica_id: int) -> None:
+def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, replica_id: int) -> None:
+    if request.isolation_level not in _ISOLATIONS or min(request.max_bytes, asked.partition_max_bytes) < 0:
+        raise Rejected(ErrorCode.INVALID_REQUEST)
     if replica_id >= 0:
         known_epoch = asked.current_leader_epoch >= 0
         raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} is no replica")
-    partition.replica.check_epoch(asked.current_leader_epoch)
+    if asked.current_leader_epoch >= 0:
+        partition.replica.check_epoch(asked.current_leader_epoch)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:

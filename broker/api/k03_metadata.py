@@ -34,7 +34,7 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         return _respond(ctx, request, [_describe(ctx, topic) for topic in ctx.services.topics.topics()])
     if ctx.version < 12 and any(topic.name is None or topic.topic_id != ZERO_ID for topic in topics):
         refused = [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
-        return _respond(ctx, request, refused)
+        return MetadataResponse(topics=refused)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
     if ids:
         return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])

@@ -52,8 +52,9 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs) -> CreatableTo
         result.topic_id = created.topic_id
         result.num_partitions = created.num_partitions
         result.replication_factor = created.replication_factor
+        given = created.configs  # as the client wrote them, which is how Kafka answers
         result.configs = [
-            CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+            CreatableTopicConfigs(entry.name, given.get(entry.name, entry.value), entry.read_only, entry.source, entry.sensitive)
             for entry in topic_entries(created.configs, broker_configs)
         ]
     return result

@@ -28,9 +28,6 @@ class Known:
 
 TEXT = "an error code without a text"
 ACCIDENT = "a value that means nothing fails by accident"
-TWICE = "a partition twice in one request"
-ID_ERRORS = "Metadata with topic ids before version 12"
-SPACES = "spaces around a configuration's value"
 FEWER = "APIs of what is not here"
 NOTHING = "a full fetch of nothing opens a session"
 FIXED = "settings that can change while the broker runs"
@@ -56,7 +53,6 @@ OWN_SETTINGS = "|".join(
 KNOWN: tuple[Known, ...] = (
     Known(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     Known(ACCIDENT, "FETCH", ".*", label=r"isolation 2|-1 of .*|negative total"),
-    Known(ACCIDENT, "FETCH", ".*", label=r"current epoch -2"),
     Known(ACCIDENT, "PRODUCE", ".*", label="no records", kafka="<timed out>"),
     Known(
         ACCIDENT, "PRODUCE|METADATA|CREATE_PARTITIONS|DESCRIBE_TOPIC_PARTITIONS|INCREMENTAL_ALTER_CONFIGS", ".*error_code", kafka="-1 .*"
@@ -64,10 +60,6 @@ KNOWN: tuple[Known, ...] = (
     Known(ACCIDENT, "PRODUCE", r".*log_start_offset", label="gzip that is none", kafka="0", ours="-1"),
     Known(ACCIDENT, "METADATA", ".*", label="neither"),
     Known(ACCIDENT, "DESCRIBE_TOPIC_PARTITIONS", ".*", label="empty name"),
-    Known(TWICE, "FETCH|PRODUCE", ".*", label="a partition twice"),
-    Known(TWICE, "PRODUCE", r".*base_offset", label="good and bad"),
-    Known(ID_ERRORS, "METADATA", "brokers.*|cluster_id|controller_id", label="by id|unknown id|id and name"),
-    Known(SPACES, "CREATE_TOPICS|DESCRIBE_CONFIGS", r".*\.value", kafka=r" .*|.* |.*, .*"),
     Known(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
     Known(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
     Known(

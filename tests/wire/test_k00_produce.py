@@ -48,16 +48,24 @@ def test_version_13_names_the_topic_by_its_id(client: Client) -> None:
 
 def test_each_partition_fails_or_succeeds_for_itself(client: Client) -> None:
     create(client, "t", partitions=2)
-    data = [PartitionProduceData(index, records) for index, records in [(0, batch()), (1, b"garbage" * 20), (7, batch()), (1, batch())]]
+    data = [PartitionProduceData(index, records) for index, records in [(0, batch()), (1, b"garbage" * 20), (7, batch())]]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=data)])
     answers = client.call(request, version=9).responses[0].partition_responses
     assert [(answer.index, answer.error_code) for answer in answers] == [
         (0, ErrorCode.NONE),
         (1, ErrorCode.CORRUPT_MESSAGE),
         (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (1, ErrorCode.NONE),
     ]
-    assert [answer.base_offset for answer in answers] == [0, -1, -1, 0]
+    assert [answer.base_offset for answer in answers] == [0, -1, -1]
+
+
+def test_of_a_partition_that_is_named_twice_only_the_last_batch_is_written(client: Client) -> None:
+    create(client, "t", partitions=2)
+    twice = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(b"a", b"b")), PartitionProduceData(0, batch(b"c"))])
+    again = TopicProduceData("t", partition_data=[PartitionProduceData(1, batch()), PartitionProduceData(0, batch(b"d"))])
+    topics = client.call(ProduceRequest(acks=1, topic_data=[twice, again]), version=9).responses
+    assert [[(answer.index, answer.base_offset) for answer in topic.partition_responses] for topic in topics] == [[(1, 0), (0, 0)]]
+    assert produce(client, batch()).base_offset == 1
 
 
 @pytest.mark.parametrize(

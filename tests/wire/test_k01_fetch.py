@@ -50,6 +50,31 @@ def partitions_of(response: FetchResponse) -> Sequence[int]:
     return [data.partition_index for topic in response.responses for data in topic.partitions]
 
 
+def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client) -> None:
+    create(client, "t")
+    produce(client, "t", b"a", b"b")
+    produce(client, "t", b"c")
+    response = fetch(client, request(part(0, 0), part(0, 2)))
+    assert (partitions_of(response), values(response)) == ([0], [b"c"])
+
+
+@pytest.mark.parametrize(
+    "asked", [request(part(), isolation_level=2), request(part(), max_bytes=-1), request(part(max_bytes=-1))], ids=["level", "all", "one"]
+)
+def test_an_isolation_level_or_a_size_that_means_nothing_is_refused(client: Client, asked: FetchRequest) -> None:
+    create(client, "t")
+    produce(client, "t", b"a")
+    (data,) = fetch(client, asked).responses[0].partitions
+    assert (data.error_code, data.records) == (ErrorCode.INVALID_REQUEST, b"")
+
+
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_a_negative_leader_epoch_is_none(client: Client, epoch: int) -> None:
+    create(client, "t")
+    produce(client, "t", b"a")
+    assert values(fetch(client, request(part(current_leader_epoch=epoch)))) == [b"a"]
+
+
 @pytest.mark.parametrize("version", range(4, 13))
 def test_every_version_by_name_reads_what_was_produced(client: Client, version: int) -> None:
     create(client, "t")

@@ -89,8 +89,9 @@ def test_topics_are_found_by_id_from_version_12(client: Client) -> None:
 
 @pytest.mark.parametrize("version", [10, 11])
 def test_an_id_before_version_12_is_an_invalid_request(client: Client, version: int) -> None:
-    (topic,) = client.call(MetadataRequest([MetadataRequestTopic(b"\x07" * 16, "t")]), version=version).topics
-    assert topic.error_code == ErrorCode.INVALID_REQUEST
+    response = client.call(MetadataRequest([MetadataRequestTopic(b"\x07" * 16, "t")]), version=version)
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
+    assert (response.brokers, response.controller_id, response.cluster_id) == ([], -1, None), "the refusal is Kafka's: of nothing else"
 
 
 def test_authorized_operations_are_told_only_when_asked(client: Client) -> None:

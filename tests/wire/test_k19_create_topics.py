@@ -57,3 +57,9 @@ def test_each_topic_has_its_own_error_and_a_message(client: Client) -> None:
 def test_an_excessive_request_is_refused_for_every_topic(client: Client) -> None:
     results = client.call(CreateTopicsRequest([CreatableTopic("a", 10_001, 1), CreatableTopic("b", 1, 1)])).topics
     assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * 2
+
+
+def test_a_setting_is_answered_as_the_client_wrote_it(client: Client) -> None:
+    topic = CreatableTopic("spaced", 1, 1, configs=[CreatableTopicConfig("retention.ms", " 5 ")])
+    (answer,) = client.call(CreateTopicsRequest([topic])).topics
+    assert {config.name: config.value for config in answer.configs}["retention.ms"] == " 5 "
