@@ -1,4 +1,4 @@
-"""Kafka's API keys by number (`ApiKeys`, 4.1), the ones we do not serve included: a log line or an error can then name them."""
+"""Kafka's API keys by number (`ApiKeys`, 4.3), the ones we do not serve included: a log line or an error can then name them."""
 
 from __future__ import annotations
 
