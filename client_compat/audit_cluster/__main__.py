@@ -24,8 +24,8 @@ from rich.table import Table
 from client_compat.audit_cluster.cluster import HOME, cluster, environment
 from client_compat.audit_cluster.event_log import scan_tasks
 from client_compat.bench_audit import logs
+from client_compat.support import program
 from client_compat.support.brokers import ottla
-from client_compat.support.signals import end_on_signals
 from spark_jobs.audit import audit
 from spark_jobs.corpus import CASES
 
@@ -123,5 +123,4 @@ def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] 
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -18,9 +18,9 @@ from client_compat.bench.model import OURS, Ability, Case, Peer, Results
 from client_compat.bench.peers import checkout
 from client_compat.bench.peers.all import PEERS, WITHOUT_FAULTS, missing
 from client_compat.bench.run import bench
+from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
 
 REPORT_WIDTH = 170
 PEER_HELP = f"Only these brokers, of {', '.join(PEERS)}, or NAME=DIRECTORY: this broker from another checkout. May be repeated."
@@ -106,5 +106,4 @@ def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], 
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -23,7 +23,7 @@ from client_compat.bench_audit import logs
 from client_compat.bench_audit.reader import READS
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.tools import Tools
-from client_compat.support.signals import end_on_signals
+from client_compat.support import program
 
 TIMEOUT_S = 3600
 DEEP_BYTES_MAX = 3 << 29
@@ -141,5 +141,4 @@ def main(
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

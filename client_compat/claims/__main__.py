@@ -16,10 +16,8 @@ from rich.table import Table
 
 from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, Result, run_claims
+from client_compat.support import program
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
-
-PIPE_WIDTH = 150
 
 
 def main(
@@ -48,14 +46,8 @@ def main(
         json.dump([_json(result) for result in results], sys.stdout, indent=2, ensure_ascii=False)
         print()
     else:
-        _print(_console(), results, time.perf_counter() - began)
+        _print(program.new_console(), results, time.perf_counter() - began)
     raise typer.Exit(1 if any(result.surprise for result in results) else 0)
-
-
-def _console() -> Console:
-    """A pipe has no width: wide enough for the evidence."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
 def _json(result: Result) -> dict[str, Any]:
@@ -94,5 +86,4 @@ def _print(console: Console, results: list[Result], seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -14,10 +14,11 @@ from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed
 from client_compat.matrix.truth import TruthFailed
+from client_compat.support.workers import RunFailed
 
 THEMES = (retries, identity, settings, transactions, partitioning, uses)
 CLAIMS = dict(sorted(REGISTRY.items()))
-FAILURES = (ClientError, ProgramFailed, BuildFailed, TruthFailed, TimeoutError, ValueError)
+FAILURES = (ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, TimeoutError, ValueError)
 """What a claim that does not come to its end raises: a finding, too."""
 
 

@@ -8,10 +8,10 @@ from client_compat.claims.claim import Finding, claim
 from client_compat.claims.identity import CLIENT
 from client_compat.claims.retries import VALUE, lose_ack
 from client_compat.claims.world import World
-from client_compat.known_bugs.stage import READ_S
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.facades import ProducerOptions, Record
 from client_compat.support.brokers import HOST
+from client_compat.support.stage import READ_S
 from protocol.client import Client as Wire
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.record import SimpleRecord, build_batch

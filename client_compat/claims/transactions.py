@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 from client_compat.claims.claim import Finding, claim
 from client_compat.claims.identity import CLIENT, commit, log, records, transactional
 from client_compat.claims.world import World
-from client_compat.known_bugs.stage import READ_S
 from client_compat.known_bugs.torn_transaction import wait_for_end
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 from client_compat.support.log_text import marker_of
+from client_compat.support.stage import READ_S
 from protocol.client import Client as Wire
 from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
 from protocol.records.control import ControlType

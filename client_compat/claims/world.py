@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from client_compat.known_bugs.stage import READ_S, Stage, stages
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.facades import Client, Consumer
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.truth import Truth
 from client_compat.support.brokers import HOST
+from client_compat.support.stage import READ_S, Stage, stages
 from protocol.client import Client as Wire
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import statistics
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from client_compat.crash.run import CrashRun, crash
-from client_compat.support.brokers import BrokerFailed
+from client_compat.support import program
+from client_compat.support.program import or_exit, replace
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
 
 SEED_MAX = 2**32
+MARKER = "broker.log"
 
 
 def main(
@@ -32,19 +32,15 @@ def main(
     every acknowledgement with the log: lost 0, doubled 0, every value at the offset its client was told. Exit code 1 when not."""
     console = Console()
     seed = random.randrange(SEED_MAX) if seed is None else seed
-    shutil.rmtree(directory, ignore_errors=True)
+    replace(console, directory, MARKER)
     console.print(f"Seed {seed}: `python -m client_compat.crash --kills {kills} --seed {seed}` repeats the plan.")
-    try:
-        with progress(console) as display:
-            bar = display.add_task("SIGKILLs under load", total=kills, note="")
+    with or_exit(console, "The broker did not survive"), progress(console) as display:
+        bar = display.add_task("SIGKILLs under load", total=kills, note="")
 
-            def on_kill(run: CrashRun) -> None:
-                display.update(bar, completed=min(run.kills, kills), note=f"back in {run.restart_seconds[-1]:.2f} s")
+        def on_kill(run: CrashRun) -> None:
+            display.update(bar, completed=min(run.kills, kills), note=f"back in {run.restart_seconds[-1]:.2f} s")
 
-            run = crash(directory, kills, seed, options=broker_option or (), on_kill=on_kill)
-    except BrokerFailed as failure:
-        console.print(f"[red]The broker did not survive:[/] {failure}")
-        raise typer.Exit(1) from None
+        run = crash(directory, kills, seed, options=broker_option or (), on_kill=on_kill)
     _print(console, run, directory)
     raise typer.Exit(0 if run.verdict.good else 1)
 
@@ -68,5 +64,4 @@ def _print(console: Console, run: CrashRun, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

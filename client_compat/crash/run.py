@@ -5,17 +5,15 @@ Rule: the random source is an argument, so a seed repeats the plan (not the inte
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 
-from client_compat.support import load as producers
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerFailed, BrokerProcess, ottla
+from client_compat.support.load import Load, under
 from client_compat.support.verdict import Verdict, judge
 
 TOPIC = "crash"
@@ -27,9 +25,7 @@ START_KILL_AFTER_S = (0.0, 0.35)
 FIRST_ACK_TIMEOUT_S = 30.0
 FLUSH_TIMEOUT_S = 150.0
 LOOK_S = 0.01
-VALUES_MAX = 10**9
 RATE_MAX = 4_000
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(slots=True)
@@ -45,32 +41,19 @@ class CrashRun:
 
 
 def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: Callable[[CrashRun], None]) -> CrashRun:
-    """Run the whole test in `directory` (made here). Raises `BrokerFailed` when the broker does not come back, or a client gives up."""
-    directory.mkdir(parents=True)
+    """Run the whole test in `directory` (made here). Raises `BrokerFailed` when the broker does not come back, `RunFailed` when a client
+    gives up."""
     rng, run, began = random.Random(seed), CrashRun(seed), time.perf_counter()
-    answered, stop = RawArray("q", len(producers.CLIENTS)), _SPAWN.Event()
     with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        load = producers.Load(broker.bootstrap, TOPIC, directory, VALUES_MAX, RATE_MAX)
-        clients = [
-            _SPAWN.Process(target=producers.main, args=(n, load, answered, stop), daemon=True) for n in range(len(producers.CLIENTS))
-        ]
-        for client in clients:
-            client.start()
-        try:
+        load = Load(broker.bootstrap, TOPIC, directory, RATE_MAX)
+        with under(load) as clients:
             while run.kills < kills:
-                _wait_until_both_are_served(broker, answered)
+                _wait_until_both_are_served(broker, clients.answered)
                 time.sleep(rng.uniform(*KILL_AFTER_S))
                 _kill(broker, run, rng)
                 on_kill(run)
-            stop.set()
-            for client in clients:
-                client.join(FLUSH_TIMEOUT_S)
-                if client.exitcode != 0:
-                    raise BrokerFailed(f"a client ended with {client.exitcode}; see {directory / 'clients.log'}\n{broker.output_tail()}")
-        finally:
-            for client in clients:
-                client.kill()
+            clients.finish(FLUSH_TIMEOUT_S)
         run.verdict = judge(load, PARTITIONS)
     run.seconds = time.perf_counter() - began
     return run

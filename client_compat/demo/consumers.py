@@ -8,17 +8,18 @@ and is not counted twice.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 from client_compat.demo.flights import read_rows
-from client_compat.demo.ledger import CLIENTS, MEMBERS, PARTITIONS, Ledger, place
+from client_compat.demo.ledger import CLIENTS, MEMBERS, PARTITIONS, Ledger
+from client_compat.support.places import place
+from client_compat.support.workers import log_to
 
 GROUP = "flights-readback"
 ROW = re.compile(rb'\{"row":(\d+),')
@@ -108,17 +109,7 @@ async def _consume(member: int, task: Readback, ledger: Ledger, leave_together: 
         await asyncio.to_thread(leave_together.wait)
 
 
-async def lag_of(bootstrap: str, topic: str) -> int:
-    """Records between what the group committed and the ends of the log."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False)
-    async with consumer:
-        partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        ends = await consumer.end_offsets(partitions)
-        committed = [await consumer.committed(partition) for partition in partitions]
-    return sum(end - (offset or 0) for end, offset in zip((ends[tp] for tp in partitions), committed, strict=True))
-
-
 def main(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
     """The whole life of one consumer process."""
-    logging.basicConfig(filename=task.client_log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to(task.client_log)
     asyncio.run(_consume(member, task, ledger, leave_together))

@@ -10,16 +10,11 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
+from client_compat.support.places import NOT_ACKED
+
 PARTITIONS = 6
 CLIENTS = ("aiokafka", "confluent-kafka", "kafka-python")
 MEMBERS = 2
-OFFSET_BITS = 48
-NOT_ACKED = -1
-
-
-def place(partition: int, offset: int) -> int:
-    """One number for a partition and an offset."""
-    return partition << OFFSET_BITS | offset
 
 
 @dataclass(slots=True)

@@ -5,8 +5,6 @@ Rule: this process only starts, watches and kills; the records pass through the 
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,10 +13,12 @@ from pathlib import Path
 from rich.progress import Progress, TaskID
 
 from client_compat.demo import consumers, producers
-from client_compat.demo.ledger import CLIENTS, MEMBERS, NOT_ACKED, PARTITIONS, Ledger
+from client_compat.demo.ledger import CLIENTS, MEMBERS, PARTITIONS, Ledger
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import ottla
-from client_compat.support.workers import RunFailed, Workers
+from client_compat.support.places import NOT_ACKED
+from client_compat.support.reading import lag_of
+from client_compat.support.workers import SPAWN, RunFailed, Workers
 
 TOPIC = "flights"
 KILL_AT = 0.5  # of the rows acknowledged
@@ -26,7 +26,6 @@ LOST_ACK_SHARE = 0.05
 FAULT_SEED = 7
 # How the broker's debug log begins the line of a batch that it had already: the log directory does not hold what was not written twice.
 ABSORBED = b"Retry absorbed: "
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class Run:
             self._load()
             loaded = time.perf_counter()
             self._read_back()
-            result.lag = asyncio.run(consumers.lag_of(broker.bootstrap, TOPIC))
+            result.lag = lag_of(broker.bootstrap, consumers.GROUP, TOPIC, PARTITIONS)
             result.seconds |= {"load": loaded - began, "read back": time.perf_counter() - loaded}
         result.fill(self._ledger)
         result.retries_absorbed = self._broker.output.read_bytes().count(ABSORBED)
@@ -90,9 +89,8 @@ class Run:
         shares = [len(range(index, self._result.rows, len(CLIENTS))) for index in range(len(CLIENTS))]
         bars = [self._bar(f"{self._name}: {client}", share) for client, share in zip(CLIENTS, shares, strict=True)]
         load = producers.Load(self._broker.bootstrap, TOPIC, self._rows, self._result.idempotent, self._client_log)
-        workers = [_SPAWN.Process(target=producers.main, args=(index, load, self._ledger), daemon=True) for index in range(len(CLIENTS))]
-        killed = False
-        with Workers(workers, self._client_log) as running:
+        plans, killed = [(index, load, self._ledger) for index in range(len(CLIENTS))], False
+        with Workers(producers.main, plans, self._client_log) as running:
             while running.any_alive():
                 self._show(bars, self._ledger.acked)
                 if not killed and sum(self._ledger.acked) >= KILL_AT * self._result.rows:
@@ -111,10 +109,10 @@ class Run:
 
     def _read_back(self) -> None:
         bars = [self._bar(f"{self._name}: group member {index}", None) for index in range(MEMBERS)]
-        together = _SPAWN.Barrier(MEMBERS)
+        together = SPAWN.Barrier(MEMBERS)
         task = consumers.Readback(self._broker.bootstrap, TOPIC, self._rows, self._client_log)
-        workers = [_SPAWN.Process(target=consumers.main, args=(n, task, self._ledger, together), daemon=True) for n in range(MEMBERS)]
-        with Workers(workers, self._client_log) as running:
+        plans = [(member, task, self._ledger, together) for member in range(MEMBERS)]
+        with Workers(consumers.main, plans, self._client_log) as running:
             while running.any_alive():
                 self._show(bars, self._ledger.consumed)
                 self._broker.check_alive()

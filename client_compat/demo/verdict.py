@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rich.console import Group
-from rich.table import Table
 
 from client_compat.demo.run import RunResult
+from client_compat.support.demonstration import Promise, side_by_side
 from spark_jobs.report import summary
 from spark_jobs.verdict import DirectoryVerdict, Verdict
 
 BUSINESS_KEY = "row"
 RULE_OF_BUSINESS_KEY = "business-key"
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """One thing that had to hold."""
-
-    text: str
-    kept: bool
 
 
 def audited_duplicates(directory: DirectoryVerdict) -> int:
@@ -87,10 +78,4 @@ _CLIENT_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
 
 def tables(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> Group:
     """What the clients saw, and what the log says."""
-    seen = Table(title="What the clients saw", title_justify="left", header_style="bold")
-    seen.add_column("")
-    for name in ("idempotent", "plain"):
-        seen.add_column(name, justify="right")
-    for label, value in _CLIENT_ROWS:
-        seen.add_row(label, value(idempotent), value(plain))
-    return Group(seen, summary(verdict))
+    return Group(side_by_side("What the clients saw", {"idempotent": idempotent, "plain": plain}, _CLIENT_ROWS), summary(verdict))

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from client_compat.demo_transactions.counting import Chunk, Increment, increments
+from client_compat.support.workers import log_to
 
 INPUT = "flights"
 INPUT_PARTITIONS = 6
@@ -149,7 +150,7 @@ class Pipeline:
 
 def main(index: int, job: Job, board: Board) -> None:
     """The whole life of one instance's process."""
-    logging.basicConfig(filename=job.client_log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to(job.client_log)
     asyncio.run(_live(index, job, board))
 
 

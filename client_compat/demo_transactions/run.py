@@ -5,7 +5,6 @@ Rule: this process only starts, watches, kills and reads; the records of the pip
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,14 @@ from rich.progress import Progress, TaskID
 
 from client_compat.demo_transactions import topics
 from client_compat.demo_transactions.counting import Counts, Increment
-from client_compat.demo_transactions.instance import CLIENTS, Board, Job, main
+from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTITIONS, Board, Job, main
 from client_compat.demo_transactions.judge import Judgement, judge
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
+from client_compat.support.reading import lag_of
 from client_compat.support.workers import RunFailed, Workers
 
 KILLS = 5
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +76,16 @@ class Run:
         ended = time.perf_counter()
         bar = self._display.add_task(f"{self._name}: reading", total=None, note="increments, by both clients")
         bootstrap, output = self._broker.bootstrap, self._job.output
-        committed = topics.read_with_confluent(bootstrap, output, "read_committed")
-        same = _sorted(committed) == _sorted(topics.read_with_aiokafka(bootstrap, output))
-        written = len(topics.read_with_confluent(bootstrap, output, "read_uncommitted"))
+        committed = topics.committed_by_confluent(bootstrap, output)
+        same = _sorted(committed) == _sorted(topics.committed_by_aiokafka(bootstrap, output))
+        written = len(topics.written(bootstrap, output))
         self._display.update(bar, total=len(committed), completed=len(committed))
         return RunResult(
             self._job.transactional,
             judge(committed, self._flights.direct, self._flights.sizes),
             written,
             same,
-            topics.lag_of(bootstrap, self._job.group, self._flights.sizes),
+            lag_of(bootstrap, self._job.group, INPUT, INPUT_PARTITIONS),
             list(self._board.counted),
             sum(self._board.takeovers),
             sum(self._board.fenced),
@@ -97,8 +96,8 @@ class Run:
 
     def _fight(self) -> None:
         bar = self._display.add_task(f"{self._name}: counting", total=self._flights.total, note="")
-        workers = [_SPAWN.Process(target=main, args=(index, self._job, self._board), daemon=True) for index in range(len(CLIENTS))]
-        with Workers(workers, self._job.client_log) as running:
+        plans = [(index, self._job, self._board) for index in range(len(CLIENTS))]
+        with Workers(main, plans, self._job.client_log) as running:
             while running.any_alive():
                 self._show(bar)
                 if (

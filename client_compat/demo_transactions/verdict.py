@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from rich.console import Group
-from rich.table import Table
 
-from client_compat.demo.verdict import Promise
 from client_compat.demo_transactions.instance import CLIENTS
 from client_compat.demo_transactions.run import KILLS, RunResult
+from client_compat.support.demonstration import Promise, side_by_side
 from spark_jobs.report import summary
 from spark_jobs.verdict import RuleResult, Verdict
 
@@ -71,10 +70,5 @@ _ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
 
 def tables(exact: RunResult, plain: RunResult, verdict: Verdict) -> Group:
     """What the output adds up to, and what the log says."""
-    seen = Table(title="Flights per carrier and hour, as read by read_committed consumers", title_justify="left", header_style="bold")
-    seen.add_column("")
-    for run in (exact, plain):
-        seen.add_column(run.name, justify="right")
-    for label, value in _ROWS:
-        seen.add_row(label, value(exact), value(plain))
-    return Group(seen, summary(verdict))
+    title = "Flights per carrier and hour, as read by read_committed consumers"
+    return Group(side_by_side(title, {run.name: run for run in (exact, plain)}, _ROWS), summary(verdict))

@@ -13,8 +13,8 @@ from rich.markup import escape
 
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.kafka.jars import KafkaMissing
+from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
-from client_compat.support.signals import end_on_signals
 
 SHOWN_CHARS = 300
 
@@ -65,5 +65,4 @@ def _print(console: Console, found: Difference) -> None:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

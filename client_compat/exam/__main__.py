@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from client_compat.samples.mistakes import MISTAKES, Mistake, Role
-from client_compat.support.signals import end_on_signals
+from client_compat.support import program
 
 CLIENTS = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
 ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
@@ -25,7 +25,6 @@ CALM = "calm"
 LIMIT_S = 900
 RUN_S = 45
 BROKEN = "broken"
-PIPE_WIDTH = 150
 
 
 class Client(StrEnum):
@@ -131,7 +130,7 @@ def main(
 ) -> None:
     """Run `ottla verify` on every sample program. Exit code 1 where a right one breaks, or a wrong one does not break for its reason."""
     chosen = list(samples([each.value for each in client or Client], ROLES, right=right, wrong=wrong))
-    console = _console()
+    console = program.new_console(highlight=False)
     progress = Console(stderr=True, highlight=False)
     for number, sample in enumerate(chosen, 1):
         with progress.status(f"{number} of {len(chosen)}: {sample.client} {sample.role} {sample.mistake.name if sample.mistake else ''}"):
@@ -157,12 +156,5 @@ def main(
         raise typer.Exit(1)
 
 
-def _console() -> Console:
-    """A pipe has no width: wide enough for the evidence."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(width=PIPE_WIDTH, highlight=False)
-
-
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
-from client_compat.support.brokers import BrokerFailed
+from client_compat.support import program
+from client_compat.support.program import or_exit, replace
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
 
 SEED_MAX = 2**32
+MARKER = "broker.log"
 
 
 def main(
@@ -30,21 +30,17 @@ def main(
     producers work beside them. Exit code 1 when the broker dies, grows, logs a bug, or a good client suffers."""
     console = Console()
     run = FuzzRun(random.randrange(SEED_MAX) if seed is None else seed, rss_limit=rss_limit_mib * MEBIBYTE, wait_limit_s=wait_limit_s)
-    shutil.rmtree(directory, ignore_errors=True)
+    replace(console, directory, MARKER)
     console.print(f"Seed {run.seed}, {seconds} s, memory limit {rss_limit_mib} MiB.")
-    try:
-        with progress(console) as display:
-            bar = display.add_task("seconds of attack", total=seconds, note="")
+    with or_exit(console, "The run could not be done"), progress(console) as display:
+        bar = display.add_task("seconds of attack", total=seconds, note="")
 
-            def on_look(so_far: FuzzRun) -> None:
-                note = f"{so_far.counts['frames']:,} frames, {so_far.rss_max / MEBIBYTE:.0f} MiB"
-                display.update(bar, completed=int(display.tasks[bar].elapsed or 0), note=note)
+        def on_look(so_far: FuzzRun) -> None:
+            note = f"{so_far.counts['frames']:,} frames, {so_far.rss_max / MEBIBYTE:.0f} MiB"
+            display.update(bar, completed=int(display.tasks[bar].elapsed or 0), note=note)
 
-            fuzz(directory, seconds, run, on_look=on_look)
-            display.update(bar, completed=seconds)
-    except BrokerFailed as failure:
-        console.print(f"[red]The broker did not start:[/] {failure}")
-        raise typer.Exit(1) from None
+        fuzz(directory, seconds, run, on_look=on_look)
+        display.update(bar, completed=seconds)
     _print(console, run, directory)
     raise typer.Exit(0 if run.good else 1)
 
@@ -85,5 +81,4 @@ def _print(console: Console, run: FuzzRun, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -7,7 +7,6 @@ and their records are in the log once, in order, at the offsets they were told.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import random
 import threading
 import time
@@ -15,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,9 @@ from confluent_kafka.admin import AdminClient
 
 from client_compat.fuzz.attack import TOPIC, Target, attack_once
 from client_compat.fuzz.messages import MessageMaker
-from client_compat.support import load as producers
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
+from client_compat.support.load import Load, under
 from client_compat.support.verdict import Verdict, judge
 from protocol.client import Client
 from protocol.messages.k18_api_versions import ApiVersionsRequest
@@ -44,7 +42,6 @@ BUG = b"Traceback (most recent call last)"
 MEBIBYTE = 1024 * 1024
 # Kept small and plain: a fuzzer that makes topics by asking for their metadata measures the file system.
 BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.partitions=1")
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(slots=True)
@@ -110,35 +107,27 @@ def _tidy(bootstrap: str, stop: threading.Event) -> None:
 
 def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[FuzzRun], None]) -> FuzzRun:
     """Attack a new broker in `directory` (made here) for `seconds`; the limits are read from `run`, the findings written to it.
-    Raises `BrokerFailed` when the broker cannot even be started."""
-    directory.mkdir(parents=True)
+    Raises `BrokerFailed` when the broker cannot even be started, and `RunFailed` when a good client gives up."""
     began = time.monotonic()
-    answered, stop = RawArray("q", len(producers.CLIENTS)), _SPAWN.Event()
     with ottla(directory / "log", options=BROKER_OPTIONS, output=directory / "broker.log") as broker:
         for name in sorted(KEPT_TOPICS):
             create_topic(broker.bootstrap, name, GOOD_PARTITIONS)
-        load = producers.Load(broker.bootstrap, GOOD_TOPIC, directory, values_max=10**9, rate_max=GOOD_RATE_MAX)
-        plan = [(number, load, answered, stop) for number in range(len(producers.CLIENTS))]
-        clients = [_SPAWN.Process(target=producers.main, args=args, daemon=True) for args in plan]
-        for client in clients:
-            client.start()
-        while not all(answered):
-            broker.check_alive()
-            time.sleep(LOOK_EVERY_S)
-        apis, seeds = advertised(broker.port), random.Random(run.seed)
-        rngs = [random.Random(seeds.random()) for _ in range(ATTACKERS)]
-        targets = [Target((HOST, broker.port), apis, MessageMaker(rng), rng) for rng in rngs]
-        try:
-            _attack(targets, _Watch(run, broker, answered), began + seconds, run, on_look)
-        except (OSError, RuntimeError) as failure:
-            run.died = f"{failure}\n{broker.output_tail()}"
-        stop.set()
+        load = Load(broker.bootstrap, GOOD_TOPIC, directory, GOOD_RATE_MAX)
+        with under(load) as clients:
+            while not all(clients.answered):
+                broker.check_alive()
+                time.sleep(LOOK_EVERY_S)
+            apis, seeds = advertised(broker.port), random.Random(run.seed)
+            rngs = [random.Random(seeds.random()) for _ in range(ATTACKERS)]
+            targets = [Target((HOST, broker.port), apis, MessageMaker(rng), rng) for rng in rngs]
+            try:
+                _attack(targets, _Watch(run, broker, clients.answered), began + seconds, run, on_look)
+            except (OSError, RuntimeError) as failure:
+                run.died = f"{failure}\n{broker.output_tail()}"
+            if not run.died:
+                clients.finish(FLUSH_TIMEOUT_S)
         if not run.died:
-            for client in clients:
-                client.join(FLUSH_TIMEOUT_S)
             run.verdict = judge(load, GOOD_PARTITIONS)
-        for client in clients:
-            client.kill()
     run.bugs_logged = (directory / "broker.log").read_bytes().count(BUG)
     run.seconds = time.monotonic() - began
     return run

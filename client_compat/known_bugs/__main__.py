@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from client_compat.known_bugs.catalog import CATALOG, Bug
-from client_compat.known_bugs.stage import Stage, stages
-from client_compat.support.signals import end_on_signals
+from client_compat.support import program
+from client_compat.support.stage import Stage, stages
 
 
 def main(
@@ -52,5 +52,4 @@ def _show(console: Console, bug: Bug, stage: Stage) -> bool:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

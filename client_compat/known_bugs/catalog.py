@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from client_compat.known_bugs import epoch_bump, reordering, restart, torn_transaction
-from client_compat.known_bugs.stage import Stage
+from client_compat.support.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

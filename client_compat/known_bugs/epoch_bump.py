@@ -7,7 +7,7 @@ with sequence 0: to the broker, another batch. The Java client repeats such a ba
 
 from __future__ import annotations
 
-from client_compat.known_bugs.stage import READ_S, InFlight, Stage
+from client_compat.support.stage import READ_S, InFlight, Stage
 
 TOPIC = "payments"
 PAYMENT = "pay 100"

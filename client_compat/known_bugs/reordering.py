@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message
 
-from client_compat.known_bugs.stage import READ_S, InFlight, Stage
+from client_compat.support.stage import READ_S, InFlight, Stage
 
 FIRST = "0"
 VALUES = ["1", "2", "3", "4"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from client_compat.known_bugs.stage import READ_S, Stage
 from client_compat.known_bugs.torn_transaction import wait_for_end
+from client_compat.support.stage import READ_S, Stage
 
 VALUE = "order 7"
 

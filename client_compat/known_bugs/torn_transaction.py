@@ -7,10 +7,10 @@ that speaks only version 1 is torn on a cluster of version 2 as well.
 
 from __future__ import annotations
 
-from client_compat.known_bugs.stage import READ_S, Stage
 from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 from client_compat.support.log_text import marker_of
+from client_compat.support.stage import READ_S, Stage
 from protocol.client import Client
 from protocol.codec import decode_response
 from protocol.error_codes import ErrorCode

@@ -25,8 +25,8 @@ from client_compat.matrix.report import Versions, as_json, markdown
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
+from client_compat.support import program
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
 
 REPORT = ROOT / "client_compat"
 CELLS = "cells.jsonl"
@@ -165,5 +165,4 @@ def _list(console: Console, clients: list[str], scenarios: list[Scenario], broke
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

@@ -18,9 +18,9 @@ from client_compat.kafka.jars import KafkaMissing
 from client_compat.matrix.clients import BuildFailed, ToolchainMissing
 from client_compat.streams.application import STREAMS, StreamsFailed
 from client_compat.streams.run import BROKERS, Round, StreamsRun, run
+from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.progress import progress
-from client_compat.support.signals import end_on_signals
 
 SEED_MAX = 2**32
 
@@ -90,5 +90,4 @@ def _print_end(console: Console, found: StreamsRun, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    end_on_signals()
-    typer.run(main)
+    program.run(main)

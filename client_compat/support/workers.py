@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import time
-from collections.abc import Sequence
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 LOOK_S = 0.05
 STAGE_TIMEOUT_S = 180.0
+SPAWN = multiprocessing.get_context("spawn")
 
 
 class RunFailed(RuntimeError):
     """A process of the run ended badly or the run did not end in time; the message says where to look."""
 
 
-class Workers:
-    """Starts the processes on entering; `any_alive` is the loop's condition."""
+def log_to(path: Path) -> None:
+    """Send what a client process says to a file that all of them share."""
+    logging.basicConfig(filename=path, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 
-    def __init__(self, processes: Sequence[BaseProcess], client_log: Path) -> None:
-        self._processes, self._client_log = processes, client_log
+
+class Workers:
+    """Runs `target(*args)` for each `args` in a process of its own, started on entering; `any_alive` is the loop's condition."""
+
+    def __init__(
+        self, target: Callable[..., None], arguments: Sequence[tuple[Any, ...]], client_log: Path, timeout_s: float = STAGE_TIMEOUT_S
+    ) -> None:
+        self._processes = [SPAWN.Process(target=target, args=args, daemon=True) for args in arguments]
+        self._client_log, self._timeout_s = client_log, timeout_s
 
     def __enter__(self) -> Workers:
-        self._deadline = time.monotonic() + STAGE_TIMEOUT_S
+        self._deadline = time.monotonic() + self._timeout_s
         for process in self._processes:
             process.start()
         return self
@@ -30,13 +41,20 @@ class Workers:
     def any_alive(self) -> bool:
         """Wait a moment, then say whether to look again. Raises `RunFailed`."""
         if time.monotonic() > self._deadline:
-            raise RunFailed(f"a stage took more than {STAGE_TIMEOUT_S:.0f} s; the clients' own words are in {self._client_log}")
+            raise RunFailed(f"a stage took more than {self._timeout_s:.0f} s; the clients' own words are in {self._client_log}")
         if bad := [process for process in self._processes if process.exitcode not in (None, 0)]:
             raise RunFailed(f"a client process ended with {bad[0].exitcode}; see above and {self._client_log}")
         alive = [process for process in self._processes if process.is_alive()]
         if alive:
             alive[0].join(LOOK_S)
         return bool(alive)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all have ended well. Raises `RunFailed`."""
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        while self.any_alive():
+            pass
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,19 @@ BRIEF = (
     "transaction-abort",
 )
 """One of each area; `make compat` runs all."""
+CLOSER = (
+    "gzip",
+    "snappy",
+    "lz4",
+    "group-join-and-leave",
+    "static-member-returns",
+    "group-over-a-restart",
+    "transactions-in-turn",
+    "transaction-fence",
+    "consume-transform-produce",
+)
+"""What most programs on these clients stand on."""
+LOOKED_AT_CLOSER = ("aiokafka", "confluent-kafka", "kafka-python", "java")
 SLOW_STARTERS = {"spark": ("produce-consume",)}
 """Each of its requests is a Spark job of a second or more."""
 REQUIRED = os.environ.get("CI") == "true"
@@ -50,10 +64,19 @@ def test_a_client_does_what_its_api_can(client: str, pool: Pool, matrix: Matrix)
     if missing := kind.language.missing():
         assert not REQUIRED, f"in CI no toolchain may be missing: {missing}"
         pytest.skip(missing)
-    names = SLOW_STARTERS.get(client, BRIEF)
+    names = SLOW_STARTERS.get(client, BRIEF) + (CLOSER if client in LOOKED_AT_CLOSER else ())
     cells = [cell for name in names for cell in matrix.run_job(Job(client, REGISTRY[name], (OURS,)))]
     if all(cell.outcome is Outcome.SKIPPED for cell in cells):
         assert kind.optional or not REQUIRED, cells[0].reason
         pytest.skip(cells[0].reason)
     assert [f"{cell.scenario}: {cell.reason}" for cell in failures(cells)] == []
     assert sum(cell.outcome is Outcome.PASS for cell in cells) >= len(names) // 3, "the client can do less than a third"
+
+
+@pytest.mark.parametrize("client", LOOKED_AT_CLOSER)
+def test_a_clients_transactions_hold_where_the_broker_finalizes_version_1(client: str, pool: Pool, matrix: Matrix) -> None:
+    if missing := CLIENTS[client].language.missing():
+        pytest.skip(missing)
+    for name in ("transactions-in-turn", "transaction-fence", "consume-transform-produce"):
+        (cell,) = matrix.run_job(Job(client, replace(REGISTRY[name], settings={"transaction.version": "1"}), (OURS,)))
+        assert cell.outcome is Outcome.PASS, f"{name}: {cell.reason}"

@@ -82,17 +82,6 @@ def classic(**changes: object) -> dict[str, object]:
     return {"group.protocol": "classic", "heartbeat.interval.ms": 100, "session.timeout.ms": 6000, **changes}
 
 
-def test_two_members_share_and_the_one_that_stays_takes_over(broker: RunningBroker) -> None:
-    first, second = member(broker, "t"), member(broker, "t")
-    try:
-        until(lambda: len(parts(first)) == len(parts(second)) == PARTITIONS // 2, "they share", first, second)
-        assert not parts(first) & parts(second)
-        second.close()
-        until(lambda: len(parts(first)) == PARTITIONS, "the first takes over", first)
-    finally:
-        first.close()
-
-
 def test_every_record_is_read_and_commits_are_kept_over_a_kill_of_the_broker(broker: RunningBroker) -> None:
     consumer = member(broker, "t")
     seen: set[tuple[int, int]] = set()
@@ -142,22 +131,6 @@ def test_an_expression_finds_topics_that_come_later(broker: RunningBroker) -> No
         until(lambda: {("u1", 0), ("u1", 1)} <= parts(consumer), "it has u1 too", consumer)
     finally:
         consumer.close()
-
-
-def test_a_static_member_restarts_without_a_new_epoch(broker: RunningBroker) -> None:
-    first, second = member(broker, "t", **{"group.instance.id": "one"}), member(broker, "t", **{"group.instance.id": "two"})
-    try:
-        until(lambda: len(parts(first)) == len(parts(second)) == PARTITIONS // 2, "they share", first, second)
-        held = parts(second)
-        with broker.client() as client:
-            epoch = describe(client).group_epoch
-            second.close()
-            second = member(broker, "t", **{"group.instance.id": "two"})
-            until(lambda: parts(second) == held, "it has again what it had", first, second)
-            assert describe(client).group_epoch == epoch
-    finally:
-        first.close()
-        second.close()
 
 
 def group_state(client: Client) -> str:

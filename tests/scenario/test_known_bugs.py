@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.known_bugs.catalog import CATALOG, Bug
-from client_compat.known_bugs.stage import Stage, stages
+from client_compat.support.stage import Stage, stages
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from client_compat.claims import run
 from client_compat.claims.claim import Claim, Finding
 from client_compat.claims.world import World
-from client_compat.known_bugs.stage import Stage
 from client_compat.matrix.pool import Pool
 from client_compat.support.admin_port import AdminPort
 from client_compat.support.brokers import ottla
+from client_compat.support.stage import Stage
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 
 from client_compat.demo.consumers import Comparison
 from client_compat.demo.flights import read_rows, write_rows
-from client_compat.demo.ledger import Ledger, place
+from client_compat.demo.ledger import Ledger
 from client_compat.demo.run import RunResult
+from client_compat.support.places import place
 
 ROWS = [(b"UA", b'{"row":%d,"x":1}' % row) for row in range(9)]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_compat.known_bugs.stage import Stage, stages
 from client_compat.support.admin_port import AdminRefused
+from client_compat.support.stage import Stage, stages
 
 
 @pytest.fixture(scope="module")

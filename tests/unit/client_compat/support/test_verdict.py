@@ -6,12 +6,8 @@ from array import array
 
 import pytest
 
-from client_compat.support.load import NOT_ACKED, OFFSET_BITS, REFUSED
+from client_compat.support.places import NOT_ACKED, REFUSED, place
 from client_compat.support.verdict import Verdict, compare
-
-
-def at(partition: int, offset: int) -> int:
-    return partition << OFFSET_BITS | offset
 
 
 def judged(places: list[int], found: dict[int, list[int]]) -> Verdict:
@@ -21,24 +17,24 @@ def judged(places: list[int], found: dict[int, list[int]]) -> Verdict:
 
 
 def test_every_value_once_at_its_offset_is_good() -> None:
-    assert judged([at(0, 0), at(1, 0)], {0: [at(0, 0)], 1: [at(1, 0)]}).good
+    assert judged([place(0, 0), place(1, 0)], {0: [place(0, 0)], 1: [place(1, 0)]}).good
 
 
 @pytest.mark.parametrize(
     ("places", "found", "what"),
     [
-        ([at(0, 0)], {}, "lost"),
-        ([at(0, 0)], {0: [at(0, 0), at(0, 1)]}, "doubled"),
-        ([at(0, 0)], {0: [at(0, 1)]}, "misplaced"),
+        ([place(0, 0)], {}, "lost"),
+        ([place(0, 0)], {0: [place(0, 0), place(0, 1)]}, "doubled"),
+        ([place(0, 0)], {0: [place(0, 1)]}, "misplaced"),
         ([REFUSED], {}, "refused"),
-        ([NOT_ACKED], {0: [at(0, 0)]}, "unanswered"),
+        ([NOT_ACKED], {0: [place(0, 0)]}, "unanswered"),
     ],
 )
 def test_each_fault_is_counted_under_its_name(places: list[int], found: dict[int, list[int]], what: str) -> None:
-    verdict = judged([at(0, 9), *places], {0: [at(0, 9)]} | {number + 1: copies for number, copies in found.items()})
+    verdict = judged([place(0, 9), *places], {0: [place(0, 9)]} | {number + 1: copies for number, copies in found.items()})
     assert getattr(verdict, what) == 1
     assert not verdict.good
 
 
 def test_a_fault_is_named_by_partition_and_offset() -> None:
-    assert judged([at(3, 17)], {}).samples == ["client 0, acknowledged at partition 3 offset 17, is lost"]
+    assert judged([place(3, 17)], {}).samples == ["client 0, acknowledged at partition 3 offset 17, is lost"]

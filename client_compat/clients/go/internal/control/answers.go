@@ -1,12 +1,6 @@
 package control
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"sync"
-	"time"
-)
+import "time"
 
 // Sent is where a record went. Timestamp is nil where the client does not tell it.
 type Sent struct {
@@ -66,49 +60,3 @@ func (o Outcomes) Answer() any { return map[string]any{"results": o} }
 
 // Milliseconds makes a duration of an argument in milliseconds.
 func Milliseconds(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
-
-// Handles holds the open objects of one kind by the names that the runner gave them. An operation that overran its limit goes on beside
-// the next one, hence the lock.
-type Handles[T any] struct {
-	mu      sync.Mutex
-	objects map[string]T
-}
-
-// Put keeps an object under a handle.
-func (h *Handles[T]) Put(handle string, object T) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.objects == nil {
-		h.objects = make(map[string]T)
-	}
-	h.objects[handle] = object
-}
-
-// Get returns the object of a handle.
-func (h *Handles[T]) Get(handle string) (T, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	object, open := h.objects[handle]
-	if !open {
-		return object, Failure{Code: "CLIENT:BAD_REQUEST", Message: fmt.Sprintf("no open object has the handle %q", handle)}
-	}
-	return object, nil
-}
-
-// Take returns the object of a handle and forgets it.
-func (h *Handles[T]) Take(handle string) (T, error) {
-	object, err := h.Get(handle)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.objects, handle)
-	return object, err
-}
-
-// Empty returns every object and forgets them.
-func (h *Handles[T]) Empty() []T {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	objects := slices.Collect(maps.Values(h.objects))
-	h.objects = nil
-	return objects
-}

@@ -101,7 +101,7 @@ type Record struct {
 
 // Send is producer.send.
 type Send struct {
-	Handle  string   `json:"handle"`
+	Object
 	Topic   string   `json:"topic"`
 	Records []Record `json:"records"`
 	Mode    string   `json:"mode"`
@@ -109,45 +109,48 @@ type Send struct {
 
 // SendOffsets is producer.send_offsets.
 type SendOffsets struct {
-	Handle   string   `json:"handle"`
+	Object
 	Consumer string   `json:"consumer"`
 	Offsets  []Offset `json:"offsets"`
 }
 
-// Handle is an operation on a handle alone.
-type Handle struct {
+// Object names the open object of an operation; of some it is all that they carry.
+type Object struct {
 	Handle string `json:"handle"`
 }
 
+// Of is the handle of any operation on an open object.
+func (o Object) Of() string { return o.Handle }
+
 // Subscribe is consumer.subscribe.
 type Subscribe struct {
-	Handle  string   `json:"handle"`
+	Object
 	Topics  []string `json:"topics"`
 	Pattern string   `json:"pattern"`
 }
 
 // Partitions is any consumer operation on partitions.
 type Partitions struct {
-	Handle     string      `json:"handle"`
+	Object
 	Partitions []Partition `json:"partitions"`
 }
 
 // Poll is consumer.poll; its timeout is the deadline of the context.
 type Poll struct {
-	Handle string `json:"handle"`
-	Count  int    `json:"count"`
+	Object
+	Count int `json:"count"`
 }
 
 // Commit is consumer.commit. Nil offsets: the positions of what was polled.
 type Commit struct {
-	Handle  string   `json:"handle"`
+	Object
 	Offsets []Offset `json:"offsets"`
 	Mode    string   `json:"mode"`
 }
 
 // Seek is consumer.seek.
 type Seek struct {
-	Handle    string `json:"handle"`
+	Object
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Offset    Where  `json:"offset"`
@@ -155,8 +158,8 @@ type Seek struct {
 
 // Times is consumer.offsets_for_times: each offset is a timestamp.
 type Times struct {
-	Handle string   `json:"handle"`
-	Times  []Offset `json:"times"`
+	Object
+	Times []Offset `json:"times"`
 }
 
 // Where is an offset, or its word ("beginning", "end", "earliest", "latest", "max_timestamp").

@@ -10,19 +10,12 @@ import (
 	"ottla/clients/go/internal/control"
 )
 
-// admin binds an operation to the admin client of its bootstrap, which is made with the first one.
 func admin[A control.Clustered](p *program, run func(context.Context, *kadm.Client, A) (any, error)) control.Op {
-	return control.Bind(func(ctx context.Context, arguments A) (any, error) {
-		bootstrap := arguments.At()
-		client, err := p.admins.Get(bootstrap)
-		if err != nil {
-			if client, err = kadm.NewOptClient(common(control.Open{Bootstrap: bootstrap})...); err != nil {
-				return nil, err
-			}
-			p.admins.Put(bootstrap, client)
-		}
-		return run(ctx, client, arguments)
-	})
+	return control.OnCluster(&p.admins, newAdmin, run)
+}
+
+func newAdmin(bootstrap string) (*kadm.Client, error) {
+	return kadm.NewOptClient(common(control.Open{Bootstrap: bootstrap})...)
 }
 
 func (p *program) addAdmin(ops map[string]control.Op) {
@@ -185,15 +178,9 @@ func deleteRecords(ctx context.Context, client *kadm.Client, of control.Offsets)
 }
 
 func listOffsets(ctx context.Context, client *kadm.Client, of control.Offsets) (any, error) {
-	var rows [][]any
-	for _, asked := range of.Offsets {
-		found, err := listed(ctx, asked.Partition, listerOf(client, asked.Where))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, []any{asked.Topic, asked.Index, found.Offset})
-	}
-	return control.Rows("offsets", rows), nil
+	return control.Answered(of.Offsets, func(asked control.Offset) (int64, error) {
+		return listedOffset(ctx, client, asked.Partition, asked.Where)
+	})
 }
 
 func listerOf(client *kadm.Client, where control.Where) lister {

@@ -10,11 +10,7 @@ import (
 )
 
 // assign consumes partitions of one's own. With a group they begin where it committed, which kgo leaves to its user.
-func (p *program) assign(ctx context.Context, to control.Partitions) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func assign(ctx context.Context, c *consumer, to control.Partitions) error {
 	starts, err := c.starts(ctx, to.Partitions)
 	if err != nil {
 		return err
@@ -116,6 +112,5 @@ func (c *consumer) resolve(ctx context.Context, partition control.Partition, whe
 	default:
 		return where.Number, nil
 	}
-	found, err := listed(ctx, partition, listerOf(c.admin, where))
-	return found.Offset, err
+	return listedOffset(ctx, c.admin, partition, where)
 }

@@ -31,10 +31,10 @@ func Client() control.Client {
 
 func (p *program) close() {
 	for _, producer := range p.producers.Empty() {
-		producer.client.Close()
+		_ = producer.close()
 	}
 	for _, consumer := range p.consumers.Empty() {
-		consumer.close()
+		_ = consumer.close()
 	}
 	for _, admin := range p.admins.Empty() {
 		admin.Close()

@@ -31,20 +31,20 @@ type consumer struct {
 
 func (p *program) addConsumer(ops map[string]control.Op) {
 	ops["consumer.open"] = control.Do(p.openConsumer)
-	ops["consumer.subscribe"] = control.Do(p.subscribe)
-	ops["consumer.assign"] = control.Do(p.assign)
+	ops["consumer.subscribe"] = control.DoOn(&p.consumers, subscribe)
+	ops["consumer.assign"] = control.DoOn(&p.consumers, assign)
 	ops["consumer.poll"] = control.Bind(p.poll)
-	ops["consumer.assignment"] = control.Bind(p.assignment)
-	ops["consumer.commit"] = control.Do(p.commitOffsets)
-	ops["consumer.committed"] = control.Bind(p.committed)
-	ops["consumer.position"] = control.Bind(p.position)
+	ops["consumer.assignment"] = control.On(&p.consumers, assignment)
+	ops["consumer.commit"] = control.DoOn(&p.consumers, commitOffsets)
+	ops["consumer.committed"] = control.On(&p.consumers, committed)
+	ops["consumer.position"] = control.On(&p.consumers, position)
 	ops["consumer.seek"] = control.Do(p.seek)
-	ops["consumer.offsets_for_times"] = control.Bind(p.offsetsForTimes)
-	ops["consumer.end_offsets"] = control.Bind(p.edges("latest"))
-	ops["consumer.beginning_offsets"] = control.Bind(p.edges("earliest"))
+	ops["consumer.offsets_for_times"] = control.On(&p.consumers, offsetsForTimes)
+	ops["consumer.end_offsets"] = control.On(&p.consumers, edges("latest"))
+	ops["consumer.beginning_offsets"] = control.On(&p.consumers, edges("earliest"))
 	ops["consumer.pause"] = control.Do(p.pause)
 	ops["consumer.resume"] = control.Do(p.resume)
-	ops["consumer.close"] = control.Do(p.closeConsumer)
+	ops["consumer.close"] = control.Close(&p.consumers, (*consumer).close)
 }
 
 func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) error {
@@ -77,11 +77,7 @@ func (c *consumer) member() (string, int32) {
 	return c.client.GroupMetadata()
 }
 
-func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func subscribe(_ context.Context, c *consumer, to control.Subscribe) error {
 	options, err := c.options()
 	if err != nil {
 		return err
@@ -161,11 +157,7 @@ func (c *consumer) take(record *kgo.Record) {
 	c.positions[control.Partition{Topic: record.Topic, Index: record.Partition}] = record.Offset + 1
 }
 
-func (p *program) assignment(_ context.Context, of control.Handle) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func assignment(_ context.Context, c *consumer, _ control.Object) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var partitions []control.Partition
@@ -193,15 +185,6 @@ func (p *program) resume(_ context.Context, of control.Partitions) error {
 	return nil
 }
 
-func (p *program) closeConsumer(_ context.Context, of control.Handle) error {
-	c, err := p.consumers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	c.close()
-	return nil
-}
-
 // consuming returns a consumer that was told what to consume.
 func (p *program) consuming(handle string) (*consumer, error) {
 	c, err := p.consumers.Get(handle)
@@ -218,9 +201,10 @@ func (c *consumer) shut() {
 	}
 }
 
-func (c *consumer) close() {
+func (c *consumer) close() error {
 	c.shut()
 	c.admin.Close()
+	return nil
 }
 
 func byTopic(partitions []control.Partition) map[string][]int32 {

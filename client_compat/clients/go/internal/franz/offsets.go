@@ -12,11 +12,7 @@ import (
 )
 
 // commitOffsets goes through the member where there is one, else as an admin's: kgo commits for groups only.
-func (p *program) commitOffsets(ctx context.Context, commit control.Commit) error {
-	c, err := p.consumers.Get(commit.Handle)
-	if err != nil {
-		return err
-	}
+func commitOffsets(ctx context.Context, c *consumer, commit control.Commit) error {
 	if c.open.Group == nil {
 		return control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "no group to commit for"}
 	}
@@ -32,6 +28,7 @@ func (p *program) commitOffsets(ctx context.Context, commit control.Commit) erro
 		c.client.CommitOffsets(withMetadata(context.Background(), commit.Offsets), offsets, nil)
 		return nil
 	}
+	var err error
 	c.client.CommitOffsetsSync(withMetadata(ctx, commit.Offsets), offsets,
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, failed error) {
 			err = commitError(response, failed)
@@ -105,11 +102,7 @@ func (c *consumer) adminOffsets(given []control.Offset) kadm.Offsets {
 	return offsets
 }
 
-func (p *program) committed(ctx context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func committed(ctx context.Context, c *consumer, of control.Partitions) (any, error) {
 	found, err := c.admin.FetchOffsets(ctx, c.group())
 	if err != nil {
 		return nil, err
@@ -117,75 +110,46 @@ func (p *program) committed(ctx context.Context, of control.Partitions) (any, er
 	if err := found.Error(); err != nil {
 		return nil, err
 	}
-	var rows [][]any
-	for _, partition := range of.Partitions {
-		row := []any{partition.Topic, partition.Index, nil, nil}
-		if offset, ok := found.Lookup(partition.Topic, partition.Index); ok && offset.At >= 0 {
-			row[2], row[3] = offset.At, offset.Metadata
-		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+	return control.Committed(of.Partitions, func(partition control.Partition) (int64, string, bool) {
+		offset, ok := found.Lookup(partition.Topic, partition.Index)
+		return offset.At, offset.Metadata, ok && offset.At >= 0
+	})
 }
 
-func (p *program) position(_ context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func position(_ context.Context, c *consumer, of control.Partitions) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var rows [][]any
-	for _, partition := range of.Partitions {
+	return control.Positions(of.Partitions, func(partition control.Partition) (int64, bool) {
 		at, polled := c.positions[partition]
-		if !polled {
-			return nil, control.Unsupported("tells no position of a partition before something was polled from it")
-		}
-		rows = append(rows, []any{partition.Topic, partition.Index, at})
-	}
-	return control.Rows("offsets", rows), nil
+		return at, polled
+	})
 }
 
-func (p *program) offsetsForTimes(ctx context.Context, of control.Times) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
-	var rows [][]any
-	for _, time := range of.Times {
+func offsetsForTimes(ctx context.Context, c *consumer, of control.Times) (any, error) {
+	return control.AtTimes(of.Times, func(time control.Offset) (*int64, *int64, error) {
 		found, err := listed(ctx, time.Partition, listerOf(c.admin, time.Where))
-		if err != nil {
-			return nil, err
-		}
-		row := []any{time.Topic, time.Index, nil, nil}
 		// Where no record is late enough kadm gives the end offset, and no timestamp with it.
-		if found.Timestamp >= 0 {
-			row[2], row[3] = found.Offset, found.Timestamp
+		if err != nil || found.Timestamp < 0 {
+			return nil, nil, err
 		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+		return &found.Offset, &found.Timestamp, nil
+	})
 }
 
 type lister func(context.Context, ...string) (kadm.ListedOffsets, error)
 
 // edges answers the offsets at one end of partitions.
-func (p *program) edges(word string) func(context.Context, control.Partitions) (any, error) {
-	return func(ctx context.Context, of control.Partitions) (any, error) {
-		c, err := p.consumers.Get(of.Handle)
-		if err != nil {
-			return nil, err
-		}
-		var rows [][]any
-		for _, partition := range of.Partitions {
-			found, err := listed(ctx, partition, listerOf(c.admin, control.Where{Word: word}))
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, []any{partition.Topic, partition.Index, found.Offset})
-		}
-		return control.Rows("offsets", rows), nil
+func edges(word string) func(context.Context, *consumer, control.Partitions) (any, error) {
+	return func(ctx context.Context, c *consumer, of control.Partitions) (any, error) {
+		return control.Answered(of.Partitions, func(partition control.Partition) (int64, error) {
+			return listedOffset(ctx, c.admin, partition, control.Where{Word: word})
+		})
 	}
+}
+
+func listedOffset(ctx context.Context, client *kadm.Client, partition control.Partition, where control.Where) (int64, error) {
+	found, err := listed(ctx, partition, listerOf(client, where))
+	return found.Offset, err
 }
 
 // listed picks one partition of what kadm lists, which is whole topics.

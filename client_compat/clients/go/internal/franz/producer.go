@@ -20,12 +20,12 @@ type producer struct {
 
 func (p *program) addProducer(ops map[string]control.Op) {
 	ops["producer.open"] = control.Do(p.openProducer)
-	ops["producer.send"] = control.Bind(p.send)
-	ops["producer.begin"] = control.Do(p.begin)
-	ops["producer.commit"] = control.Do(p.commit)
-	ops["producer.abort"] = control.Do(p.abort)
-	ops["producer.send_offsets"] = control.Do(p.sendOffsets)
-	ops["producer.close"] = control.Do(p.closeProducer)
+	ops["producer.send"] = control.On(&p.producers, send)
+	ops["producer.begin"] = control.DoOn(&p.producers, begin)
+	ops["producer.commit"] = control.DoOn(&p.producers, commit)
+	ops["producer.abort"] = control.DoOn(&p.producers, abort)
+	ops["producer.send_offsets"] = control.DoOn(&p.producers, p.sendOffsets)
+	ops["producer.close"] = control.Close(&p.producers, (*producer).close)
 }
 
 func (p *program) openProducer(ctx context.Context, open control.ProducerOpen) error {
@@ -49,11 +49,7 @@ func (p *program) openProducer(ctx context.Context, open control.ProducerOpen) e
 	return nil
 }
 
-func (p *program) send(ctx context.Context, send control.Send) (any, error) {
-	producer, err := p.producers.Get(send.Handle)
-	if err != nil {
-		return nil, err
-	}
+func send(ctx context.Context, producer *producer, send control.Send) (any, error) {
 	producer.records = true
 	results := make([]any, len(send.Records))
 	if send.Mode == "sync" {
@@ -105,11 +101,7 @@ func toRecord(topic string, from control.Record) *kgo.Record {
 	return record
 }
 
-func (p *program) closeProducer(_ context.Context, of control.Handle) error {
-	producer, err := p.producers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	producer.client.Close()
+func (p *producer) close() error {
+	p.client.Close()
 	return nil
 }

@@ -10,20 +10,12 @@ import (
 	"ottla/clients/go/internal/control"
 )
 
-func (p *program) begin(_ context.Context, of control.Handle) error {
-	producer, err := p.producers.Get(of.Handle)
-	if err != nil {
-		return err
-	}
+func begin(_ context.Context, producer *producer, _ control.Object) error {
 	producer.records, producer.offsets = false, false
 	return producer.client.BeginTransaction()
 }
 
-func (p *program) commit(ctx context.Context, of control.Handle) error {
-	producer, err := p.producers.Get(of.Handle)
-	if err != nil {
-		return err
-	}
+func commit(ctx context.Context, producer *producer, of control.Object) error {
 	if producer.offsets && !producer.records {
 		// EndTransaction would do nothing and say that all is well.
 		return control.Unsupported("ends no transaction that holds nothing but the offsets of another client's group")
@@ -34,11 +26,7 @@ func (p *program) commit(ctx context.Context, of control.Handle) error {
 	return producer.client.EndTransaction(ctx, kgo.TryCommit)
 }
 
-func (p *program) abort(ctx context.Context, of control.Handle) error {
-	producer, err := p.producers.Get(of.Handle)
-	if err != nil {
-		return err
-	}
+func abort(ctx context.Context, producer *producer, _ control.Object) error {
 	if err := producer.client.AbortBufferedRecords(ctx); err != nil {
 		return err
 	}
@@ -47,11 +35,7 @@ func (p *program) abort(ctx context.Context, of control.Handle) error {
 
 // sendOffsets issues the two requests that kgo's GroupTransactSession issues. The session itself cannot be used: it is one client that
 // consumes and produces, and commits all that it polled, while the protocol's producer and consumer are two.
-func (p *program) sendOffsets(ctx context.Context, send control.SendOffsets) error {
-	producer, err := p.producers.Get(send.Handle)
-	if err != nil {
-		return err
-	}
+func (p *program) sendOffsets(ctx context.Context, producer *producer, send control.SendOffsets) error {
 	consumer, err := p.consumers.Get(send.Consumer)
 	if err != nil {
 		return err

@@ -16,21 +16,13 @@ type admin struct {
 	client sarama.Client
 }
 
-// bind makes an operation on the admin client of its bootstrap, which is made with the first one.
 func bind[A control.Clustered](p *program, run func(*admin, A) (any, error)) control.Op {
-	return control.Bind(func(_ context.Context, arguments A) (any, error) {
-		opened, err := p.admin(arguments.At())
-		if err != nil {
-			return nil, err
-		}
+	return control.OnCluster(&p.admins, newAdmin, func(_ context.Context, opened *admin, arguments A) (any, error) {
 		return run(opened, arguments)
 	})
 }
 
-func (p *program) admin(bootstrap string) (*admin, error) {
-	if opened, err := p.admins.Get(bootstrap); err == nil {
-		return opened, nil
-	}
+func newAdmin(bootstrap string) (*admin, error) {
 	client, err := sarama.NewClient([]string{bootstrap}, settings(control.Open{}))
 	if err != nil {
 		return nil, err
@@ -39,9 +31,7 @@ func (p *program) admin(bootstrap string) (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &admin{cluster.(sarama.TransactionClusterAdmin), client}
-	p.admins.Put(bootstrap, opened)
-	return opened, nil
+	return &admin{cluster.(sarama.TransactionClusterAdmin), client}, nil
 }
 
 func (p *program) addAdmin(ops map[string]control.Op) {
@@ -188,22 +178,17 @@ func deleteRecords(admin *admin, of control.Offsets) (any, error) {
 var times = map[string]int64{"earliest": sarama.OffsetOldest, "latest": sarama.OffsetNewest}
 
 func listOffsets(admin *admin, of control.Offsets) (any, error) {
-	var rows [][]any
-	for _, asked := range of.Offsets {
+	return control.Answered(of.Offsets, func(asked control.Offset) (int64, error) {
 		time := asked.Number
 		if asked.Word != "" {
 			known := false
 			if time, known = times[asked.Word]; !known {
-				return nil, control.Unsupported("lists the oldest and the newest offset and those of times, but not " + asked.Word)
+				return 0, control.Unsupported("lists the oldest and the newest offset and those of times, but not " + asked.Word)
 			}
 		}
 		found, err := listOffset(admin, asked.Partition, time)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, []any{asked.Topic, asked.Index, found.Offset})
-	}
-	return control.Rows("offsets", rows), nil
+		return found.Offset, err
+	})
 }
 
 func describeCluster(admin *admin, _ control.Cluster) (any, error) {

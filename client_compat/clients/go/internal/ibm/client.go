@@ -38,7 +38,7 @@ func Client() control.Client {
 
 func (p *program) close() {
 	for _, producer := range p.producers.Empty() {
-		producer.close()
+		_ = producer.close()
 	}
 	for _, consumer := range p.consumers.Empty() {
 		_ = consumer.close()

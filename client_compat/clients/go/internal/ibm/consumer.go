@@ -24,20 +24,20 @@ type consumer struct {
 
 func (p *program) addConsumer(ops map[string]control.Op) {
 	ops["consumer.open"] = control.Do(p.openConsumer)
-	ops["consumer.subscribe"] = control.Do(p.subscribe)
-	ops["consumer.assign"] = control.Do(p.assign)
-	ops["consumer.poll"] = control.Bind(p.poll)
-	ops["consumer.assignment"] = control.Bind(p.assignment)
-	ops["consumer.commit"] = control.Do(p.commitOffsets)
-	ops["consumer.committed"] = control.Bind(p.committed)
-	ops["consumer.position"] = control.Bind(p.position)
-	ops["consumer.seek"] = control.Do(p.seek)
-	ops["consumer.offsets_for_times"] = control.Bind(p.offsetsForTimes)
-	ops["consumer.end_offsets"] = control.Bind(p.edges(sarama.OffsetNewest))
-	ops["consumer.beginning_offsets"] = control.Bind(p.edges(sarama.OffsetOldest))
-	ops["consumer.pause"] = control.Do(p.pauses(true))
-	ops["consumer.resume"] = control.Do(p.pauses(false))
-	ops["consumer.close"] = control.Do(p.closeConsumer)
+	ops["consumer.subscribe"] = control.DoOn(&p.consumers, subscribe)
+	ops["consumer.assign"] = control.DoOn(&p.consumers, assign)
+	ops["consumer.poll"] = control.On(&p.consumers, poll)
+	ops["consumer.assignment"] = control.On(&p.consumers, assignment)
+	ops["consumer.commit"] = control.DoOn(&p.consumers, commitOffsets)
+	ops["consumer.committed"] = control.On(&p.consumers, committed)
+	ops["consumer.position"] = control.On(&p.consumers, position)
+	ops["consumer.seek"] = control.DoOn(&p.consumers, seek)
+	ops["consumer.offsets_for_times"] = control.On(&p.consumers, offsetsForTimes)
+	ops["consumer.end_offsets"] = control.On(&p.consumers, edges(sarama.OffsetNewest))
+	ops["consumer.beginning_offsets"] = control.On(&p.consumers, edges(sarama.OffsetOldest))
+	ops["consumer.pause"] = control.DoOn(&p.consumers, pauses(true))
+	ops["consumer.resume"] = control.DoOn(&p.consumers, pauses(false))
+	ops["consumer.close"] = control.Close(&p.consumers, (*consumer).close)
 }
 
 func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) error {
@@ -61,11 +61,7 @@ func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) err
 	return nil
 }
 
-func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func subscribe(_ context.Context, c *consumer, to control.Subscribe) error {
 	if to.Pattern != "" {
 		return control.Unsupported("subscribes to no pattern: ConsumerGroup.Consume takes names")
 	}
@@ -77,29 +73,23 @@ func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
 			return err
 		}
 	}
+	var err error
 	c.member, err = join(c, to.Topics)
 	return err
 }
 
-func (p *program) assign(_ context.Context, to control.Partitions) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func assign(_ context.Context, c *consumer, to control.Partitions) error {
 	if c.direct != nil {
 		if err := c.direct.close(); err != nil {
 			return err
 		}
 	}
+	var err error
 	c.direct, err = consume(c, to.Partitions)
 	return err
 }
 
-func (p *program) poll(ctx context.Context, ask control.Poll) (any, error) {
-	c, err := p.consumers.Get(ask.Handle)
-	if err != nil {
-		return nil, err
-	}
+func poll(ctx context.Context, c *consumer, ask control.Poll) (any, error) {
 	if c.member == nil && c.direct == nil {
 		return nil, control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "neither subscribed nor assigned"}
 	}
@@ -135,11 +125,7 @@ func read(message *sarama.ConsumerMessage) control.Read {
 	return read
 }
 
-func (p *program) assignment(_ context.Context, of control.Handle) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func assignment(_ context.Context, c *consumer, _ control.Object) (any, error) {
 	var partitions []control.Partition
 	switch {
 	case c.member != nil:
@@ -151,12 +137,8 @@ func (p *program) assignment(_ context.Context, of control.Handle) (any, error) 
 }
 
 // pauses stops the fetching, or lets it go on, and holds back what was fetched before.
-func (p *program) pauses(paused bool) func(context.Context, control.Partitions) error {
-	return func(_ context.Context, of control.Partitions) error {
-		c, err := p.consumers.Get(of.Handle)
-		if err != nil {
-			return err
-		}
+func pauses(paused bool) func(context.Context, *consumer, control.Partitions) error {
+	return func(_ context.Context, c *consumer, of control.Partitions) error {
 		c.inbox.Pause(of.Partitions, paused)
 		if c.member != nil {
 			c.member.pause(of.Partitions, paused)
@@ -166,14 +148,6 @@ func (p *program) pauses(paused bool) func(context.Context, control.Partitions) 
 		}
 		return nil
 	}
-}
-
-func (p *program) closeConsumer(_ context.Context, of control.Handle) error {
-	c, err := p.consumers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	return c.close()
 }
 
 func (c *consumer) close() error {

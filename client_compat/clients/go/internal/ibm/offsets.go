@@ -17,11 +17,7 @@ func (c *consumer) groupMetadata() *sarama.ConsumerGroupMetadata {
 	return sarama.NewConsumerGroupMetadata(*c.open.Group)
 }
 
-func (p *program) commitOffsets(_ context.Context, commit control.Commit) error {
-	c, err := p.consumers.Get(commit.Handle)
-	if err != nil {
-		return err
-	}
+func commitOffsets(_ context.Context, c *consumer, commit control.Commit) error {
 	if commit.Mode == "async" {
 		return control.Unsupported("commits synchronously, or by its own timer")
 	}
@@ -98,47 +94,24 @@ func (c *consumer) committedOffsets(partitions []control.Partition) (map[control
 	return found, nil
 }
 
-func (p *program) committed(_ context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func committed(_ context.Context, c *consumer, of control.Partitions) (any, error) {
 	found, err := c.committedOffsets(of.Partitions)
 	if err != nil {
 		return nil, err
 	}
-	var rows [][]any
-	for _, partition := range of.Partitions {
-		row := []any{partition.Topic, partition.Index, nil, nil}
+	return control.Committed(of.Partitions, func(partition control.Partition) (int64, string, bool) {
 		if block, ok := found[partition]; ok {
-			row[2], row[3] = block.Offset, block.Metadata
+			return block.Offset, block.Metadata, true
 		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+		return 0, "", false
+	})
 }
 
-func (p *program) position(_ context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
-	var rows [][]any
-	for _, partition := range of.Partitions {
-		at, known := c.inbox.Position(partition)
-		if !known {
-			return nil, control.Unsupported("tells no position of a partition before something was read from it")
-		}
-		rows = append(rows, []any{partition.Topic, partition.Index, at})
-	}
-	return control.Rows("offsets", rows), nil
+func position(_ context.Context, c *consumer, of control.Partitions) (any, error) {
+	return control.Positions(of.Partitions, c.inbox.Position)
 }
 
-func (p *program) seek(_ context.Context, to control.Seek) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func seek(_ context.Context, c *consumer, to control.Seek) error {
 	if c.direct == nil {
 		return control.Unsupported("moves no member of a group: a session begins at what was committed")
 	}
@@ -152,54 +125,35 @@ func (p *program) seek(_ context.Context, to control.Seek) error {
 	return c.direct.seek(control.Partition{Topic: to.Topic, Index: to.Partition}, offset)
 }
 
-func (p *program) offsetsForTimes(_ context.Context, of control.Times) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
-	var rows [][]any
-	for _, time := range of.Times {
+func offsetsForTimes(_ context.Context, c *consumer, of control.Times) (any, error) {
+	return control.AtTimes(of.Times, func(time control.Offset) (*int64, *int64, error) {
 		found, err := listOffset(c.admin, time.Partition, time.Number)
-		if err != nil {
-			return nil, err
+		if err != nil || found.Offset < 0 {
+			return nil, nil, err
 		}
-		row := []any{time.Topic, time.Index, nil, nil}
-		if found.Offset >= 0 {
-			row[2], row[3] = found.Offset, found.Timestamp
-		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+		return &found.Offset, &found.Timestamp, nil
+	})
 }
 
-func (p *program) edges(edge int64) func(context.Context, control.Partitions) (any, error) {
-	return func(_ context.Context, of control.Partitions) (any, error) {
-		c, err := p.consumers.Get(of.Handle)
-		if err != nil {
-			return nil, err
-		}
-		var rows [][]any
-		for _, partition := range of.Partitions {
+func edges(edge int64) func(context.Context, *consumer, control.Partitions) (any, error) {
+	return func(_ context.Context, c *consumer, of control.Partitions) (any, error) {
+		return control.Answered(of.Partitions, func(partition control.Partition) (int64, error) {
 			found, err := listOffset(c.admin, partition, edge)
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, []any{partition.Topic, partition.Index, found.Offset})
-		}
-		return control.Rows("offsets", rows), nil
+			return found.Offset, err
+		})
 	}
 }
 
-func listOffset(admin sarama.ClusterAdmin, partition control.Partition, time int64) (*sarama.OffsetResult, error) {
+func listOffset(admin sarama.ClusterAdmin, partition control.Partition, time int64) (sarama.OffsetResult, error) {
 	wanted := map[string]map[int32]int64{partition.Topic: {partition.Index: time}}
 	found, err := admin.ListOffsets(wanted, nil)
 	if err != nil {
-		return nil, err
+		return sarama.OffsetResult{}, err
 	}
 	result := found[partition.Topic][partition.Index]
 	// sarama keeps a number in this error even where it is that of no error.
 	if number, ok := result.Err.(sarama.KError); ok {
-		return result, failed(number)
+		return *result, failed(number)
 	}
-	return result, result.Err
+	return *result, result.Err
 }

@@ -25,12 +25,12 @@ type ticket struct {
 
 func (p *program) addProducer(ops map[string]control.Op) {
 	ops["producer.open"] = control.Do(p.openProducer)
-	ops["producer.send"] = control.Bind(p.send)
-	ops["producer.begin"] = control.Do(p.inTransaction(sarama.AsyncProducer.BeginTxn))
-	ops["producer.commit"] = control.Do(p.inTransaction(sarama.AsyncProducer.CommitTxn))
-	ops["producer.abort"] = control.Do(p.inTransaction(sarama.AsyncProducer.AbortTxn))
-	ops["producer.send_offsets"] = control.Do(p.sendOffsets)
-	ops["producer.close"] = control.Do(p.closeProducer)
+	ops["producer.send"] = control.On(&p.producers, send)
+	ops["producer.begin"] = control.DoOn(&p.producers, inTransaction(sarama.AsyncProducer.BeginTxn))
+	ops["producer.commit"] = control.DoOn(&p.producers, inTransaction(sarama.AsyncProducer.CommitTxn))
+	ops["producer.abort"] = control.DoOn(&p.producers, inTransaction(sarama.AsyncProducer.AbortTxn))
+	ops["producer.send_offsets"] = control.DoOn(&p.producers, p.sendOffsets)
+	ops["producer.close"] = control.Close(&p.producers, (*producer).close)
 }
 
 func (p *program) openProducer(_ context.Context, open control.ProducerOpen) error {
@@ -86,44 +86,15 @@ func (p *producer) sent(message *sarama.ProducerMessage) control.Sent {
 	return sent
 }
 
-func (p *program) send(ctx context.Context, send control.Send) (any, error) {
-	producer, err := p.producers.Get(send.Handle)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]any, len(send.Records))
-	answers := make([]chan any, len(send.Records))
-	for i, record := range send.Records {
-		answers[i] = make(chan any, 1)
-		message := producer.message(send.Topic, record, answers[i])
+func send(ctx context.Context, producer *producer, send control.Send) (any, error) {
+	return control.SendEach(ctx, send, func(record control.Record, answer chan any) (any, error) {
 		select {
-		case producer.async.Input() <- message:
+		case producer.async.Input() <- producer.message(send.Topic, record, answer):
+			return nil, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if send.Mode == "sync" {
-			if results[i], err = awaited(ctx, answers[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for i := range results {
-		if results[i] == nil {
-			if results[i], err = awaited(ctx, answers[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return control.Rows("results", results), nil
-}
-
-func awaited(ctx context.Context, answer chan any) (any, error) {
-	select {
-	case result := <-answer:
-		return result, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	})
 }
 
 func (p *producer) message(topic string, record control.Record, answer chan any) *sarama.ProducerMessage {
@@ -146,21 +117,13 @@ func (p *producer) message(topic string, record control.Record, answer chan any)
 	return message
 }
 
-func (p *program) inTransaction(step func(sarama.AsyncProducer) error) func(context.Context, control.Handle) error {
-	return func(_ context.Context, of control.Handle) error {
-		producer, err := p.producers.Get(of.Handle)
-		if err != nil {
-			return err
-		}
+func inTransaction(step func(sarama.AsyncProducer) error) func(context.Context, *producer, control.Object) error {
+	return func(_ context.Context, producer *producer, _ control.Object) error {
 		return step(producer.async)
 	}
 }
 
-func (p *program) sendOffsets(_ context.Context, send control.SendOffsets) error {
-	producer, err := p.producers.Get(send.Handle)
-	if err != nil {
-		return err
-	}
+func (p *program) sendOffsets(_ context.Context, producer *producer, send control.SendOffsets) error {
 	consumer, err := p.consumers.Get(send.Consumer)
 	if err != nil {
 		return err
@@ -176,17 +139,9 @@ func (p *program) sendOffsets(_ context.Context, send control.SendOffsets) error
 	return producer.async.AddOffsetsToTxnWithGroupMetadata(offsets, consumer.groupMetadata())
 }
 
-func (p *program) closeProducer(_ context.Context, of control.Handle) error {
-	producer, err := p.producers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	producer.close()
-	return nil
-}
-
 // close flushes. sarama's own Close would read the answers that are deliver's.
-func (p *producer) close() {
+func (p *producer) close() error {
 	p.async.AsyncClose()
 	<-p.closed
+	return nil
 }

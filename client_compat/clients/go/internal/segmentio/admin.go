@@ -10,15 +10,7 @@ import (
 )
 
 func bind[A control.Clustered](p *program, run func(context.Context, *kafka.Client, A) (any, error)) control.Op {
-	return control.Bind(func(ctx context.Context, arguments A) (any, error) {
-		bootstrap := arguments.At()
-		opened, err := p.admins.Get(bootstrap)
-		if err != nil {
-			opened = client(bootstrap, "")
-			p.admins.Put(bootstrap, opened)
-		}
-		return run(ctx, opened, arguments)
-	})
+	return control.OnCluster(&p.admins, func(bootstrap string) (*kafka.Client, error) { return client(bootstrap, ""), nil }, run)
 }
 
 func (p *program) addAdmin(ops map[string]control.Op) {
@@ -169,22 +161,17 @@ func alterConfigs(ctx context.Context, client *kafka.Client, of control.Configs)
 var times = map[string]int64{"earliest": kafka.FirstOffset, "latest": kafka.LastOffset}
 
 func listOffsets(ctx context.Context, client *kafka.Client, of control.Offsets) (any, error) {
-	var rows [][]any
-	for _, asked := range of.Offsets {
+	return control.Answered(of.Offsets, func(asked control.Offset) (int64, error) {
 		time := asked.Number
 		if asked.Word != "" {
 			known := false
 			if time, known = times[asked.Word]; !known {
-				return nil, control.Unsupported("lists the first and the last offset and those of times, but not " + asked.Word)
+				return 0, control.Unsupported("lists the first and the last offset and those of times, but not " + asked.Word)
 			}
 		}
 		found, err := listOffset(ctx, client, asked.Partition, time)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, []any{asked.Topic, asked.Index, offsetAt(found, time)})
-	}
-	return control.Rows("offsets", rows), nil
+		return offsetAt(found, time), err
+	})
 }
 
 func describeCluster(ctx context.Context, client *kafka.Client, _ control.Cluster) (any, error) {

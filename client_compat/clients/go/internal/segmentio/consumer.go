@@ -38,17 +38,17 @@ func (o *opened) close() error                                       { return ni
 
 func (p *program) addConsumer(ops map[string]control.Op) {
 	ops["consumer.open"] = control.Do(p.openConsumer)
-	ops["consumer.subscribe"] = control.Do(p.subscribe)
-	ops["consumer.assign"] = control.Do(p.assign)
-	ops["consumer.poll"] = control.Bind(p.poll)
-	ops["consumer.commit"] = control.Do(p.commitOffsets)
-	ops["consumer.committed"] = control.Bind(p.committed)
-	ops["consumer.position"] = control.Bind(p.position)
-	ops["consumer.seek"] = control.Do(p.seek)
-	ops["consumer.offsets_for_times"] = control.Bind(p.offsetsForTimes)
-	ops["consumer.end_offsets"] = control.Bind(p.edges(kafka.LastOffset))
-	ops["consumer.beginning_offsets"] = control.Bind(p.edges(kafka.FirstOffset))
-	ops["consumer.close"] = control.Do(p.closeConsumer)
+	ops["consumer.subscribe"] = control.DoOn(&p.consumers, p.subscribe)
+	ops["consumer.assign"] = control.DoOn(&p.consumers, p.assign)
+	ops["consumer.poll"] = control.On(&p.consumers, poll)
+	ops["consumer.commit"] = control.DoOn(&p.consumers, commitOffsets)
+	ops["consumer.committed"] = control.On(&p.consumers, committed)
+	ops["consumer.position"] = control.On(&p.consumers, position)
+	ops["consumer.seek"] = control.DoOn(&p.consumers, seek)
+	ops["consumer.offsets_for_times"] = control.On(&p.consumers, offsetsForTimes)
+	ops["consumer.end_offsets"] = control.On(&p.consumers, edges(kafka.LastOffset))
+	ops["consumer.beginning_offsets"] = control.On(&p.consumers, edges(kafka.FirstOffset))
+	ops["consumer.close"] = control.Close(&p.consumers, consumer.close)
 }
 
 func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) error {
@@ -60,11 +60,7 @@ func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) err
 	return nil
 }
 
-func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func (p *program) subscribe(_ context.Context, c consumer, to control.Subscribe) error {
 	if to.Pattern != "" {
 		return control.Unsupported("subscribes to no pattern: a Reader takes names")
 	}
@@ -82,11 +78,7 @@ func (p *program) subscribe(_ context.Context, to control.Subscribe) error {
 	return nil
 }
 
-func (p *program) assign(ctx context.Context, to control.Partitions) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func (p *program) assign(ctx context.Context, c consumer, to control.Partitions) error {
 	if err := c.close(); err != nil {
 		return err
 	}
@@ -98,11 +90,7 @@ func (p *program) assign(ctx context.Context, to control.Partitions) error {
 	return nil
 }
 
-func (p *program) poll(ctx context.Context, ask control.Poll) (any, error) {
-	c, err := p.consumers.Get(ask.Handle)
-	if err != nil {
-		return nil, err
-	}
+func poll(ctx context.Context, c consumer, ask control.Poll) (any, error) {
 	messages, err := c.poll(ctx, ask.Count)
 	if err != nil {
 		return nil, err
@@ -128,14 +116,6 @@ func toRead(message kafka.Message) control.Read {
 		read.Headers = append(read.Headers, control.Header{Name: header.Key, Value: header.Value})
 	}
 	return read
-}
-
-func (p *program) closeConsumer(_ context.Context, of control.Handle) error {
-	c, err := p.consumers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	return c.close()
 }
 
 var balancers = map[string]kafka.GroupBalancer{"range": kafka.RangeGroupBalancer{}, "roundrobin": kafka.RoundRobinGroupBalancer{}}

@@ -8,11 +8,7 @@ import (
 	"ottla/clients/go/internal/control"
 )
 
-func (p *program) commitOffsets(ctx context.Context, commit control.Commit) error {
-	c, err := p.consumers.Get(commit.Handle)
-	if err != nil {
-		return err
-	}
+func commitOffsets(ctx context.Context, c consumer, commit control.Commit) error {
 	if c.base().open.Group == nil {
 		return control.Failure{Code: "CLIENT:BAD_REQUEST", Message: "no group to commit for"}
 	}
@@ -80,49 +76,25 @@ func fetchOffsets(
 	return found, nil
 }
 
-func (p *program) committed(ctx context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
+func committed(ctx context.Context, c consumer, of control.Partitions) (any, error) {
 	found, err := c.base().fetch(ctx, of.Partitions)
 	if err != nil {
 		return nil, err
 	}
-	var rows [][]any
-	for _, partition := range of.Partitions {
-		row := []any{partition.Topic, partition.Index, nil, nil}
-		if offset, ok := found[partition]; ok {
-			row[2], row[3] = offset.CommittedOffset, offset.Metadata
-		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+	return control.Committed(of.Partitions, func(partition control.Partition) (int64, string, bool) {
+		offset, ok := found[partition]
+		return offset.CommittedOffset, offset.Metadata, ok
+	})
 }
 
-func (p *program) position(_ context.Context, of control.Partitions) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
-	var rows [][]any
-	for _, partition := range of.Partitions {
-		at, known := c.position(partition)
-		if !known {
-			return nil, control.Unsupported("tells no position of a partition before something was read from it")
-		}
-		rows = append(rows, []any{partition.Topic, partition.Index, at})
-	}
-	return control.Rows("offsets", rows), nil
+func position(_ context.Context, c consumer, of control.Partitions) (any, error) {
+	return control.Positions(of.Partitions, c.position)
 }
 
-func (p *program) seek(_ context.Context, to control.Seek) error {
-	c, err := p.consumers.Get(to.Handle)
-	if err != nil {
-		return err
-	}
+func seek(_ context.Context, c consumer, to control.Seek) error {
 	offset := to.Offset.Number
 	if to.Offset.Word != "" {
+		var err error
 		if offset, err = edge(to.Offset.Word); err != nil {
 			return err
 		}
@@ -130,42 +102,23 @@ func (p *program) seek(_ context.Context, to control.Seek) error {
 	return c.seek(control.Partition{Topic: to.Topic, Index: to.Partition}, offset)
 }
 
-func (p *program) offsetsForTimes(ctx context.Context, of control.Times) (any, error) {
-	c, err := p.consumers.Get(of.Handle)
-	if err != nil {
-		return nil, err
-	}
-	var rows [][]any
-	for _, time := range of.Times {
+func offsetsForTimes(ctx context.Context, c consumer, of control.Times) (any, error) {
+	return control.AtTimes(of.Times, func(time control.Offset) (*int64, *int64, error) {
 		found, err := listOffset(ctx, c.base().client, time.Partition, time.Number)
-		if err != nil {
-			return nil, err
-		}
-		row := []any{time.Topic, time.Index, nil, nil}
 		// The time that kafka-go gives with it is the one that was asked for, not the record's.
-		if offset := offsetAt(found, time.Number); offset >= 0 {
-			row[2] = offset
+		if offset := offsetAt(found, time.Number); err == nil && offset >= 0 {
+			return &offset, nil, nil
 		}
-		rows = append(rows, row)
-	}
-	return control.Rows("offsets", rows), nil
+		return nil, nil, err
+	})
 }
 
-func (p *program) edges(edge int64) func(context.Context, control.Partitions) (any, error) {
-	return func(ctx context.Context, of control.Partitions) (any, error) {
-		c, err := p.consumers.Get(of.Handle)
-		if err != nil {
-			return nil, err
-		}
-		var rows [][]any
-		for _, partition := range of.Partitions {
+func edges(edge int64) func(context.Context, consumer, control.Partitions) (any, error) {
+	return func(ctx context.Context, c consumer, of control.Partitions) (any, error) {
+		return control.Answered(of.Partitions, func(partition control.Partition) (int64, error) {
 			found, err := listOffset(ctx, c.base().client, partition, edge)
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, []any{partition.Topic, partition.Index, offsetAt(found, edge)})
-		}
-		return control.Rows("offsets", rows), nil
+			return offsetAt(found, edge), err
+		})
 	}
 }
 

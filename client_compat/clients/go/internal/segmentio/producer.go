@@ -25,8 +25,8 @@ type ticket struct {
 
 func (p *program) addProducer(ops map[string]control.Op) {
 	ops["producer.open"] = control.Do(p.openProducer)
-	ops["producer.send"] = control.Bind(p.send)
-	ops["producer.close"] = control.Do(p.closeProducer)
+	ops["producer.send"] = control.On(&p.producers, send)
+	ops["producer.close"] = control.Close(&p.producers, (*producer).close)
 }
 
 func (p *program) openProducer(_ context.Context, open control.ProducerOpen) error {
@@ -63,47 +63,18 @@ func (p *producer) completed(messages []kafka.Message, err error) {
 	}
 }
 
-func (p *program) send(ctx context.Context, send control.Send) (any, error) {
-	producer, err := p.producers.Get(send.Handle)
-	if err != nil {
-		return nil, err
-	}
+func send(ctx context.Context, producer *producer, send control.Send) (any, error) {
 	to := producer.batching
 	if send.Mode == "sync" {
 		to = producer.single
 	}
-	results := make([]any, len(send.Records))
-	answers := make([]chan any, len(send.Records))
-	for i, record := range send.Records {
-		answers[i] = make(chan any, 1)
-		if err := to.WriteMessages(ctx, toMessage(send.Topic, record, answers[i])); err != nil {
+	return control.SendEach(ctx, send, func(record control.Record, answer chan any) (any, error) {
+		if err := to.WriteMessages(ctx, toMessage(send.Topic, record, answer)); err != nil {
 			// Refused before it was in a batch: no Completion comes for it.
-			results[i] = control.Failed{Error: control.Explain(explain).Failure(err)}
-			continue
+			return control.Failed{Error: control.Explain(explain).Failure(err)}, nil
 		}
-		if send.Mode == "sync" {
-			if results[i], err = awaited(ctx, answers[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for i := range results {
-		if results[i] == nil {
-			if results[i], err = awaited(ctx, answers[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return control.Rows("results", results), nil
-}
-
-func awaited(ctx context.Context, answer chan any) (any, error) {
-	select {
-	case result := <-answer:
-		return result, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+		return nil, nil
+	})
 }
 
 func toMessage(topic string, record control.Record, answer chan any) kafka.Message {
@@ -115,14 +86,6 @@ func toMessage(topic string, record control.Record, answer chan any) kafka.Messa
 		message.Time = time.UnixMilli(*record.Timestamp)
 	}
 	return message
-}
-
-func (p *program) closeProducer(_ context.Context, of control.Handle) error {
-	producer, err := p.producers.Take(of.Handle)
-	if err != nil {
-		return err
-	}
-	return producer.close()
 }
 
 func (p *producer) close() error { return errors.Join(p.batching.Close(), p.single.Close()) }

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from client_compat.matrix.truth import Truth
 from client_compat.support.admin_port import AdminPort
 from client_compat.support.brokers import BrokerProcess, ottla
 from client_compat.support.log_text import describe_log, text
 from client_compat.support.ports import free_port
+from client_compat.support.reading import read_with_confluent
 
 READ_S = 10.0
-EOF: dict[str, object] = {"enable.partition.eof": True}
 QUICK: dict[str, object] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 10}
 SMALL = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
 """A broker that lives seconds need not make fifty partitions of each."""
@@ -60,30 +60,8 @@ class Stage:
             self.tell(f"    {line}")
 
     def committed(self, topic: str, partitions: int = 1) -> list[str]:
-        """What a read_committed consumer (confluent-kafka) is given of the whole topic, by partition."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.broker.bootstrap,
-                "group.id": "reader",
-                "isolation.level": "read_committed",
-                **EOF,
-            },
-            logger=QUIET,
-        )
-        found: list[tuple[int, int, str]] = []
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        ended: set[int] = set()
-        while len(ended) < partitions:
-            message = consumer.poll(READ_S)
-            if message is None:
-                raise TimeoutError(f"no end of {topic} within {READ_S:.0f} s")
-            partition, offset = message.partition() or 0, message.offset() or 0
-            if message.error() is not None:
-                ended.add(partition)
-            else:
-                found.append((partition, offset, (message.value() or b"").decode()))
-        consumer.close()
-        return [value for _, _, value in sorted(found)]
+        """What a read_committed consumer (confluent-kafka) is given of the whole topic, by partition. Raises `RunFailed`."""
+        return [record.value.decode() for record in sorted(read_with_confluent(self.broker.bootstrap, topic, partitions, "read_committed"))]
 
     def stored(self, topic: str, partition: int = 0) -> list[str]:
         """Every value of the log, committed or not."""

@@ -1,0 +1,17 @@
+"""Where a record was acknowledged, as one number: partition and offset, or a code below zero."""
+
+from __future__ import annotations
+
+OFFSET_BITS = 48
+NOT_ACKED = -1
+REFUSED = -2
+
+
+def place(partition: int, offset: int) -> int:
+    """One number for a partition and an offset."""
+    return partition << OFFSET_BITS | offset
+
+
+def describe_place(place: int) -> str:
+    """A place in words."""
+    return f"partition {place >> OFFSET_BITS} offset {place & (1 << OFFSET_BITS) - 1}"

@@ -1,0 +1,54 @@
+"""The shape of every program here: it ends on a signal as with Ctrl-C, replaces only a directory of its own, and says in one line why
+it could not run.
+
+Exit codes: 0, everything is as it should be; 1, something is not, or could not be run; 2, the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from client_compat.support.brokers import BrokerFailed
+from client_compat.support.signals import end_on_signals
+from client_compat.support.workers import RunFailed
+
+PIPE_WIDTH = 150
+
+
+def run(main: Callable[..., None]) -> None:
+    """What `__main__` does: the function as a command, which SIGTERM and SIGHUP end with what it started."""
+    end_on_signals()
+    typer.run(main)
+
+
+def new_console(*, stderr: bool = False, highlight: bool = True) -> Console:
+    """The terminal; a pipe has no width, and gets one that is enough for evidence."""
+    console = Console(stderr=stderr, highlight=highlight)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=highlight, width=PIPE_WIDTH)
+
+
+def replace(console: Console, directory: Path, marker: str) -> None:
+    """Make `directory` anew. An earlier run's, which holds `marker`, is removed; anything else ends the program."""
+    if directory.exists() and any(directory.iterdir()) and not (directory / marker).exists():
+        console.print(f"[red]{escape(str(directory))} holds something that no run of this left: choose another with --dir.[/]")
+        raise typer.Exit(2)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+
+@contextmanager
+def or_exit(console: Console, what: str, *others: type[Exception], code: int = 1) -> Iterator[None]:
+    """A broker or a client that fails, or one of `others`, ends the program: `what` and the reason on a line."""
+    failures: tuple[type[Exception], ...] = (BrokerFailed, RunFailed, *others)
+    try:
+        yield
+    except failures as failure:
+        console.print(f"[red]{what}:[/] {escape(str(failure))}")
+        raise typer.Exit(code) from None

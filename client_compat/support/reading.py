@@ -1,0 +1,107 @@
+"""A whole topic as consumers are given it, to the end that the log has when the reading begins; and how far a group is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from client_compat.support.workers import RunFailed
+
+READ_RECORDS = 10_000
+READ_S = 0.5
+QUIET_READS_MAX = 40
+ANSWER_TIMEOUT_S = 20.0
+_LOGGER = logging.getLogger("client_compat.reading")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
+
+
+class Consumed(NamedTuple):
+    """One record; without a value it is empty."""
+
+    partition: int
+    offset: int
+    value: bytes
+
+
+def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
+    """By offset within a partition. Raises `RunFailed` when the end of the log is not reached."""
+    consumer, quiet = _consumer(bootstrap, isolation), 0
+    taken: list[Consumed] = []
+    at_end: set[int | None] = set()
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+    while len(at_end) < partitions:
+        messages = consumer.consume(READ_RECORDS, READ_S)
+        quiet = _quiet(messages, quiet, f"{isolation}: the end of {topic}")
+        for message in messages:
+            if message.error() is None:
+                taken.append(Consumed(message.partition() or 0, message.offset() or 0, message.value() or b""))
+            else:
+                at_end.add(message.partition())  # the only error asked for
+    consumer.close()
+    return taken
+
+
+def read_with_aiokafka(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
+    """As `read_with_confluent`."""
+    return asyncio.run(_read_with_aiokafka(bootstrap, topic, partitions, isolation))
+
+
+async def _read_with_aiokafka(bootstrap: str, topic: str, count: int, isolation: str) -> list[Consumed]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    taken: list[Consumed] = []
+    async with consumer:
+        partitions = [AioPartition(topic, partition) for partition in range(count)]
+        consumer.assign(partitions)
+        ends, quiet = await consumer.end_offsets(partitions), 0
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            batches = await consumer.getmany(timeout_ms=int(READ_S * 1000), max_records=READ_RECORDS)
+            quiet = _quiet(batches, quiet, f"aiokafka: the end of {topic}")
+            for tp, records in batches.items():
+                taken.extend(Consumed(tp.partition, record.offset, record.value or b"") for record in records)
+    return taken
+
+
+def _quiet(came: object, quiet: int, what: str) -> int:
+    """How many reads in a row came back with nothing."""
+    quiet = 0 if came else quiet + 1
+    if quiet > QUIET_READS_MAX:
+        raise RunFailed(f"{what} cannot be reached; is a transaction hanging?")
+    return quiet
+
+
+def ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    """The end offset of each partition."""
+    consumer = _consumer(bootstrap, "read_committed")
+    places = [TopicPartition(topic, partition) for partition in range(partitions)]
+    found = [consumer.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1] for place in places]
+    consumer.close()
+    return found
+
+
+def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:
+    """Records between what the group committed and the ends of the log."""
+    consumer = _consumer(bootstrap, "read_committed", group)
+    committed = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
+    consumer.close()
+    return sum(ends(bootstrap, topic, partitions)) - sum(max(0, tp.offset) for tp in committed)
+
+
+def _consumer(bootstrap: str, isolation: str, group: str = "reader") -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+        },
+        logger=_LOGGER,
+    )
