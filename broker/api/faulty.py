@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from broker.api.reply import CLOSE, Buffer, LastWords, Reply
 from broker.faults.answers import overwrite, refusal
 from broker.faults.engine import Exchange, Faults
-from broker.faults.rules import Action, Rule
+from broker.faults.rules import Action, FaultRule
 from broker.faults.subject import Subject, subject_of
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
@@ -38,10 +38,10 @@ class _Case:
     request: Request
     route: Route
     subject: Subject
-    rules: list[Rule]
+    rules: list[FaultRule]
     number: int = 0
 
-    def rule(self, action: Action) -> Rule | None:
+    def rule(self, action: Action) -> FaultRule | None:
         """The first rule of this action, if any."""
         return next((rule for rule in self.rules if rule.action is action), None)
 
@@ -88,7 +88,7 @@ class FaultyPath:
         for future in list(self._parked):
             future.cancel()
 
-    async def _handle_after(self, case: _Case, delays: list[Rule]) -> Reply:
+    async def _handle_after(self, case: _Case, delays: list[FaultRule]) -> Reply:
         for rule in delays:
             await self._wait(case, rule, "request")
         reply = self._handle(case)
@@ -148,12 +148,12 @@ class FaultyPath:
             elif rule.action is Action.THROTTLE and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = rule.ms
 
-    async def _answer_late(self, case: _Case, rules: list[Rule], reply: Reply) -> Reply:
+    async def _answer_late(self, case: _Case, rules: list[FaultRule], reply: Reply) -> Reply:
         for rule in rules:
             await self._wait(case, rule, "response")
         return reply
 
-    async def _wait(self, case: _Case, rule: Rule, what: str) -> None:
+    async def _wait(self, case: _Case, rule: FaultRule, what: str) -> None:
         future = self._park()
 
         def go_on() -> None:

@@ -52,7 +52,7 @@ class TopicPartition:
     partition: int
 
 
-class Cluster:
+class AdminClient:
     """Use as a context manager; `bootstrap` is `host:port[,host:port…]`. Every method may raise `CliError`."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -60,7 +60,7 @@ class Cluster:
         self._clients: dict[tuple[str, int], Client] = {}
         self._metadata: MetadataResponse | None = None
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> AdminClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -14,7 +14,7 @@ import typer
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from broker.cli.cluster import Cluster
+from broker.cli.cluster import AdminClient
 from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
 from broker.cli.logs import quiet_client_logs
 
@@ -103,7 +103,7 @@ async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO
         room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
         for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=room)).values():
             for record in records:
-                sink.write(_json_line(record) if plan.as_json else _plain_line(record, plan.key_separator))
+                sink.write(json_line(record) if plan.as_json else plain_line(record, plan.key_separator))
             taken += len(records)
         sink.flush()
         if plan.exit_at_end and consumer.assignment():
@@ -115,7 +115,7 @@ async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO
 
 def _partitions(plan: _Plan) -> list[TopicPartition]:
     """All partitions, or the one asked for. Raises `CliError` when the topic is not there, or has no such partition."""
-    with Cluster(plan.bootstrap) as cluster:
+    with AdminClient(plan.bootstrap) as cluster:
         (topic,) = cluster.topics([plan.topic])
     known = sorted(partition.partition_index for partition in topic.partitions)
     if plan.partition is not None and plan.partition not in known:
@@ -132,14 +132,14 @@ async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
     return True
 
 
-def _plain_line(record: Any, key_separator: str | None) -> bytes:
+def plain_line(record: Any, key_separator: str | None) -> bytes:
     value: bytes = record.value or b""
     if key_separator is None:
         return value + b"\n"
     return (record.key or b"") + key_separator.encode() + value + b"\n"
 
 
-def _json_line(record: Any) -> bytes:
+def json_line(record: Any) -> bytes:
     """Text where the bytes are UTF-8; else `{"base64": …}`."""
     document = {
         "topic": record.topic,

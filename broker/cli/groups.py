@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import EARLIEST, LATEST, Cluster, TopicPartition, check
+from broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
 from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
 from broker.cli.consumer_protocol import assigned
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -30,7 +30,7 @@ INACTIVE = frozenset({"Empty", "Dead"})
 @command
 def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """List the groups of all brokers with their state."""
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         answers = cluster.every_broker(ListGroupsRequest())
     for answer in answers:
         check(answer.error_code, "groups of a broker")
@@ -61,7 +61,7 @@ class _Progress:
 @command
 def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a group's members, and for each partition the committed offset, the end of the log and the lag."""
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         found = _described(cluster, group)
         owners = {
             TopicPartition(topic, partition): member.member_id
@@ -88,13 +88,13 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
     print_table(columns, rows)
 
 
-def _described(cluster: Cluster, group: str) -> DescribedGroup:
+def _described(cluster: AdminClient, group: str) -> DescribedGroup:
     found: DescribedGroup = cluster.coordinator(group, DescribeGroupsRequest(groups=[group])).groups[0]
     check(found.error_code, f"group {group!r}", found.error_message)
     return found
 
 
-def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+def _committed(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
     """What the group has committed, by partition."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
@@ -108,7 +108,7 @@ def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     }
 
 
-def _progress(cluster: Cluster, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
+def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
     committed = _committed(cluster, group)
     places = sorted(committed.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
     ends = cluster.offsets(places, LATEST) if places else {}
@@ -121,7 +121,7 @@ def delete(groups: Annotated[list[str], typer.Argument(metavar="GROUP…")], boo
     """Delete groups that have no members, with their committed offsets."""
     if not yes:
         typer.confirm(f"Delete {', '.join(groups)} with the committed offsets?", abort=True, err=True)
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         for group in groups:
             (result,) = cluster.coordinator(group, DeleteGroupsRequest(groups_names=[group])).results
             check(result.error_code, f"group {group!r} was not deleted")
@@ -149,7 +149,7 @@ def reset_offsets(
     """
     if (to is None) == (shift_by is None):
         raise CliError("give either --to or --shift-by")
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         state = _described(cluster, group).group_state
         if state not in INACTIVE:
             raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
@@ -167,7 +167,7 @@ def reset_offsets(
             note("Nothing changed yet: add --execute to commit these offsets.")
 
 
-def _places(cluster: Cluster, topics: list[str]) -> list[TopicPartition]:
+def _places(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:
     places = []
     for wanted in topics:
         name, colon, listed = wanted.partition(":")
@@ -181,7 +181,7 @@ def _places(cluster: Cluster, topics: list[str]) -> list[TopicPartition]:
 
 
 def _wanted(
-    cluster: Cluster, places: list[TopicPartition], to: str, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+    cluster: AdminClient, places: list[TopicPartition], to: str, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     if to == "earliest":
         return starts
@@ -189,11 +189,11 @@ def _wanted(
         return ends
     if to.isdecimal():
         return dict.fromkeys(places, int(to))
-    at = cluster.offsets(places, _timestamp_ms(to))
+    at = cluster.offsets(places, timestamp_ms(to))
     return {place: ends[place] if offset == NO_OFFSET else offset for place, offset in at.items()}
 
 
-def _timestamp_ms(text: str) -> int:
+def timestamp_ms(text: str) -> int:
     """An ISO 8601 time; UTC where it names no zone. Raises `CliError`."""
     try:
         moment = datetime.fromisoformat(text)
@@ -202,7 +202,7 @@ def _timestamp_ms(text: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _commit(cluster: Cluster, group: str, offsets: dict[TopicPartition, int]) -> None:
+def _commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int]) -> None:
     """As an administrator: no member, no generation."""
     topics = [
         OffsetCommitRequestTopic(

@@ -15,7 +15,7 @@ import typer
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from broker.cli.cluster import Cluster
+from broker.cli.cluster import AdminClient
 from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note, pairs
 from broker.cli.logs import quiet_client_logs
 
@@ -86,7 +86,7 @@ def produce(
 
 def _check_place(plan: _Plan) -> None:
     """The client would try for ever to write to what cannot be. Raises `CliError`."""
-    with Cluster(plan.bootstrap) as cluster:
+    with AdminClient(plan.bootstrap) as cluster:
         topic = cluster.topic_to_write(plan.topic)
     if plan.partition is not None and plan.partition not in {each.partition_index for each in topic.partitions}:
         raise CliError(f"topic {plan.topic!r} has no partition {plan.partition}")
@@ -105,7 +105,7 @@ async def _produce(plan: _Plan) -> int:
     try:
         await producer.start()
         async for line in _lines():
-            key, value = _split(line, plan.separator)
+            key, value = split_line(line, plan.separator)
             waiting.append(await producer.send(plan.topic, value, key, plan.partition, headers=plan.headers))
             sent += 1
             if len(waiting) >= FUTURES_MAX:
@@ -117,7 +117,7 @@ async def _produce(plan: _Plan) -> int:
         await producer.stop()
 
 
-def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
+def split_line(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
     if separator is None:
         return None, line
     key, found, value = line.partition(separator.encode())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import EARLIEST, LATEST, Cluster, TopicPartition, check
+from broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
 from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table
 from protocol.messages.k03_metadata import MetadataResponseTopic
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -35,7 +35,7 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """List the topics with their partitions and replication factor."""
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         topics = [topic for topic in cluster.topics() if internal or not topic.is_internal]
     if as_json:
         print_json([{"name": topic.name, "partitions": len(topic.partitions), "internal": topic.is_internal} for topic in topics])
@@ -62,7 +62,7 @@ def create(
     """Create a topic. For example: ottla topics create orders --partitions 6 --config retention.ms=86400000"""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in pairs(config or ()).items()]
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas, configs=configs)
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         (answer,) = cluster.controller(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)).topics
     check(answer.error_code, f"topic {topic!r} was not created", answer.error_message)
     made = answer.num_partitions if answer.num_partitions >= 0 else partitions
@@ -73,7 +73,7 @@ def create(
 @command
 def describe(topic: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a topic's id, its own settings, and each partition's leader, replicas and offsets."""
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         (found,) = cluster.topics([topic])
         places = [TopicPartition(topic, partition.partition_index) for partition in found.partitions]
         starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
@@ -105,7 +105,7 @@ def _short(cell: object) -> object:
     return ",".join(map(str, cell)) if isinstance(cell, list) else cell
 
 
-def _own_settings(cluster: Cluster, topic: str) -> dict[str, str | None]:
+def _own_settings(cluster: AdminClient, topic: str) -> dict[str, str | None]:
     """What was set for this topic, as opposed to what it takes from the broker."""
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     (result,) = cluster.any(DescribeConfigsRequest(resources=[resource])).results
@@ -132,7 +132,7 @@ def alter(
     ]
     if partitions is None and not changes:
         raise CliError("nothing to change: give --partitions, --config or --unset")
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         if changes:
             _alter_settings(cluster, topic, changes)
             typer.echo(f"changed {len(changes)} setting{'' if len(changes) == 1 else 's'} of {topic}")
@@ -143,7 +143,7 @@ def alter(
             typer.echo(f"{topic} has {partitions} partitions now")
 
 
-def _alter_settings(cluster: Cluster, topic: str, changes: list[AlterableConfig]) -> None:
+def _alter_settings(cluster: AdminClient, topic: str, changes: list[AlterableConfig]) -> None:
     resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes)
     (answer,) = cluster.any(IncrementalAlterConfigsRequest(resources=[resource])).responses
     check(answer.error_code, f"settings of topic {topic!r} were not changed", answer.error_message)
@@ -156,7 +156,7 @@ def delete(topics: Annotated[list[str], typer.Argument(metavar="TOPIC…")], boo
     if not yes:
         typer.confirm(f"Delete {', '.join(topics)} with all records?", abort=True, err=True)
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic) for topic in topics], topic_names=topics, timeout_ms=TIMEOUT_MS)
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         answers: list[Any] = cluster.controller(request).responses
     by_name: Mapping[str, Any] = {answer.name: answer for answer in answers}
     for topic in topics:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import TRANSACTION, Cluster, TopicPartition, check
+from broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
 from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
 from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
@@ -43,7 +43,7 @@ def list_transactions(
     """List the transactional ids that the brokers coordinate, each with its producer id and state."""
     request = ListTransactionsRequest(states or [], producer_ids or [], duration_filter, pattern)
     needed = PATTERN_SINCE if pattern is not None else DURATION_SINCE if duration_filter >= 0 else 0
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         nodes = [broker.node_id for broker in cluster.metadata().brokers]
         answers = list(zip(nodes, cluster.every_broker(request, needed), strict=True))
     rows = []
@@ -63,7 +63,7 @@ def describe(
     transactional_id: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID")], bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False
 ) -> None:
     """Show a transactional id's state, how long its transaction runs, and over which partitions."""
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         found = _described(cluster, transactional_id)
     started = None if found.transaction_start_time_ms == NO_TIME else found.transaction_start_time_ms
     running = _now_ms() - started if started is not None and found.transaction_state in OPEN_STATES else None
@@ -119,7 +119,7 @@ def find_hanging(
     """Find transactions that are open in a partition, but not at any coordinator. Exit code 1 where there are some."""
     if partition is not None and len(topics or []) != 1:
         raise CliError("--partition needs one --topic")
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         places = [
             TopicPartition(topic.name or "", each.partition_index)
             for topic in cluster.topics(topics)
@@ -155,7 +155,7 @@ def abort(
     A transaction that its coordinator still knows is refused: its producer, or its timeout, ends it.
     """
     place = TopicPartition(topic, partition)
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         found = [each for each in _open_transactions(cluster, [place], None) if each.start_offset == start_offset]
         if not found:
             raise CliError(f"no transaction that is open in {topic}-{partition} begins at offset {start_offset}")
@@ -167,7 +167,7 @@ def abort(
     typer.echo(f"aborted the transaction of producer {found[0].producer_id} in {topic}-{partition}")
 
 
-def _write_abort(cluster: Cluster, found: Open) -> None:
+def _write_abort(cluster: AdminClient, found: Open) -> None:
     """The leader takes a marker of the producer's epoch and of any coordinator epoch that it has not seen a greater one of."""
     marker = WritableTxnMarker(
         producer_id=found.producer_id,
@@ -183,14 +183,14 @@ def _write_abort(cluster: Cluster, found: Open) -> None:
                 check(partition.error_code, f"the marker in {topic.name}-{partition.partition_index}")
 
 
-def _described(cluster: Cluster, transactional_id: str) -> TransactionState:
+def _described(cluster: AdminClient, transactional_id: str) -> TransactionState:
     answer = cluster.coordinator(transactional_id, DescribeTransactionsRequest([transactional_id]), TRANSACTION)
     found: TransactionState = answer.transaction_states[0]
     check(found.error_code, f"transactional id {transactional_id!r}")
     return found
 
 
-def _open_transactions(cluster: Cluster, places: Iterable[TopicPartition], broker_id: int | None) -> list[Open]:
+def _open_transactions(cluster: AdminClient, places: Iterable[TopicPartition], broker_id: int | None) -> list[Open]:
     """What the leaders of these partitions (or one of them) hold open."""
     found: list[Open] = []
     for leader, led in cluster.by_leader(places).items():
@@ -219,7 +219,7 @@ def _open(topic: str, partition: int, producer: ProducerState) -> Open:
     )
 
 
-def _hanging(cluster: Cluster, candidates: Sequence[Open]) -> list[Open]:
+def _hanging(cluster: AdminClient, candidates: Sequence[Open]) -> list[Open]:
     """Those of which no coordinator says that they are open over their partition. (A transaction that is done has no partitions.)"""
     if not candidates:
         return []

@@ -17,7 +17,7 @@ from rich.console import Console
 from broker.cli.common import CliError, command, print_json, print_table
 from broker.cli.logs import quiet_client_logs
 from broker.exam.candidate import Candidate, CannotStart, Role
-from broker.exam.exam import CannotJudge, Exam
+from broker.exam.exam import CannotExamine, Exam
 from broker.exam.judge import Result, Standing, identity_of
 from broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
 from broker.exam.scenario import Scenario
@@ -107,7 +107,7 @@ def _run(exam: Exam) -> tuple[list[Result], str | None]:
                 results.append(result)
                 if result.standing is not Standing.DOES_NOT_APPLY:
                     console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
-        except (CannotJudge, CannotStart, RuntimeError, OSError) as error:
+        except (CannotExamine, CannotStart, RuntimeError, OSError) as error:
             return results, str(error) or type(error).__name__
     return results, None
 

@@ -22,7 +22,7 @@ CALM, CALM_AGAIN = "calm", "calm-again"
 CALM_HAPPENS = "nothing: what the program achieves without faults"
 
 
-class CannotJudge(Exception):
+class CannotExamine(Exception):
     """The program shows nothing that could be judged; the text says why and what to do."""
 
 
@@ -40,18 +40,18 @@ class Exam:
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
         """The results, the calm run's first. `begins` is told each scenario's name before it is run.
 
-        Raises CannotJudge, CannotStart, and RuntimeError or OSError where the exam itself cannot go on.
+        Raises CannotExamine, CannotStart, and RuntimeError or OSError where the exam itself cannot go on.
         """
         begins(CALM)
         first, calm = self._calm(CALM)
         yield first
         if first.of(Guarantee.FINISHED):
             last = first.breaches[-1]
-            raise CannotJudge(f"the program does not come to its end even without faults: {last.says}\n{last.story}")
+            raise CannotExamine(f"the program does not come to its end even without faults: {last.says}\n{last.story}")
         if first.of(Guarantee.ONCE):
-            raise CannotJudge(_alike(first))
+            raise CannotExamine(_alike(first))
         if not calm.achieved:
-            raise CannotJudge(_nothing_achieved(self.candidate))
+            raise CannotExamine(_nothing_achieved(self.candidate))
         steady = False
         for scenario in self.scenarios:
             reason = scenario.applies(calm)
@@ -64,7 +64,7 @@ class Exam:
                 result = self._run(scenario, calm.begun_at_once())
             if not steady and result.of(Guarantee.COMPLETE) and result.of(Guarantee.ONCE):
                 if self._calm(CALM_AGAIN)[1].achieved != calm.achieved:
-                    raise CannotJudge(_differs(self.candidate))
+                    raise CannotExamine(_differs(self.candidate))
                 steady = True
             yield result
 

@@ -20,7 +20,7 @@ from broker.exam.scenarios.transactions import EPOCH_BUMPING_END, LATE
 from broker.exam.stage import Ending, Stage
 from broker.exam.witness import EXAMINER
 from broker.testing.anomalies import Anomaly, Identity, by_key, by_value
-from broker.testing.contents import Outcome, Stored, contents
+from broker.testing.contents import Stored, Visibility, contents
 from broker.testing.story import story
 from broker.testing.verdict import Examined, examine
 from protocol.error_codes import ErrorCode
@@ -189,7 +189,7 @@ def _listed(stage: Stage, effects: Sequence[str]) -> str:
 
 def _aborted_data(stage: Stage) -> Iterator[Breach]:
     """Reads of aborted records by a consumer that asked for uncommitted data."""
-    aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Outcome.ABORTED}
+    aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
         for read in stage.broker.history.reads

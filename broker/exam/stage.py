@@ -18,7 +18,7 @@ from broker.exam import candidate as programs
 from broker.exam.candidate import Candidate, Instance, Role
 from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
 from broker.exam.witness import EXAMINER, Witness
-from broker.faults.rules import Rule
+from broker.faults.rules import FaultRule
 from broker.testing.in_process import InProcessBroker
 from broker.txns.transaction import EPOCH_MAX
 from protocol.client import Client
@@ -101,7 +101,7 @@ class Stage:
 
     def _set(self) -> None:
         """Topics, input and observers."""
-        self.broker.script.on_crash = self._crash
+        self.broker.script.on_crash = self.crash
         self.broker.script.spared = EXAMINER
         for topic in (self.candidate.input, self.candidate.output):
             self.broker.topics.create(topic, PARTITIONS)
@@ -133,7 +133,7 @@ class Stage:
         """The processes of that member that have not ended."""
         return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
 
-    def fault(self, rule: str) -> Rule:
+    def fault(self, rule: str) -> FaultRule:
         """Load a rule (docs/faults.md)."""
         return self.broker.faults.add(rule)
 
@@ -174,7 +174,7 @@ class Stage:
         """That the rule holds something."""
         return Wait(lambda: any(held.rule.name == name for held in self.broker.script.held))
 
-    def hit(self, *rules: Rule) -> Wait:
+    def hit(self, *rules: FaultRule) -> Wait:
         """That each of the rules hit something."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
@@ -294,7 +294,7 @@ class Stage:
         for instance in self.instances:
             instance.kill()
 
-    def _crash(self) -> None:
+    def crash(self) -> None:
         self.broker.broker.crash()
         self._crashed = True
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.rules import AT_STEPS, EXCLUSIVE, Action, Rule
+from broker.faults.rules import AT_STEPS, EXCLUSIVE, Action, FaultRule
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +28,7 @@ Continue = Callable[[], object]
 class Held:
     """A request, a response or a step that waits for its release. `what` says which, for people."""
 
-    rule: Rule
+    rule: FaultRule
     what: str
     go_on: Continue
     key: tuple[object, ...] = ()
@@ -58,8 +58,8 @@ class Exchange:
 class Faults:
     """The rules of one broker, in the order in which they are asked. `on_crash` is what a `crash` does (default: SIGKILL to itself)."""
 
-    def __init__(self, rules: Iterable[Rule] = (), on_crash: Continue | None = None) -> None:
-        self.rules: list[Rule] = []
+    def __init__(self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None) -> None:
+        self.rules: list[FaultRule] = []
         self.held: list[Held] = []
         self.observers: list[Callable[[Exchange], object]] = []
         self.active = False
@@ -80,7 +80,7 @@ class Faults:
 
     # --- the script ----------------------------------------------------------------------------------------------------------
 
-    def add(self, rule: Rule) -> Rule:
+    def add(self, rule: FaultRule) -> FaultRule:
         """Load a rule; one without a name gets one. Raises ValueError for a name that is taken."""
         taken = {each.name for each in self.rules}
         while not rule.name:
@@ -106,7 +106,7 @@ class Faults:
         self.release()
         self._changed()
 
-    def get(self, name: str) -> Rule:
+    def get(self, name: str) -> FaultRule:
         """A rule by its name. Raises KeyError."""
         for rule in self.rules:
             if rule.name == name:
@@ -137,7 +137,7 @@ class Faults:
         self.observers.append(observer)
         self._changed()
 
-    def unconsumed(self) -> list[Rule]:
+    def unconsumed(self) -> list[FaultRule]:
         """Rules that did not do all that they were there for."""
         return [rule for rule in self.rules if not rule.consumed]
 
@@ -153,11 +153,11 @@ class Faults:
 
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
-    def met_by(self, subject: Subject) -> list[Rule]:
+    def met_by(self, subject: Subject) -> list[FaultRule]:
         """The rules that hit this request; of those that exclude each other the first, so that each hit that is counted was one."""
         if self.spared is not None and subject.client_id == self.spared:
             return []
-        hit: list[Rule] = []
+        hit: list[FaultRule] = []
         taken: set[str] = set()
         for rule in self.rules:
             wanted = EXCLUSIVE.get(rule.action, frozenset())
@@ -191,7 +191,7 @@ class Faults:
         """Whether a write to this log fails."""
         return any([rule.draw() for rule in self.rules if rule.action is Action.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
-    def hold(self, rule: Rule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
+    def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
         """Keep `go_on` until `release`."""
         self.held.append(Held(rule, what, go_on, key))
         self._changed()

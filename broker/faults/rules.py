@@ -95,7 +95,7 @@ _NEEDED: Final[Mapping[Action, str]] = {
 
 
 @dataclass(slots=True)
-class Rule:
+class FaultRule:
     """One rule. Text fields match by shell patterns (`orders-*`); a field left out matches everything.
 
     The first `after` matches pass unhurt; of the rest a `share` (0 to 1, drawn from `seed`) is hit, at most `times` of them.
@@ -211,17 +211,17 @@ class Rule:
         return f"{self.action.value}{':' if given else ''}{given}: {self.hits} of {self.seen} hit"
 
 
-_FIELDS: Final = {item.name: item.type for item in fields(Rule) if item.init and item.name != "action"}
+_FIELDS: Final = {item.name: item.type for item in fields(FaultRule) if item.init and item.name != "action"}
 _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes"})
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> FaultRule:
     """A rule from `action:name=value,…`; raises FaultSyntax."""
     action, _, rest = text.partition(":")
     return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
 
 
-def make_rule(given: Mapping[str, Any]) -> Rule:
+def make_rule(given: Mapping[str, Any]) -> FaultRule:
     """A rule from its fields by name, as JSON has them or as text; raises FaultSyntax."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
@@ -233,7 +233,7 @@ def make_rule(given: Mapping[str, Any]) -> Rule:
     if unknown:
         raise FaultSyntax(f"fault {action}: unknown {', '.join(sorted(unknown))}; there are {', '.join(_FIELDS)}")
     try:
-        return Rule(kind, **{name: _read(action, name, value) for name, value in values.items() if value is not None})
+        return FaultRule(kind, **{name: _read(action, name, value) for name, value in values.items() if value is not None})
     except (ValueError, TypeError) as error:
         if isinstance(error, FaultSyntax):
             raise

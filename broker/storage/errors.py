@@ -22,7 +22,7 @@ class LogDirRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Damage:
     """One piece of damage that a start found and repaired. `position` is a byte position in `file`, -1 when the whole file is meant."""
 
     file: Path

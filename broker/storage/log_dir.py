@@ -32,7 +32,7 @@ from broker.storage import meta_properties, partition_metadata
 from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
 from broker.storage.dir_lock import DirLock
 from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
-from broker.storage.errors import Finding, FsyncFailed, LogDirRefused
+from broker.storage.errors import Damage, FsyncFailed, LogDirRefused
 from broker.storage.files import FILES, Files
 from broker.storage.flush import FlushTicket
 from broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
@@ -74,7 +74,7 @@ class LogDir:
         self.failed: dict[Key, OSError] = {}
         self.cleaned: dict[Key, int] = {}
         """How far the cleaner has come in each log; its own to change, and in a checkpoint as the others."""
-        self.findings: list[Finding] = []
+        self.findings: list[Damage] = []
         self._now_ms = now_ms
         self._files = files
         self._random_bytes = random_bytes
@@ -166,7 +166,7 @@ class LogDir:
         except FileNotFoundError:
             return {}
         except CorruptCheckpoint as e:
-            self.findings.append(Finding(path, f"not usable ({e}); the logs themselves are looked at instead"))
+            self.findings.append(Damage(path, f"not usable ({e}); the logs themselves are looked at instead"))
             self.was_clean = self.was_clean and name != checkpoints.RECOVERY_POINT
             return {}
         self._written[name] = -1, data
@@ -177,7 +177,7 @@ class LogDir:
         try:
             topic_id = self._topic_id(directory)
             if topic_id == partition_metadata.NO_TOPIC_ID and not self._looks_like_a_partition(directory):
-                self.findings.append(Finding(directory, "holds no file of a partition's; it is left alone"))
+                self.findings.append(Damage(directory, "holds no file of a partition's; it is left alone"))
                 return
             request = self._request(key, topic_id, self._default_config())
             request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
@@ -200,9 +200,9 @@ class LogDir:
         try:
             return partition_metadata.decode_metadata(self._files.read_bytes(path))
         except FileNotFoundError:
-            self.findings.append(Finding(path, "missing; the partition's topic id is not known"))
+            self.findings.append(Damage(path, "missing; the partition's topic id is not known"))
         except ValueError as e:
-            self.findings.append(Finding(path, f"not usable ({e}); the partition's topic id is not known"))
+            self.findings.append(Damage(path, f"not usable ({e}); the partition's topic id is not known"))
         return partition_metadata.NO_TOPIC_ID
 
     def _default_config(self) -> LogConfig:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from broker.storage.errors import Finding
+from broker.storage.errors import Damage
 from broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots
 from broker.storage.producer_state import BatchMetadata, CompletedTxn, ProducerState, ProducerStateEntry
 from broker.storage.segment import REPLAY_BYTES, Segment
@@ -36,7 +36,7 @@ def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker 
     return marker if marker.ends_transaction else None
 
 
-def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int) -> list[Finding]:
+def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int) -> list[Damage]:
     """Starts `state` from the newest good snapshot up to `end`, or empty at `start`; bad ones are removed. Raises `OSError`.
 
     `start` is where the first segment begins, not the log's start: a batch that DeleteRecords hid still says what its producer did last, a
@@ -47,7 +47,7 @@ def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: 
         try:
             entries = snapshots.read(offset)
         except (CorruptSnapshot, FileNotFoundError) as e:
-            findings.append(Finding(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log serves"))
+            findings.append(Damage(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log serves"))
             snapshots.remove(offset)
             continue
         state.load(entries, offset)

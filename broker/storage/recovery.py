@@ -2,7 +2,7 @@
 
 Rules inside:
 * After a clean stop everything is trusted; after any other, every batch from the recovery point on is checked, and the log ends before the
-  first bad one: the rest of that segment and all later segments go. Every byte dropped is a `Finding`.
+  first bad one: the rest of that segment and all later segments go. Every byte dropped is a `Damage`.
 * Damage never stops the start; only the disk's own refusal (`OSError`) does.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from broker.core.log_config import LogConfig
 from broker.storage.checkpoint_file import CorruptCheckpoint
-from broker.storage.errors import Finding
+from broker.storage.errors import Damage
 from broker.storage.files import FileEntry, Files
 from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
 from broker.storage.leader_epochs import LeaderEpochs, decode_epochs
@@ -59,7 +59,7 @@ class OpenRequest:
 @dataclass(slots=True)
 class _Loading:
     request: OpenRequest
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)
     snapshots: ProducerSnapshots = field(init=False)
     producers: ProducerState = field(default_factory=ProducerState)
     epochs: LeaderEpochs = field(init=False)
@@ -67,10 +67,10 @@ class _Loading:
     epochs_lost: bool = False
 
     def found(self, file: Path, reason: str, position: int = -1, dropped: int = 0) -> None:
-        self.findings.append(Finding(file, reason, position, dropped))
+        self.findings.append(Damage(file, reason, position, dropped))
 
 
-def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Finding]]:
+def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
     """Opens or makes the log of one partition. Raises `OSError`."""
     load = _Loading(request)
     segments, suspect = _load_segments(load)

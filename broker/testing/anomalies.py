@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from broker.testing.contents import Outcome, Stored
+from broker.testing.contents import Stored, Visibility
 from broker.testing.history import KeyValue, Read, Send
 
 Identity = Callable[[bytes | None, bytes | None], Hashable]
@@ -30,7 +30,7 @@ class Anomaly:
 
 
 @dataclass(slots=True)
-class Case:
+class Observations:
     """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss; nor is it
     that nothing lies at an offset of the topics `compacted`. `sends` are in the order in which they were handled.
     """
@@ -53,15 +53,15 @@ class Case:
         return tuple(self._sends_of.get(identity, {}).values())
 
 
-def judge(case: Case, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
-    """All anomalies of the case. `expected`: identities that must be readable once, and nothing else."""
+def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
+    """All anomalies of what was seen. `expected`: identities that must be readable once, and nothing else."""
     return [
-        *_duplicates(case),
-        *_lost_writes(case),
-        *_inconsistent_offsets(case),
-        *_aborted_reads(case),
-        *_disorder(case),
-        *(() if expected is None else _not_as_expected(case, set(expected))),
+        *_duplicates(seen),
+        *_lost_writes(seen),
+        *_inconsistent_offsets(seen),
+        *_aborted_reads(seen),
+        *_disorder(seen),
+        *(() if expected is None else _not_as_expected(seen, set(expected))),
     ]
 
 
@@ -75,62 +75,62 @@ def by_key(key: bytes | None, _value: bytes | None) -> Hashable:
     return key
 
 
-def _readable(case: Case) -> dict[Hashable, list[Stored]]:
+def _readable(seen: Observations) -> dict[Hashable, list[Stored]]:
     found: dict[Hashable, list[Stored]] = defaultdict(list)
-    for stored in case.stored:
-        if stored.outcome.readable and (identity := case.identity(stored.key, stored.value)) is not None:
+    for stored in seen.stored:
+        if stored.outcome.readable and (identity := seen.identity(stored.key, stored.value)) is not None:
             found[identity].append(stored)
     return found
 
 
-def _duplicates(case: Case) -> Iterator[Anomaly]:
+def _duplicates(seen: Observations) -> Iterator[Anomaly]:
     """`duplicate`: one record at more than one offset."""
-    for identity, places in _readable(case).items():
+    for identity, places in _readable(seen).items():
         if len(places) > 1:
             where = ", ".join(stored.where for stored in places)
             yield Anomaly(
-                "duplicate", f"{_shown(identity)} is {len(places)} times readable: {where}", tuple(places), case.sends_of(identity)
+                "duplicate", f"{_shown(identity)} is {len(places)} times readable: {where}", tuple(places), seen.sends_of(identity)
             )
 
 
-def _lost_writes(case: Case) -> Iterator[Anomaly]:
+def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
     """`lost-write`: acknowledged, and not where the acknowledgement said."""
-    at = {(stored.topic, stored.partition, stored.offset): stored for stored in case.stored}
-    for send in case.sends:
-        if not send.acked or send.offset < case.begins.get((send.topic, send.partition), 0):
+    at = {(stored.topic, stored.partition, stored.offset): stored for stored in seen.stored}
+    for send in seen.sends:
+        if not send.acked or send.offset < seen.begins.get((send.topic, send.partition), 0):
             continue
         for delta, record in enumerate(send.records):
             found = at.get((send.topic, send.partition, send.offset + delta))
-            if found is None and send.topic in case.compacted:
+            if found is None and send.topic in seen.compacted:
                 continue
             if found is None or (found.key, found.value) != record:
                 place = f"{send.topic}-{send.partition}@{send.offset + delta}"
-                there = "nothing" if found is None else _shown(case.identity(found.key, found.value))
+                there = "nothing" if found is None else _shown(seen.identity(found.key, found.value))
                 yield Anomaly(
                     "lost-write",
-                    f"{_shown(case.identity(*record))} was acknowledged at {place}, where there is {there}",
+                    f"{_shown(seen.identity(*record))} was acknowledged at {place}, where there is {there}",
                     () if found is None else (found,),
                     (send,),
                 )
 
 
-def _inconsistent_offsets(case: Case) -> Iterator[Anomaly]:
+def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
     """`inconsistent-offsets`: one offset was read with two contents."""
-    seen: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
-    for read in case.reads:
+    read_at: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
+    for read in seen.reads:
         for _, records in read.batches:
             for offset, record in records:
                 place = (read.topic, read.partition, offset)
-                first, by = seen.setdefault(place, (record, read))
+                first, by = read_at.setdefault(place, (record, read))
                 if first != record:
                     told = f"{read.topic}-{read.partition}@{offset} was read as {_shown(first[1])} and as {_shown(record[1])}"
                     yield Anomaly("inconsistent-offsets", told, reads=(by, read))
 
 
-def _aborted_reads(case: Case) -> Iterator[Anomaly]:
+def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
     """`G1a`: a consumer of committed data was given aborted data, and not told that it was aborted."""
-    aborted = {(each.topic, each.partition, each.offset): each for each in case.stored if each.outcome is Outcome.ABORTED}
-    for read in case.reads:
+    aborted = {(each.topic, each.partition, each.offset): each for each in seen.stored if each.outcome is Visibility.ABORTED}
+    for read in seen.reads:
         for header, records in read.batches if read.committed_only else ():
             for offset, _ in records:
                 stored = aborted.get((read.topic, read.partition, offset))
@@ -139,17 +139,17 @@ def _aborted_reads(case: Case) -> Iterator[Anomaly]:
                     yield Anomaly("G1a", told, (stored,), reads=(read,))
 
 
-def _disorder(case: Case) -> Iterator[Anomaly]:
+def _disorder(seen: Observations) -> Iterator[Anomaly]:
     """`nonmonotonic-send`: two batches of one producer to a partition landed in the other order than they were first sent."""
     landed: dict[tuple[str, int, Hashable], Stored] = {}
-    for stored in case.stored:
+    for stored in seen.stored:
         if stored.outcome.readable:
-            landed.setdefault((stored.topic, stored.partition, case.identity(stored.key, stored.value)), stored)
+            landed.setdefault((stored.topic, stored.partition, seen.identity(stored.key, stored.value)), stored)
     latest: dict[tuple[Hashable, str, int], tuple[int, Send]] = {}
     tried: set[tuple[Hashable, str, int, Hashable]] = set()
-    for send in case.sends:
+    for send in seen.sends:
         for record in send.records:
-            identity = case.identity(*record)
+            identity = seen.identity(*record)
             there = landed.get((send.topic, send.partition, identity))
             if identity is None or there is None:
                 continue
@@ -164,29 +164,29 @@ def _disorder(case: Case) -> Iterator[Anomaly]:
                     f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]} and landed before it, "
                     f"at {there.offset}"
                 )
-                yield Anomaly("nonmonotonic-send", told, sends=(before[1], *case.sends_of(identity)))
+                yield Anomaly("nonmonotonic-send", told, sends=(before[1], *seen.sends_of(identity)))
             if before is None or there.offset > before[0]:
                 latest[place] = (there.offset, send)
 
 
-def _session(writer: Send | Stored, client_id: str, outcome: Outcome) -> Hashable:
+def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hashable:
     """Whose order a record belongs to: that of a transaction's epoch (what an earlier one sent and aborted, and another session reads
     and sends in another turn, is no order to keep), of a producer id whatever its epoch, or of the client where there is no producer id.
     """
     if writer.producer_id < 0:
         return client_id
-    return (writer.producer_id, writer.producer_epoch) if outcome is Outcome.COMMITTED else writer.producer_id
+    return (writer.producer_id, writer.producer_epoch) if outcome is Visibility.COMMITTED else writer.producer_id
 
 
-def _not_as_expected(case: Case, expected: set[Hashable]) -> Iterator[Anomaly]:
+def _not_as_expected(seen: Observations, expected: set[Hashable]) -> Iterator[Anomaly]:
     """`missing` and `unexpected`, against what the test says should be there."""
-    readable = _readable(case)
+    readable = _readable(seen)
     for identity in sorted(expected - readable.keys(), key=repr):
-        hidden = tuple(each for each in case.stored if case.identity(each.key, each.value) == identity)
+        hidden = tuple(each for each in seen.stored if seen.identity(each.key, each.value) == identity)
         why = f"; it is stored {hidden[0].outcome.value}" if hidden else ""
-        yield Anomaly("missing", f"{_shown(identity)} was expected and cannot be read{why}", hidden, case.sends_of(identity))
+        yield Anomaly("missing", f"{_shown(identity)} was expected and cannot be read{why}", hidden, seen.sends_of(identity))
     for identity in sorted(readable.keys() - expected, key=repr):
-        yield Anomaly("unexpected", f"{_shown(identity)} was not expected", tuple(readable[identity]), case.sends_of(identity))
+        yield Anomaly("unexpected", f"{_shown(identity)} was not expected", tuple(readable[identity]), seen.sends_of(identity))
 
 
 def _shown(identity: Hashable) -> str:

@@ -21,7 +21,7 @@ _READ_BYTES: Final = 4 << 20
 Place = tuple[str, int]
 
 
-class Outcome(Enum):
+class Visibility(Enum):
     """What read_committed makes of a record."""
 
     PLAIN = "outside of any transaction"
@@ -32,7 +32,7 @@ class Outcome(Enum):
     @property
     def readable(self) -> bool:
         """Whether a consumer that reads committed data gets it."""
-        return self in {Outcome.PLAIN, Outcome.COMMITTED}
+        return self in {Visibility.PLAIN, Visibility.COMMITTED}
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Stored:
     producer_id: int
     producer_epoch: int
     sequence: int
-    outcome: Outcome
+    outcome: Visibility
 
     @property
     def where(self) -> str:
@@ -81,9 +81,9 @@ def _take(found: list[Stored], open_: dict[int, list[Stored]], place: Place, hea
         marker = parse_marker(batch)
         if marker.ends_transaction:
             for stored in open_.pop(header.producer_id, []):
-                stored.outcome = Outcome.COMMITTED if marker.type is ControlType.COMMIT else Outcome.ABORTED
+                stored.outcome = Visibility.COMMITTED if marker.type is ControlType.COMMIT else Visibility.ABORTED
         return
-    outcome = Outcome.OPEN if header.is_transactional else Outcome.PLAIN
+    outcome = Visibility.OPEN if header.is_transactional else Visibility.PLAIN
     for record in _records(batch):
         stored = Stored(
             *place,

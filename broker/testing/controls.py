@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker.core.clock import Clock, MovableClock
 from broker.core.rejected import Rejected
 from broker.faults.engine import Faults
-from broker.faults.rules import Rule, make_rule, parse_rule
+from broker.faults.rules import FaultRule, make_rule, parse_rule
 from broker.topics.create_topics import NewTopic
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class FaultControl:
         self._owner = owner
         self._faults = faults
 
-    def add(self, rule: str, **fields: Any) -> Rule:
+    def add(self, rule: str, **fields: Any) -> FaultRule:
         """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax."""
         made = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
         if not self._owner.running:
@@ -62,7 +62,7 @@ class FaultControl:
             raise TimeoutError(f"waited in vain for {wanted}; the rules: {'; '.join(self._faults.report()) or 'none'}") from error
 
     @property
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[FaultRule]:
         """All rules, with what they counted."""
         return list(self._faults.rules)
 

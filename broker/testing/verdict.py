@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.testing.anomalies import Anomaly, Case, Identity, by_key, by_value, judge
+from broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from broker.testing.contents import Stored, contents
 from broker.testing.story import story
 
@@ -51,18 +51,18 @@ def examine(
     if not history.complete:
         raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
-    case = broker.call(lambda running: _case(running, history, wanted, by))
-    names = {topic for topic, _ in case.begins} if wanted is None else wanted
-    return Examined(judge(case, expected), _audit(broker, sorted(names)) if audit and names else [], list(case.stored))
+    seen = broker.call(lambda running: _observations(running, history, wanted, by))
+    names = {topic for topic, _ in seen.begins} if wanted is None else wanted
+    return Examined(judge(seen, expected), _audit(broker, sorted(names)) if audit and names else [], list(seen.stored))
 
 
-def _case(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Case:
+def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
     """Log and history at one moment: what a client sends meanwhile must not be in one of them only."""
     partitions = [
         each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
     ]
     names = {each.topic for each in partitions} if wanted is None else wanted
-    return Case(
+    return Observations(
         sorted((send for send in history.sends if send.topic in names), key=lambda send: send.number),
         [read for read in history.reads if read.topic in names],
         contents(running, names),

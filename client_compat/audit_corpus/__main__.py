@@ -18,7 +18,7 @@ from rich.console import Console
 
 from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, admit, copy_logs
 from client_compat.audit_corpus.truth import own_faults
-from client_compat.audit_corpus.workloads import WORKLOADS, Broker, Workload
+from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import BrokerProcess, ottla
 from spark_jobs.audit import audit
@@ -64,7 +64,7 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
     settings = dict(workload.settings)
     with ExitStack() as stack:
         started = stack.enter_context(ReferenceBroker(data_dir, settings) if kind == "kafka" else OttlaBroker(data_dir, settings))
-        broker = cast("Broker", started)
+        broker = cast("AnyBroker", started)
         workload.run(broker)
         if workload.killed:
             broker.kill()

@@ -28,7 +28,7 @@ CLEANED_S = 40.0
 """How long a cleaner may take; longer is a failure of the run, not of the audit."""
 
 
-class Broker(Protocol):
+class AnyBroker(Protocol):
     """A broker of either kind, as a process."""
 
     data_dir: Path
@@ -47,7 +47,7 @@ class Broker(Protocol):
 class Workload(NamedTuple):
     """`settings`: the broker's. `killed`: the directory is audited as SIGKILL left it."""
 
-    run: Callable[[Broker], None]
+    run: Callable[[AnyBroker], None]
     settings: Mapping[str, str] = {}
     killed: bool = False
 
@@ -56,13 +56,13 @@ class WorkloadFailed(RuntimeError):
     """A broker or client did not do what the workload needs."""
 
 
-def _producer(broker: Broker, **settings: Any) -> Producer:
+def _producer(broker: AnyBroker, **settings: Any) -> Producer:
     return Producer(
         {"bootstrap.servers": broker.bootstrap, "linger.ms": 2, "log_level": 0, **{k.replace("_", "."): v for k, v in settings.items()}}
     )
 
 
-def _topics(broker: Broker, partitions: int, *names: str, **config: str) -> None:
+def _topics(broker: AnyBroker, partitions: int, *names: str, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(name, partitions, 1, config=settings) for name in names]).values():
@@ -82,7 +82,7 @@ def _send(producer: Producer, topic: str, numbers: range, partitions: int = 2, k
     _flush(producer)
 
 
-def idempotence(broker: Broker) -> None:
+def idempotence(broker: AnyBroker) -> None:
     """Producers of every codec side by side, one without an id, and one that comes again under a new id."""
     _topics(broker, 2, "rows")
     producers = [_producer(broker, compression_type=codec, enable_idempotence=True) for codec in CODECS]
@@ -93,7 +93,7 @@ def idempotence(broker: Broker) -> None:
     _send(_producer(broker, enable_idempotence=True), "rows", range(50_000, 50_100))
 
 
-def transactions(broker: Broker) -> None:
+def transactions(broker: AnyBroker) -> None:
     """Commits, aborts, fencing, an empty transaction, and one left open by a client that dies."""
     _topics(broker, 2, "payments")
     writer = _producer(broker, transactional_id="writer")
@@ -115,7 +115,7 @@ def transactions(broker: Broker) -> None:
     _send(open_, "payments", range(9000, 9010))
 
 
-def _copy(broker: Broker, source: str, target: str) -> None:
+def _copy(broker: AnyBroker, source: str, target: str) -> None:
     """Consume, transform, produce, by two members of a group one after the other."""
     _topics(broker, 1, target)
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "copy", "enable.auto.commit": False}
@@ -154,7 +154,7 @@ def _committed(reader: Consumer, place: TopicPartition) -> int:
             return int(committed.offset)
 
 
-def kills(broker: Broker) -> None:
+def kills(broker: AnyBroker) -> None:
     """Idempotent and transactional writers that never stop while the broker is SIGKILLed three times."""
     _topics(broker, 2, "through-kills")
     plain = _producer(broker, enable_idempotence=True, retry_backoff_ms=50)
@@ -176,7 +176,7 @@ def kills(broker: Broker) -> None:
         writer.commit_transaction(TIMEOUT_S)
 
 
-def compaction(broker: Broker) -> None:
+def compaction(broker: AnyBroker) -> None:
     """Topics whose cleaner has been: plain and transactional records over few keys, tombstones, emptied batches."""
     _topics(broker, 1, "table", cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", delete_retention_ms="100")
     plain = _producer(broker, enable_idempotence=True)
@@ -197,7 +197,7 @@ def compaction(broker: Broker) -> None:
         turn += 1
 
 
-def _cleaned(broker: Broker, topic: str) -> bool:
+def _cleaned(broker: AnyBroker, topic: str) -> bool:
     checkpoint = broker.data_dir / "cleaner-offset-checkpoint"
     if not checkpoint.exists():
         return False
@@ -205,7 +205,7 @@ def _cleaned(broker: Broker, topic: str) -> bool:
     return any(len(row) == 3 and row[0] == topic and int(row[2]) > 100 for row in rows)
 
 
-def deleted_heads(broker: Broker) -> None:
+def deleted_heads(broker: AnyBroker) -> None:
     """DeleteRecords, into the middle of batches and of a transaction's past."""
     _topics(broker, 1, "short")
     plain = _producer(broker, enable_idempotence=True)
@@ -221,7 +221,7 @@ def deleted_heads(broker: Broker) -> None:
             future.result(TIMEOUT_S)
 
 
-def forgotten_producers(broker: Broker) -> None:
+def forgotten_producers(broker: AnyBroker) -> None:
     """A producer that is silent for longer than a broker remembers it, and goes on."""
     _topics(broker, 1, "rare")
     producer = _producer(broker, enable_idempotence=True)
@@ -232,7 +232,7 @@ def forgotten_producers(broker: Broker) -> None:
     _send(_producer(broker, enable_idempotence=True), "rare", range(60, 90), partitions=1)
 
 
-def java_copier(broker: Broker) -> None:
+def java_copier(broker: AnyBroker) -> None:
     """Kafka's own exactly-once system test: the Java client copies a topic in transactions of version 2, with random aborts."""
     _topics(broker, 1, "source", "copies")
     _send(_producer(broker, enable_idempotence=True), "source", range(300), partitions=1)

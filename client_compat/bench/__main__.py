@@ -14,7 +14,7 @@ from rich.console import Console
 from client_compat.bench import pages, report
 from client_compat.bench.cases import CASES
 from client_compat.bench.loads import java
-from client_compat.bench.model import OURS, Ability, Case, Peer, Results
+from client_compat.bench.model import OURS, Ability, Benchmark, Peer, Results
 from client_compat.bench.peers import checkout
 from client_compat.bench.peers.all import PEERS, WITHOUT_FAULTS, missing
 from client_compat.bench.run import bench
@@ -87,7 +87,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
     return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
 
 
-def _measure(console: Console, cases: list[Case], runs: int, peers: list[Peer], directory: Path, *, quick: bool) -> Results:
+def _measure(console: Console, cases: list[Benchmark], runs: int, peers: list[Peer], directory: Path, *, quick: bool) -> Results:
     able = sum(case.possible(peer) for case in cases for peer in peers)
     with progress(console) as display:
         bar = display.add_task("measurements", total=able * runs + len(peers), note="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
-from client_compat.bench.model import Ability, Case, Figure, Site
+from client_compat.bench.model import Ability, Benchmark, Figure, Site
 
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
 CONNECTIONS, PROCESS = "Connections", "Process"
@@ -31,9 +31,9 @@ _THROUGHPUT_FIGURES = (
 WARM_UP_RECORDS = 200_000
 
 
-def _throughput(client: str, label: str, record_bytes: int, partitions: int, records: int) -> Case:
+def _throughput(client: str, label: str, record_bytes: int, partitions: int, records: int) -> Benchmark:
     load = throughput.through_librdkafka if client == "librdkafka" else throughput.through_java
-    return Case(
+    return Benchmark(
         f"{client}, {label}, {partitions} partition{'s' if partitions > 1 else ''}",
         f"Throughput through {client}",
         _THROUGHPUT_FIGURES,
@@ -50,8 +50,8 @@ _LATENCY_FIGURES = (
 )
 
 
-def _transactions(label: str, partitions: int, count: int, records_each: int) -> Case:
-    return Case(
+def _transactions(label: str, partitions: int, count: int, records_each: int) -> Benchmark:
+    return Benchmark(
         label,
         TRANSACTIONS,
         (Figure(transactions.COMMITS, "a second", more_is_better=True, target=TWICE, digits=0),),
@@ -60,14 +60,14 @@ def _transactions(label: str, partitions: int, count: int, records_each: int) ->
     )
 
 
-CASES: list[Case] = [
+CASES: list[Benchmark] = [
     *(
         _throughput(client, label, size, partitions, records)
         for client in ("librdkafka", "Java")
         for label, size, records in (("100 B", 100, 1_000_000), ("1 KB", 1_024, 300_000))
         for partitions in (1, 6)
     ),
-    Case(
+    Benchmark(
         "one-record batches, five in flight",
         REQUESTS,
         (
@@ -77,19 +77,19 @@ CASES: list[Case] = [
         ),
         partial(pipeline.one_record_batches, record_bytes=100, records=12_000, through_client=8_000),
     ),
-    Case(
+    Benchmark(
         "acknowledgement, one in flight",
         LATENCY,
         _LATENCY_FIGURES,
         partial(latency.one_in_flight, requests=3_000),
     ),
-    Case(
+    Benchmark(
         "acknowledgement, 1,000 requests a second",
         LATENCY,
         _LATENCY_FIGURES,
         partial(latency.paced, rate=1_000, seconds=4),
     ),
-    Case(
+    Benchmark(
         "end to end, 1,000 records a second",
         LATENCY,
         _LATENCY_FIGURES,
@@ -97,7 +97,7 @@ CASES: list[Case] = [
     ),
     _transactions("transactions of 1 record", 1, 400, 1),
     _transactions("transactions of 100 records over 3 partitions", 3, 250, 100),
-    Case(
+    Benchmark(
         "1,000 idle connections",
         CONNECTIONS,
         (
@@ -108,7 +108,7 @@ CASES: list[Case] = [
         ),
         partial(connections.idle, count=1_000, requests=1_000),
     ),
-    Case(
+    Benchmark(
         "200 busy connections",
         CONNECTIONS,
         (
@@ -119,7 +119,7 @@ CASES: list[Case] = [
         ),
         partial(connections.busy, count=200, requests_each=60),
     ),
-    Case(
+    Benchmark(
         "a fresh broker",
         PROCESS,
         (
@@ -129,7 +129,7 @@ CASES: list[Case] = [
         ),
         partial(life.first_steps, records=100_000),
     ),
-    Case(
+    Benchmark(
         "2,000 partitions",
         PROCESS,
         (

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from client_compat.bench.model import OURS, REFERENCE, Case, Figure, Peer, Results
+from client_compat.bench.model import OURS, REFERENCE, Benchmark, Figure, Peer, Results
 from client_compat.bench.report import label, sections
 
 COLOURS = {REFERENCE: "#1f4e79", "tansu": "#b5541c", "kfake": "#2e7d4f", "mock": "#8a8a8a"}
@@ -34,7 +34,7 @@ def times_better(figure: Figure, ratios: Sequence[float]) -> list[float]:
     return [ratio if figure.more_is_better else 1 / ratio for ratio in ratios if ratio > 0]
 
 
-def write(results: Results, cases: Sequence[Case], peers: Sequence[Peer], directory: Path) -> list[Path]:
+def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
     """One SVG a section; returns their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
@@ -46,7 +46,7 @@ def write(results: Results, cases: Sequence[Case], peers: Sequence[Peer], direct
     return written
 
 
-Rows = Sequence[tuple[Case, Figure]]
+Rows = Sequence[tuple[Benchmark, Figure]]
 
 
 def _chart(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -> Canvas:

@@ -87,7 +87,7 @@ Values = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Benchmark:
     """`measure` gives a value for each figure that the peer is able to have; raises `LoadFailed`."""
 
     name: str
@@ -116,28 +116,28 @@ class Results:
     failures: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
 
-    def add(self, case: Case, peer: str, values: Values) -> None:
+    def add(self, case: Benchmark, peer: str, values: Values) -> None:
         for figure in case.figures:
             of_case = self.values.setdefault(case.name, {}).setdefault(figure.name, {})
             of_case.setdefault(peer, []).append(values.get(figure.name))
 
-    def fail(self, case: Case, peer: str, reason: str) -> None:
+    def fail(self, case: Benchmark, peer: str, reason: str) -> None:
         self.failures.setdefault(case.name, {}).setdefault(peer, []).append(reason)
         self.add(case, peer, {})
 
-    def of(self, case: Case, figure: Figure, peer: str) -> list[float | None]:
+    def of(self, case: Benchmark, figure: Figure, peer: str) -> list[float | None]:
         return self.values.get(case.name, {}).get(figure.name, {}).get(peer, [])
 
-    def median(self, case: Case, figure: Figure, peer: str) -> float | None:
+    def median(self, case: Benchmark, figure: Figure, peer: str) -> float | None:
         found = [value for value in self.of(case, figure, peer) if value is not None]
         return statistics.median(found) if found else None
 
-    def ratios(self, case: Case, figure: Figure, peer: str) -> list[float]:
+    def ratios(self, case: Benchmark, figure: Figure, peer: str) -> list[float]:
         """Our value over the peer's, run by run."""
         pairs = zip(self.of(case, figure, OURS), self.of(case, figure, peer), strict=False)
         return [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
 
-    def missed(self, cases: Sequence[Case]) -> list[tuple[Case, Figure, float]]:
+    def missed(self, cases: Sequence[Benchmark]) -> list[tuple[Benchmark, Figure, float]]:
         """Every figure whose median ratio to Apache Kafka is worse than its target."""
         found = []
         for case in cases:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from client_compat.bench import charts, report
-from client_compat.bench.model import Case, Peer, Results
+from client_compat.bench.model import Benchmark, Peer, Results
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = "performance-figures.md"
@@ -23,7 +23,7 @@ against Apache Kafka. A dash is a blank; what is behind it is said at the end.
 """
 
 
-def write(results: Results, cases: Sequence[Case], peers: Sequence[Peer], directory: Path) -> list[Path]:
+def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
     """The page, with its charts in `images`; returns the page's path."""
     pictures = charts.write(results, cases, peers, directory / IMAGES)
     about = {"cores": "?", "machine": "?", "python": "?"} | results.about

@@ -24,7 +24,7 @@ from rich.table import Table
 from client_compat.bench.cases import CASES, warm_up
 from client_compat.bench.loads import java
 from client_compat.bench.loads.java import JavaLoad
-from client_compat.bench.model import OURS, Ability, Case, LoadFailed, Site
+from client_compat.bench.model import OURS, Ability, Benchmark, LoadFailed, Site
 from client_compat.bench.peers.all import PEERS
 from client_compat.support.brokers import STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
 
@@ -103,7 +103,7 @@ def _until_written(broker: BrokerProcess) -> None:
         raise BrokerFailed(f"py-spy wrote nothing within {STOP_TIMEOUT_S:.0f} s:\n{broker.output_tail()}") from None
 
 
-def record(case: Case, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
+def record(case: Benchmark, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
     """Run the case again and again for so long under either form; the raw samples and the flame graph."""
     made = []
     for form, suffix in (("raw", "raw"), ("flamegraph", "svg")):

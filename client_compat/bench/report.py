@@ -10,16 +10,16 @@ from dataclasses import asdict
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from client_compat.bench.model import OURS, REFERENCE, Case, Figure, Peer, Results
+from client_compat.bench.model import OURS, REFERENCE, Benchmark, Figure, Peer, Results
 
 BLANK = "–"
 
 
-def sections(cases: Sequence[Case]) -> list[str]:
+def sections(cases: Sequence[Benchmark]) -> list[str]:
     return list(dict.fromkeys(case.section for case in cases))
 
 
-def _rows(cases: Sequence[Case], section: str) -> Iterator[tuple[Case, Figure]]:
+def _rows(cases: Sequence[Benchmark], section: str) -> Iterator[tuple[Benchmark, Figure]]:
     for case in cases:
         if case.section == section:
             yield from ((case, figure) for figure in case.figures)
@@ -48,7 +48,7 @@ def target(figure: Figure) -> str:
     return f"{'≥' if figure.more_is_better else '≤'} {figure.target:g}"
 
 
-def figures_table(results: Results, cases: Sequence[Case], section: str, peers: Sequence[Peer]) -> list[list[str]]:
+def figures_table(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> list[list[str]]:
     """Medians: a row a figure, a column a broker. The first row is the head."""
     rows = [["", "unit", *(peer.name for peer in peers)]]
     for case, figure in _rows(cases, section):
@@ -57,7 +57,7 @@ def figures_table(results: Results, cases: Sequence[Case], section: str, peers: 
     return rows
 
 
-def ratios_table(results: Results, cases: Sequence[Case], section: str, peers: Sequence[Peer]) -> list[list[str]]:
+def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> list[list[str]]:
     """Our value over each other broker's, of the same run: median and range."""
     others = [peer for peer in peers if peer.name != OURS]
     rows = [["", "better", "target", *(f"÷ {peer.name}" for peer in others)]]
@@ -71,12 +71,12 @@ def ratios_table(results: Results, cases: Sequence[Case], section: str, peers: S
     return rows
 
 
-def label(case: Case, figure: Figure) -> str:
+def label(case: Benchmark, figure: Figure) -> str:
     """How a row is called."""
     return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
 
 
-def blanks(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> list[str]:
+def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> list[str]:
     """Why a cell is empty: what a peer cannot do, and what went wrong."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for case in cases:
@@ -91,7 +91,7 @@ def blanks(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> li
     return lines
 
 
-def screen(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> Group:
+def screen(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> Group:
     parts: list[RenderableType] = []
     for section in sections(cases):
         for title, rows in (
@@ -107,7 +107,7 @@ def screen(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> Gr
     return Group(*parts, *blanks(results, cases, peers))
 
 
-def markdown(results: Results, cases: Sequence[Case], peers: Sequence[Peer]) -> str:
+def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> str:
     """The same tables; without a title, which is the page's."""
     lines: list[str] = []
     for section in sections(cases):

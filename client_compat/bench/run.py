@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from client_compat.bench.cases import WARM_UP_RECORDS, warm_up
 from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.memory import touch
-from client_compat.bench.model import Case, LoadFailed, Peer, Results, Site
+from client_compat.bench.model import Benchmark, LoadFailed, Peer, Results, Site
 from client_compat.support.brokers import BrokerFailed, BrokerProcess
 from protocol.errors import ProtocolError
 
@@ -47,7 +47,7 @@ def lent(peer: Peer, directory: Path) -> Iterator[BrokerProcess]:
 
 
 def bench(
-    cases: Sequence[Case],
+    cases: Sequence[Benchmark],
     runs: int,
     peers: Sequence[Peer],
     directory: Path,
@@ -81,7 +81,7 @@ def _site(peer: Peer, directory: Path, java: JavaLoad | None, stack: ExitStack) 
     return Site(peer, broker, java, partial(lent, peer, directory / "brokers" / f"{peer.name}-fresh"))
 
 
-def measure(case: Case, site: Site, results: Results) -> None:
+def measure(case: Benchmark, site: Site, results: Results) -> None:
     try:
         results.add(case, site.peer.name, case.measure(site))
     except FAILURES as failure:

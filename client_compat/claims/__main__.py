@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from client_compat.claims.claim import Claim
-from client_compat.claims.run import CLAIMS, Result, run_claims
+from client_compat.claims.run import CLAIMS, ClaimResult, run_claims
 from client_compat.support import program
 from client_compat.support.progress import progress
 
@@ -50,7 +50,7 @@ def main(
     raise typer.Exit(1 if any(result.surprise for result in results) else 0)
 
 
-def _json(result: Result) -> dict[str, Any]:
+def _json(result: ClaimResult) -> dict[str, Any]:
     claim = result.claim
     return {
         "claim": claim.number,
@@ -64,7 +64,7 @@ def _json(result: Result) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, results: list[Result], seconds: float) -> None:
+def _print(console: Console, results: list[ClaimResult], seconds: float) -> None:
     table = Table(title="What is taught about exactly-once, run", show_lines=True, expand=True)
     table.add_column("", justify="right")
     table.add_column("claim as taught", ratio=3)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """`held`: the claim as taught is what happened. `evidence`: offsets, sequences, epochs and error names, a line each."""
 
     held: bool
@@ -22,7 +22,7 @@ class Finding:
     evidence: list[str] = field(default_factory=list)
 
 
-Check = Callable[["World"], Finding]
+Check = Callable[["World"], CheckResult]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.world import World
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Producer, Record
@@ -39,7 +39,7 @@ def commit(producer: Producer, topic: str, *values: str) -> None:
 
 
 @claim(4, "Each new producer gets a fresh producer id; sequences start at 0 per partition and rise by one per record")
-def fresh_ids(world: World) -> Finding:
+def fresh_ids(world: World) -> CheckResult:
     evidence, held, ids = [], True, set()
     for name in world.names:
         topic = world.topic(2)
@@ -54,16 +54,16 @@ def fresh_ids(world: World) -> Finding:
                 following += header.record_count
             evidence.append(f"{name}: {'; '.join(log(world, topic, partition))}")
         ids.add(found[0].producer_id)
-    return Finding(
+    return CheckResult(
         held and len(ids) == len(world.names), f"{len(ids)} producers, {len(ids)} ids; sequences from 0 in each partition", evidence
     )
 
 
 @claim(5, "The producer id is a UUID", right=False)
-def uuid(world: World) -> Finding:
+def uuid(world: World) -> CheckResult:
     ids = [world.new_producer_id() for _ in range(3)]
     numbers = ids == list(range(ids[0], ids[0] + 3)) and all(one.bit_length() <= PRODUCER_ID_BITS for one in ids)
-    return Finding(
+    return CheckResult(
         not numbers,
         f"three producers got {', '.join(map(str, ids))}: 64-bit numbers from a block of the cluster's",
         [f"InitProducerId: {ids}"],
@@ -71,7 +71,7 @@ def uuid(world: World) -> Finding:
 
 
 @claim(8, "A higher epoch replaces a lower one; a lower one is refused")
-def epochs(world: World) -> Finding:
+def epochs(world: World) -> CheckResult:
     topic, producer = world.topic(), world.new_producer_id()
     asked = {"epoch 0 sequence 0": (0, 0), "epoch 2 sequence 5": (2, 5), "epoch 2 sequence 0": (2, 0), "epoch 1 sequence 0": (1, 0)}
     answers = {what: world.raw(topic, what, producer, *where)[0] for what, where in asked.items()}
@@ -88,7 +88,7 @@ def epochs(world: World) -> Finding:
     second.close()
     held = held and zombie != "NONE" and "of the zombie" not in world.read(topic, "read_committed", 3)
     evidence = [f"{what}: {error}" for what, error in answers.items()]
-    return Finding(held, "and a new epoch must begin at sequence 0", [*evidence, f"{FENCED}, the older of two instances: {zombie}"])
+    return CheckResult(held, "and a new epoch must begin at sequence 0", [*evidence, f"{FENCED}, the older of two instances: {zombie}"])
 
 
 def _restarted(world: World, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
@@ -107,27 +107,27 @@ def _restarted(world: World, *, with_id: bool) -> tuple[BatchHeader, BatchHeader
 
 
 @claim(9, "A restarted producer continues with its old epoch and sequence", right=False)
-def continues(world: World) -> Finding:
+def continues(world: World) -> CheckResult:
     held, evidence = False, []
     for with_id in (False, True):
         before, after, lines = _restarted(world, with_id=with_id)
         same = (before.producer_id, before.producer_epoch) == (after.producer_id, after.producer_epoch)
         held = held or same or after.base_sequence == 1 or (before.producer_id == after.producer_id) != with_id
         evidence += lines
-    return Finding(
+    return CheckResult(
         held, "without a transactional id it is a stranger; with one it keeps its id, gets a new epoch, and starts at 0", evidence
     )
 
 
 @claim(10, "With the same transactional id a restart gets a new producer id", right=False)
-def new_id(world: World) -> Finding:
+def new_id(world: World) -> CheckResult:
     before, after, lines = _restarted(world, with_id=True)
     held = before.producer_id != after.producer_id or after.producer_epoch <= before.producer_epoch
-    return Finding(held, f"the same id {after.producer_id}, epoch {before.producer_epoch}, then {after.producer_epoch}", lines)
+    return CheckResult(held, f"the same id {after.producer_id}, epoch {before.producer_epoch}, then {after.producer_epoch}", lines)
 
 
 @claim(13, "Idempotence holds within one partition and one producer session only")
-def scope(world: World) -> Finding:
+def scope(world: World) -> CheckResult:
     topic = world.topic(2)
     for partitions in ((0, 1), (0,)):
         producer = world.client(CLIENT).producer(idempotent=True, acks="all")
@@ -135,11 +135,13 @@ def scope(world: World) -> Finding:
             producer.send_ok(topic, records("event 1", partition=partition))
         producer.close()
     held = world.stage.stored(topic) == ["event 1"] * 2 and world.stage.stored(topic, 1) == ["event 1"]
-    return Finding(held, "the same event by two sessions, and to two partitions: three copies", log(world, topic) + log(world, topic, 1))
+    return CheckResult(
+        held, "the same event by two sessions, and to two partitions: three copies", log(world, topic) + log(world, topic, 1)
+    )
 
 
 @claim(20, "A transactional id switches idempotence on")
-def switches_on(world: World) -> Finding:
+def switches_on(world: World) -> CheckResult:
     evidence, held = [], True
     for name in world.names:
         topic = world.topic()
@@ -149,4 +151,4 @@ def switches_on(world: World) -> Finding:
         (header,) = headers(world, topic)
         held = held and header.producer_id >= 0 and header.base_sequence == 0
         evidence.append(f"{name}: {log(world, topic)[0]}")
-    return Finding(held, "nothing but the id was set, and the batches carry producer ids and sequences", evidence)
+    return CheckResult(held, "nothing but the id was set, and the batches carry producer ids and sequences", evidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.world import World
 from client_compat.matrix.facades import Producer, Record
 from client_compat.matrix.murmur2 import partition_of
@@ -14,7 +14,7 @@ OWN = "confluent-kafka"
 
 
 @claim(23, "Without partition or partitioner, a key goes to murmur2(key) mod partitions (Java, and clients that copy it)")
-def murmur(world: World) -> Finding:
+def murmur(world: World) -> CheckResult:
     agree = {}
     for name in world.names:
         topic = world.topic(PARTITIONS)
@@ -24,11 +24,13 @@ def murmur(world: World) -> Finding:
         agree[name] = sum(one.partition == partition_of(key, PARTITIONS) for key, one in zip(KEYS, sent, strict=True))
     held = all((count == len(KEYS)) == (name != OWN) for name, count in agree.items())
     evidence = [f"{name}: {count} of {len(KEYS)} keys where murmur2 puts them" for name, count in agree.items()]
-    return Finding(held, "librdkafka's default differs (CRC-32): the same key goes elsewhere, unless partitioner=murmur2_random", evidence)
+    return CheckResult(
+        held, "librdkafka's default differs (CRC-32): the same key goes elsewhere, unless partitioner=murmur2_random", evidence
+    )
 
 
 @claim(24, "One failing interceptor does not stop the others", java=True)
-def interceptors(world: World) -> Finding:
+def interceptors(world: World) -> CheckResult:
     topic, client = world.topic(), world.client("java")
     handle = client.program.new_handle("producer")
     client.program.call("producer.open", handle=handle, bootstrap=client.bootstrap, interceptor="failing")
@@ -37,4 +39,4 @@ def interceptors(world: World) -> Finding:
     producer.close()
     found = [record.headers for record in world.truth.records(topic)]
     held = [list(headers) for headers in found] == [[("intercepted", b"1")]]
-    return Finding(held, "the first interceptor throws in onSend, the second one's header is in the log", [f"stored headers: {found}"])
+    return CheckResult(held, "the first interceptor throws in onSend, the second one's header is in the log", [f"stored headers: {found}"])

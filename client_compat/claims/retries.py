@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.world import World
 from client_compat.known_bugs import reordering
 from client_compat.matrix.facades import ProducerOptions, Record
@@ -25,29 +25,29 @@ def lose_ack(world: World, client: str, **options: object) -> tuple[list[str], s
 
 
 @claim(1, "A retry after a lost ack is stored once when idempotence is on")
-def stored_once(world: World) -> Finding:
+def stored_once(world: World) -> CheckResult:
     runs = {name: lose_ack(world, name, idempotent=True, acks="all") for name in world.names}
     held = all(stored == [VALUE] and told == "offset 0" for stored, told, _ in runs.values())
     evidence = [f"{name}: told {told}; {'; '.join(log)}" for name, (_, told, log) in runs.items()]
-    return Finding(held, "the ack was lost, the retry was answered with the original offset 0, the log has it once", evidence)
+    return CheckResult(held, "the ack was lost, the retry was answered with the original offset 0, the log has it once", evidence)
 
 
 @claim(2, "With idempotence off the same lost ack stores it twice")
-def stored_twice(world: World) -> Finding:
+def stored_twice(world: World) -> CheckResult:
     runs = {name: lose_ack(world, name, idempotent=False, acks="all") for name in world.names}
     held = all(stored == [VALUE, VALUE] for stored, _, _ in runs.values())
     evidence = [f"{name}: told {told}; {'; '.join(log)}" for name, (_, told, log) in runs.items()]
-    return Finding(held, "stored at offset 0, and by the retry at offset 1", evidence)
+    return CheckResult(held, "stored at offset 0, and by the retry at offset 1", evidence)
 
 
 @claim(3, "With idempotence off and several requests in flight, a failed first batch lands behind its successors; with it on, order holds")
-def order(world: World) -> Finding:
+def order(world: World) -> CheckResult:
     held = reordering.reorders(world.stage)
-    return Finding(held, "off: 0 2 3 4 1; on: 0 1 2 3 4, sent again in a new epoch", [line.strip() for line in world.stage.lines])
+    return CheckResult(held, "off: 0 2 3 4 1; on: 0 1 2 3 4, sent again in a new epoch", [line.strip() for line in world.stage.lines])
 
 
 @claim(6, "The broker accepts any sequence greater than the highest and silently drops the rest", right=False)
-def any_greater_sequence(world: World) -> Finding:
+def any_greater_sequence(world: World) -> CheckResult:
     topic, producer = world.topic(), world.new_producer_id()
     asked = [
         ("sequence 0", 0, 1),
@@ -61,11 +61,11 @@ def any_greater_sequence(world: World) -> Finding:
     greater_taken = answers["sequence 3, one too far"][0] == "NONE"
     happened = "a gap is OUT_OF_ORDER_SEQUENCE_NUMBER, an exact repetition is answered with its offset, an overlap is an error"
     known = ["NONE", "NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER"]
-    return Finding(greater_taken or [error for error, _ in answers.values()] != known, happened, evidence)
+    return CheckResult(greater_taken or [error for error, _ in answers.values()] != known, happened, evidence)
 
 
 @claim(7, "The broker keeps five batches per producer and partition, fixed")
-def five_batches(world: World) -> Finding:
+def five_batches(world: World) -> CheckResult:
     topic, producer = world.topic(), world.new_producer_id()
     for sequence in range(6):
         world.raw(topic, str(sequence), producer, 0, sequence)
@@ -80,13 +80,13 @@ def five_batches(world: World) -> Finding:
         f"{when}, sequences 0 to 5 repeated: " + ", ".join(f"offset {offset}" if error == "NONE" else error for error, offset in answers)
         for when, answers in (("running", running), ("after a clean restart", restarted))
     ]
-    return Finding(
+    return CheckResult(
         held, "of six batches the last five are answered as repetitions; after a restart Apache Kafka knows only the newest", evidence
     )
 
 
 @claim(14, "Equal contents sent twice on purpose are stored twice")
-def sent_on_purpose(world: World) -> Finding:
+def sent_on_purpose(world: World) -> CheckResult:
     evidence, held = [], True
     for name in world.names:
         topic = world.topic()
@@ -95,4 +95,4 @@ def sent_on_purpose(world: World) -> Finding:
         producer.close()
         held = held and world.stage.stored(topic) == [VALUE, VALUE]
         evidence.append(f"{name}: {'; '.join(describe(batch) for batch in world.truth.batches(topic))}")
-    return Finding(held, "two sends have two sequences: both are stored, whatever is in them", evidence)
+    return CheckResult(held, "two sends have two sequences: both are stored, whatever is in them", evidence)

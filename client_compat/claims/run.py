@@ -23,7 +23,7 @@ FAILURES = (ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, Tim
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ClaimResult:
     """`got` is held, refuted, skipped or failed."""
 
     claim: Claim
@@ -37,14 +37,14 @@ class Result:
         return self.got not in {self.claim.expected, "skipped"}
 
 
-def run_claims(chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None]) -> Iterator[Result]:
+def run_claims(chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None]) -> Iterator[ClaimResult]:
     """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others."""
     with world(directory, java=java) as where:
         for claim in chosen:
             on_claim(claim)
             began = time.perf_counter()
             got, happened, evidence = _run(claim, where)
-            yield Result(claim, got, happened, evidence, time.perf_counter() - began)
+            yield ClaimResult(claim, got, happened, evidence, time.perf_counter() - began)
 
 
 def _run(claim: Claim, where: World) -> tuple[str, str, list[str]]:

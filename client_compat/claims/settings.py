@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.identity import CLIENT
 from client_compat.claims.retries import VALUE, lose_ack
 from client_compat.claims.world import World
@@ -28,7 +28,7 @@ UNTOLD_S = 0.3
 
 
 @claim(11, "Idempotence needs acks=all, retries, and at most five in flight")
-def enforced(world: World) -> Finding:
+def enforced(world: World) -> CheckResult:
     evidence: list[str] = []
     taken: list[str] = []
     for name in world.names:
@@ -42,11 +42,11 @@ def enforced(world: World) -> Finding:
             except Unsupported:
                 evidence.append(f"{name}, {what}: it has no such setting")
     happened = "each client refuses what would break it, before it sends anything" if not taken else f"taken: {', '.join(taken)}"
-    return Finding(not taken, happened, evidence)
+    return CheckResult(not taken, happened, evidence)
 
 
 @claim(22, "acks=0 answers at once, acks=1 when the leader wrote, acks=all when every in-sync replica wrote")
-def acks(world: World) -> Finding:
+def acks(world: World) -> CheckResult:
     evidence, held = [], True
     for setting in ("0", "1", "all"):
         early, stored, offsets = _held_write(world, setting)
@@ -56,7 +56,7 @@ def acks(world: World) -> Finding:
         evidence.append(f"acks={setting}: before the broker wrote it, {before}; in the end, offset {offsets[0]}")
     closed = _acks_0_error(world)
     happened = "acks=0 has no answer at all, and an error closes the connection. On one broker the leader is every in-sync replica"
-    return Finding(
+    return CheckResult(
         held and closed, happened, [*evidence, f"acks=0 to a partition that is not there: connection {'closed' if closed else 'open'}"]
     )
 
@@ -95,7 +95,7 @@ def _acks_0_error(world: World) -> bool:
 
 
 @claim(25, "Defaults: batch.size 16 KB, linger.ms 0, buffer.memory 32 MB", right=False, java=True)
-def defaults(world: World) -> Finding:
+def defaults(world: World) -> CheckResult:
     found = {name: world.client(name).program.call("producer.defaults")["defaults"] for name in ("java-2.8", "java")}
     keys = (*TAUGHT_DEFAULTS, "enable.idempotence", "acks")
     evidence = [
@@ -104,11 +104,11 @@ def defaults(world: World) -> Finding:
     old, new = ({key: values[key] for key in TAUGHT_DEFAULTS} == TAUGHT_DEFAULTS for values in found.values())
     if not old:
         raise ValueError(f"java-2.8 has other defaults: {evidence}")
-    return Finding(new, "right until Java 3.9; since 4.0 linger.ms is 5", evidence)
+    return CheckResult(new, "right until Java 3.9; since 4.0 linger.ms is 5", evidence)
 
 
 @claim(26, "At-most-once is retries off; at-least-once is the default; exactly-once is idempotence plus transactions", right=False)
-def delivery(world: World) -> Finding:
+def delivery(world: World) -> CheckResult:
     topic = world.topic()
     world.stage.admin.add(f"drop-request:api=Produce,topic={topic},times=1,name={topic}")
     producer = world.client(CLIENT).producer(idempotent=False, acks="all", retries=0)
@@ -123,4 +123,4 @@ def delivery(world: World) -> Finding:
         evidence.append(f"{name}, its defaults, a lost ack: stored {len(stored)} times, told {told}")
     once = [name for name, count in copies.items() if count == 1]
     happened = f"retries off loses a record; by default a lost ack doubles it, but not with {' and '.join(once)}: idempotent by default"
-    return Finding(not (lost and once), happened, evidence)
+    return CheckResult(not (lost and once), happened, evidence)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Producer
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.identity import CLIENT, commit, log, records, transactional
 from client_compat.claims.world import World
 from client_compat.known_bugs.torn_transaction import wait_for_end
@@ -52,7 +52,7 @@ def markers(world: World, topic: str, partition: int = 0) -> list[str]:
 
 
 @claim(15, "A transaction makes writes to many partitions atomic, and survives the producer's restart")
-def atomic(world: World) -> Finding:
+def atomic(world: World) -> CheckResult:
     topic, name = world.topic(2), world.name("atomic")
     with world.victim("aiokafka") as victim:
         doomed = victim.producer(transactional_id=name)
@@ -68,11 +68,11 @@ def atomic(world: World) -> Finding:
         wait_for_end(world.stage, topic, markers=2, partition=partition)
     seen = world.stage.committed(topic, 2)
     evidence = [*log(world, topic), *log(world, topic, 1), f"read_committed: {seen}"]
-    return Finding(seen == ["whole", "whole"], "killed by SIGKILL between its writes and its commit, then started again", evidence)
+    return CheckResult(seen == ["whole", "whole"], "killed by SIGKILL between its writes and its commit, then started again", evidence)
 
 
 @claim(16, "Aborted records stay in the log; read_uncommitted sees them, read_committed does not; plain records are seen by both")
-def aborted(world: World) -> Finding:
+def aborted(world: World) -> CheckResult:
     topic = world.topic()
     producer = transactional(world, CLIENT, world.name("abort"))
     producer.begin()
@@ -94,11 +94,11 @@ def aborted(world: World) -> Finding:
         }
         held = held and list(seen.values()) == [everything, kept]
         evidence.append(f"{name}: " + "; ".join(f"{isolation} {values}" for isolation, values in seen.items()))
-    return Finding(held, "the markers at offsets 1 and 3 say which is which, and take an offset each", evidence)
+    return CheckResult(held, "the markers at offsets 1 and 3 say which is which, and take an offset each", evidence)
 
 
 @claim(17, "The coordinator logs a prepare, writes markers to every partition, then logs completion")
-def two_phases(world: World) -> Finding:
+def two_phases(world: World) -> CheckResult:
     topic, name = world.topic(2), world.name("phases")
     producer = transactional(world, CLIENT, name)
     for step in ("prepared", "marked"):
@@ -123,11 +123,13 @@ def two_phases(world: World) -> Finding:
         f"stopped {when}: {state}, markers {found}"
         for when, (state, found) in zip(("after the prepare", "after the markers"), seen, strict=True)
     ]
-    return Finding(held, "shown by stopping the coordinator between the steps", [*evidence, f"__transaction_state: {' → '.join(logged)}"])
+    return CheckResult(
+        held, "shown by stopping the coordinator between the steps", [*evidence, f"__transaction_state: {' → '.join(logged)}"]
+    )
 
 
 @claim(18, "initTransactions settles what the previous instance left open")
-def settles(world: World) -> Finding:
+def settles(world: World) -> CheckResult:
     opened, prepared = world.topic(), world.topic()
     first_id, second_id = world.name("open"), world.name("prepared")
     first = transactional(world, CLIENT, first_id)
@@ -160,11 +162,11 @@ def settles(world: World) -> Finding:
         f"the other was {state} when its successor came",
         *log(world, prepared),
     ]
-    return Finding(held, "what was open is aborted and its producer fenced; what was prepared to commit is committed", evidence)
+    return CheckResult(held, "what was open is aborted and its producer fenced; what was prepared to commit is committed", evidence)
 
 
 @claim(19, "transaction.timeout.ms = 5 works", right=False)
-def five_milliseconds(world: World) -> Finding:
+def five_milliseconds(world: World) -> CheckResult:
     evidence, held = [], False
     for name in ("aiokafka", "kafka-python"):
         topic = world.topic()
@@ -181,11 +183,11 @@ def five_milliseconds(world: World) -> Finding:
         held = held or told == "NONE" or markers(world, topic) != [ControlType.ABORT.name]
         evidence += [f"{name}: commit refused, {told}", *log(world, topic)]
     happened = "it is five milliseconds: the broker's next look (every 10 s) aborts the transaction and fences its producer"
-    return Finding(held, happened, evidence)
+    return CheckResult(held, happened, evidence)
 
 
 @claim(21, "Transactions cost more than idempotence")
-def cost(world: World) -> Finding:
+def cost(world: World) -> CheckResult:
     topic, rates, evidence = world.topic(), {}, []
     plain = world.stage.producer(enable_idempotence=True, linger_ms=0)
     transactions = world.stage.producer(transactional_id=world.name("cost"), linger_ms=0)
@@ -199,7 +201,7 @@ def cost(world: World) -> Finding:
         without, within = rates["idempotent", size], rates["transactions", size]
         evidence.append(f"{size} at a time: {without:,.0f}/s idempotent, {within:,.0f} in transactions: {without / within:.1f} times")
     held = rates["idempotent", 1] > rates["transactions", 1]
-    return Finding(held, "a transaction costs the same few requests whatever is in it: put many records into one", evidence)
+    return CheckResult(held, "a transaction costs the same few requests whatever is in it: put many records into one", evidence)
 
 
 def _write_some(producer: Producer, topic: str, size: int, *, in_transaction: bool) -> None:

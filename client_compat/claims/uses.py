@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from client_compat.claims.claim import Finding, claim
+from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.identity import CLIENT, log
 from client_compat.claims.world import World
 from client_compat.dedupe.consumer import step
@@ -16,7 +16,7 @@ from client_compat.support.brokers import ottla
 
 
 @claim(27, "A consumer should still dedupe by a business id in a database or Redis")
-def business_id(world: World) -> Finding:
+def business_id(world: World) -> CheckResult:
     topic = world.topic()
     for _ in range(2):
         producer = world.client(CLIENT).producer(idempotent=True, acks="all")
@@ -43,11 +43,11 @@ def business_id(world: World) -> Finding:
     applied, repeated = asyncio.run(asyncio.wait_for(consume(str(world.directory / "processed.db")), 30))
     held = (applied, repeated, charged) == (1, 1, [0])
     evidence = [*log(world, topic), f"read 2, effects in SQLite {applied}, recognised by the key “order 7” {repeated}"]
-    return Finding(held, "the application sent its event twice: to the broker two records, to the store one order", evidence)
+    return CheckResult(held, "the application sent its event twice: to the broker two records, to the store one order", evidence)
 
 
 @claim(28, "Writing to a topic that does not exist creates it")
-def creates(world: World) -> Finding:
+def creates(world: World) -> CheckResult:
     topic = world.name("never-made")
     producer = world.client(CLIENT).producer(acks="all")
     (sent,) = producer.send_ok(topic, [Record(b"x")])
@@ -59,4 +59,4 @@ def creates(world: World) -> Finding:
         client.flush(5)
     held = sent.offset == 0 and told != ["NONE"] and world.truth.end_offset(topic, sent.partition) == 1
     evidence = [f"auto.create.topics.enable=true: partition {sent.partition} offset {sent.offset}", f"=false: {told}"]
-    return Finding(held, "while auto.create.topics.enable is true, its default", evidence)
+    return CheckResult(held, "while auto.create.topics.enable is true, its default", evidence)

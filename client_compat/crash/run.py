@@ -14,7 +14,7 @@ from pathlib import Path
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerFailed, BrokerProcess, ottla
 from client_compat.support.load import Load, under
-from client_compat.support.verdict import Verdict, judge
+from client_compat.support.verdict import AckVerdict, judge
 
 TOPIC = "crash"
 PARTITIONS = 4
@@ -37,7 +37,7 @@ class CrashRun:
     kills_while_starting: int = 0
     restart_seconds: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: AckVerdict = field(default_factory=AckVerdict)
 
 
 def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: Callable[[CrashRun], None]) -> CrashRun:

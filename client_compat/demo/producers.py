@@ -30,7 +30,7 @@ Row = tuple[int, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ProducerTask:
     """What a producer process is told."""
 
     bootstrap: str
@@ -43,7 +43,7 @@ class Load:
 class Share(Feed):
     """One client's rows, and the ledger cells it writes."""
 
-    def __init__(self, client: int, load: Load, ledger: Ledger) -> None:
+    def __init__(self, client: int, load: ProducerTask, ledger: Ledger) -> None:
         self._client, self._ledger, self._rows = client, ledger, read_rows(load.rows)
 
     def records(self) -> Iterator[Row]:
@@ -59,7 +59,7 @@ class Share(Feed):
         logging.getLogger(CLIENTS[self._client]).error("row %d failed for good: %s", number, error)
 
 
-def run_aiokafka(load: Load, share: Share) -> None:
+def run_aiokafka(load: ProducerTask, share: Share) -> None:
     sending = send_with_aiokafka(
         share,
         load.topic,
@@ -73,7 +73,7 @@ def run_aiokafka(load: Load, share: Share) -> None:
     asyncio.run(sending)
 
 
-def run_confluent(load: Load, share: Share) -> None:
+def run_confluent(load: ProducerTask, share: Share) -> None:
     settings = {
         "bootstrap.servers": load.bootstrap,
         "enable.idempotence": load.idempotent,
@@ -88,7 +88,7 @@ def run_confluent(load: Load, share: Share) -> None:
     send_with_confluent(share, load.topic, settings)
 
 
-def run_kafka_python(load: Load, share: Share) -> None:
+def run_kafka_python(load: ProducerTask, share: Share) -> None:
     from kafka import KafkaProducer  # noqa: PLC0415 # its import takes a third of a second and only this process needs it
 
     def acked(row: int, metadata: Any) -> None:
@@ -112,14 +112,14 @@ def run_kafka_python(load: Load, share: Share) -> None:
     producer.close()
 
 
-RUNNERS: dict[str, Callable[[Load, Share], None]] = {
+RUNNERS: dict[str, Callable[[ProducerTask, Share], None]] = {
     "aiokafka": run_aiokafka,
     "confluent-kafka": run_confluent,
     "kafka-python": run_kafka_python,
 }
 
 
-def main(client: int, load: Load, ledger: Ledger) -> None:
+def main(client: int, load: ProducerTask, ledger: Ledger) -> None:
     """The whole life of one producer process."""
     log_to(load.client_log)
     RUNNERS[CLIENTS[client]](load, Share(client, load, ledger))

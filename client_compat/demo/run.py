@@ -88,7 +88,7 @@ class Run:
     def _load(self) -> None:
         shares = [len(range(index, self._result.rows, len(CLIENTS))) for index in range(len(CLIENTS))]
         bars = [self._bar(f"{self._name}: {client}", share) for client, share in zip(CLIENTS, shares, strict=True)]
-        load = producers.Load(self._broker.bootstrap, TOPIC, self._rows, self._result.idempotent, self._client_log)
+        load = producers.ProducerTask(self._broker.bootstrap, TOPIC, self._rows, self._result.idempotent, self._client_log)
         plans, killed = [(index, load, self._ledger) for index in range(len(CLIENTS))], False
         with Workers(producers.main, plans, self._client_log) as running:
             while running.any_alive():

@@ -34,7 +34,7 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
     from client_compat.demo_transactions import topics  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS  # noqa: PLC0415 # as above
-    from client_compat.demo_transactions.run import KILLS, Flights, Run  # noqa: PLC0415 # as above
+    from client_compat.demo_transactions.run import KILLS, Flights, PipelineRun  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.verdict import promises, tables  # noqa: PLC0415 # as above
     from client_compat.support.admin import create_topic  # noqa: PLC0415 # as above
 
@@ -47,8 +47,8 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
         with ottla(directory / "log", output=directory / "broker.log") as broker:
             create_topic(broker.bootstrap, INPUT, INPUT_PARTITIONS)
             flights = Flights(*topics.load(broker.bootstrap, sent, lambda n: display.update(loading, total=count, completed=n)))
-            exact = Run(broker, flights, client_log, transactional=True, display=display).execute()
-            plain = Run(broker, flights, client_log, transactional=False, display=display).execute()
+            exact = PipelineRun(broker, flights, client_log, transactional=True, display=display).execute()
+            plain = PipelineRun(broker, flights, client_log, transactional=False, display=display).execute()
         verdict = audited(display, [directory / "log"])
     console.print(tables(exact, plain, verdict))
     return told(console, promises(exact, plain, verdict))

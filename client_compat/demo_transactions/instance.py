@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class InstanceTask:
     """What an instance is told. `transactional` False: the plain twin."""
 
     bootstrap: str
@@ -73,7 +73,7 @@ class Board:
     failed: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
 
 
-class Instance(ABC):
+class PipelineInstance(ABC):
     """The steps, each a client's own calls. All but `close` raise `Fenced` and `Failed`."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Instance(ABC):
 class Pipeline:
     """Runs one instance until the committed offsets are the ends of the input."""
 
-    def __init__(self, index: int, instance: Instance, job: Job, board: Board) -> None:
+    def __init__(self, index: int, instance: PipelineInstance, job: InstanceTask, board: Board) -> None:
         self._index, self._instance, self._job, self._board = index, instance, job, board
         self._log = logging.getLogger(f"pipeline.{CLIENTS[index]}")
         self._random = random.Random()
@@ -148,14 +148,14 @@ class Pipeline:
             self._board.counted[self._index] += sum(len(chunk.records) for chunk in chunks)
 
 
-def main(index: int, job: Job, board: Board) -> None:
+def main(index: int, job: InstanceTask, board: Board) -> None:
     """The whole life of one instance's process."""
     log_to(job.client_log)
     asyncio.run(_live(index, job, board))
 
 
-async def _live(index: int, job: Job, board: Board) -> None:
-    instance: Instance
+async def _live(index: int, job: InstanceTask, board: Board) -> None:
+    instance: PipelineInstance
     if CLIENTS[index] == "aiokafka":
         from client_compat.demo_transactions.with_aiokafka import AiokafkaInstance  # noqa: PLC0415 # each process needs only its own
 

@@ -13,7 +13,7 @@ from rich.progress import Progress, TaskID
 
 from client_compat.demo_transactions import topics
 from client_compat.demo_transactions.counting import Counts, Increment
-from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTITIONS, Board, Job, main
+from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTITIONS, Board, InstanceTask, main
 from client_compat.demo_transactions.judge import Judgement, judge
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
@@ -36,7 +36,7 @@ class Flights:
 
 
 @dataclass(slots=True)
-class RunResult:
+class PipelineResult:
     """What one run came to. `written` are all increments in the log, those of aborted transactions included."""
 
     transactional: bool
@@ -60,16 +60,16 @@ class RunResult:
         return self.written - self.judgement.increments
 
 
-class Run:
+class PipelineRun:
     """The pipeline over `broker`, which runs and will be killed."""
 
     def __init__(self, broker: BrokerProcess, flights: Flights, client_log: Path, *, transactional: bool, display: Progress) -> None:
         name = "transactional" if transactional else "plain"
         self._broker, self._flights, self._display, self._name = broker, flights, display, name
-        self._job = Job(broker.bootstrap, f"counts-{name}", f"counting-{name}", transactional, client_log)
+        self._job = InstanceTask(broker.bootstrap, f"counts-{name}", f"counting-{name}", transactional, client_log)
         self._board, self._restarts = Board(), list[float]()
 
-    def execute(self) -> RunResult:
+    def execute(self) -> PipelineResult:
         create_topic(self._broker.bootstrap, self._job.output, topics.OUTPUT_PARTITIONS)
         began = time.perf_counter()
         self._fight()
@@ -80,7 +80,7 @@ class Run:
         same = _sorted(committed) == _sorted(topics.committed_by_aiokafka(bootstrap, output))
         written = len(topics.written(bootstrap, output))
         self._display.update(bar, total=len(committed), completed=len(committed))
-        return RunResult(
+        return PipelineResult(
             self._job.transactional,
             judge(committed, self._flights.direct, self._flights.sizes),
             written,

@@ -8,7 +8,7 @@ from functools import partial
 from rich.console import Group
 
 from client_compat.demo_transactions.instance import CLIENTS
-from client_compat.demo_transactions.run import KILLS, RunResult
+from client_compat.demo_transactions.run import KILLS, PipelineResult
 from client_compat.support.demonstration import Promise, side_by_side
 from spark_jobs.report import summary
 from spark_jobs.verdict import RuleResult, Verdict
@@ -16,7 +16,7 @@ from spark_jobs.verdict import RuleResult, Verdict
 TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 
 
-def promises(exact: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
+def promises(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> list[Promise]:
     """Everything the demo promises, kept or not."""
     (log,) = verdict.directories
     counted, twin = exact.judgement, plain.judgement
@@ -40,15 +40,15 @@ def _audited(rule: str, result: RuleResult) -> Promise:
     return Promise(f"the audit finds no {rule.replace('-', ' ')} ({found})", result.judged and found == 0)
 
 
-def _share(index: int, result: RunResult) -> str:
+def _share(index: int, result: PipelineResult) -> str:
     return f"{result.counted[index]:,}"
 
 
-def _shares(result: RunResult) -> str:
+def _shares(result: PipelineResult) -> str:
     return ", ".join(f"{client} {_share(index, result)}" for index, client in enumerate(CLIENTS))
 
 
-_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
+_ROWS: tuple[tuple[str, Callable[[PipelineResult], str]], ...] = (
     ("flights", lambda r: f"{r.judgement.flights:,}"),
     ("flights counted, summed over the output", lambda r: f"{r.judgement.summed:,}"),
     ("difference", lambda r: f"{r.judgement.surplus:+,}" if r.judgement.surplus else "0"),
@@ -68,7 +68,7 @@ _ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
 )
 
 
-def tables(exact: RunResult, plain: RunResult, verdict: Verdict) -> Group:
+def tables(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> Group:
     """What the output adds up to, and what the log says."""
     title = "Flights per carrier and hour, as read by read_committed consumers"
     return Group(side_by_side(title, {run.name: run for run in (exact, plain)}, _ROWS), summary(verdict))

@@ -18,8 +18,8 @@ from client_compat.demo_transactions.instance import (
     TRANSACTION_TIMEOUT_MS,
     Failed,
     Fenced,
-    Instance,
-    Job,
+    InstanceTask,
+    PipelineInstance,
 )
 
 BACKOFF_MS = 20
@@ -39,10 +39,10 @@ async def _sorted_errors() -> AsyncIterator[None]:
         raise Failed(repr(error)) from error
 
 
-class AiokafkaInstance(Instance):
-    """See `Instance`."""
+class AiokafkaInstance(PipelineInstance):
+    """See `PipelineInstance`."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: InstanceTask) -> None:
         self._job = job
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None

@@ -18,8 +18,8 @@ from client_compat.demo_transactions.instance import (
     TRANSACTION_TIMEOUT_MS,
     Failed,
     Fenced,
-    Instance,
-    Job,
+    InstanceTask,
+    PipelineInstance,
 )
 
 BACKOFF_MS = 20
@@ -41,10 +41,10 @@ def _sorted_errors() -> Iterator[None]:
         raise (Fenced if cause.code() in FENCINGS else Failed)(str(cause)) from error
 
 
-class ConfluentInstance(Instance):
-    """See `Instance`."""
+class ConfluentInstance(PipelineInstance):
+    """See `PipelineInstance`."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: InstanceTask) -> None:
         self._job = job
         self._common = {
             "bootstrap.servers": job.bootstrap,

@@ -10,7 +10,7 @@ from client_compat.differential.probe import Seen
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownDifference:
     """A meant difference: what docs/deviations.md calls it, and patterns (whole matches) of API, label, field and Kafka's value."""
 
     why: str
@@ -50,25 +50,25 @@ OWN_SETTINGS = "|".join(
 )
 """What the reference node and this broker are given, or have as a default, each in its own way."""
 
-KNOWN: tuple[Known, ...] = (
-    Known(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
-    Known(ACCIDENT, "FETCH", ".*", label=r"isolation 2|-1 of .*|negative total"),
-    Known(ACCIDENT, "PRODUCE", ".*", label="no records", kafka="<timed out>"),
-    Known(
+KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
+    KnownDifference(ACCIDENT, "FETCH", ".*", label=r"isolation 2|-1 of .*|negative total"),
+    KnownDifference(ACCIDENT, "PRODUCE", ".*", label="no records", kafka="<timed out>"),
+    KnownDifference(
         ACCIDENT, "PRODUCE|METADATA|CREATE_PARTITIONS|DESCRIBE_TOPIC_PARTITIONS|INCREMENTAL_ALTER_CONFIGS", ".*error_code", kafka="-1 .*"
     ),
-    Known(ACCIDENT, "PRODUCE", r".*log_start_offset", label="gzip that is none", kafka="0", ours="-1"),
-    Known(ACCIDENT, "METADATA", ".*", label="neither"),
-    Known(ACCIDENT, "DESCRIBE_TOPIC_PARTITIONS", ".*", label="empty name"),
-    Known(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
-    Known(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
-    Known(
+    KnownDifference(ACCIDENT, "PRODUCE", r".*log_start_offset", label="gzip that is none", kafka="0", ours="-1"),
+    KnownDifference(ACCIDENT, "METADATA", ".*", label="neither"),
+    KnownDifference(ACCIDENT, "DESCRIBE_TOPIC_PARTITIONS", ".*", label="empty name"),
+    KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
+    KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
+    KnownDifference(
         FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|share|streams|eligible\.leader\.replicas)\.version\]", ours="None"
     ),
-    Known(OTHER, "API_VERSIONS", "finalized_features_epoch"),
-    Known(FEWER, "FETCH", r".*current_leader.*|node_endpoints.*", label="as a replica"),
-    Known(NOTHING, "FETCH", "session_id", label="session of nothing"),
-    Known(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
-    Known(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
-    Known(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
+    KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
+    KnownDifference(FEWER, "FETCH", r".*current_leader.*|node_endpoints.*", label="as a replica"),
+    KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
+    KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
 )

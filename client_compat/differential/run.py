@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from client_compat.differential.known import KNOWN, Known
+from client_compat.differential.known import KNOWN, KnownDifference
 from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import Probe, Seen, Versions
 from client_compat.differential.scenarios import SCENARIOS
@@ -94,7 +94,7 @@ def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Call
     return report
 
 
-def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: Sequence[Known] = KNOWN) -> list[Difference]:
+def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: Sequence[KnownDifference] = KNOWN) -> list[Difference]:
     """The differences of two runs of one scenario, answer by answer."""
     found = []
     for theirs, mine in zip(kafka, ours, strict=False):

@@ -27,7 +27,7 @@ RUN_S = 45
 BROKEN = "broken"
 
 
-class Client(StrEnum):
+class SampleClient(StrEnum):
     """Whose samples."""
 
     AIOKAFKA = "aiokafka"
@@ -123,13 +123,13 @@ def samples(clients: Sequence[str], roles: Sequence[Role], *, right: bool, wrong
 
 
 def main(
-    client: Annotated[list[Client] | None, typer.Option(help="Only this client's; may be repeated.")] = None,
+    client: Annotated[list[SampleClient] | None, typer.Option(help="Only this client's; may be repeated.")] = None,
     right: Annotated[bool, typer.Option(help="With the right programs.")] = True,
     wrong: Annotated[bool, typer.Option(help="With the wrong ones.")] = True,
     as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything that the exam said there, too.")] = None,
 ) -> None:
     """Run `ottla verify` on every sample program. Exit code 1 where a right one breaks, or a wrong one does not break for its reason."""
-    chosen = list(samples([each.value for each in client or Client], ROLES, right=right, wrong=wrong))
+    chosen = list(samples([each.value for each in client or SampleClient], ROLES, right=right, wrong=wrong))
     console = program.new_console(highlight=False)
     progress = Console(stderr=True, highlight=False)
     for number, sample in enumerate(chosen, 1):

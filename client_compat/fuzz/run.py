@@ -25,7 +25,7 @@ from client_compat.fuzz.messages import MessageMaker
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.load import Load, under
-from client_compat.support.verdict import Verdict, judge
+from client_compat.support.verdict import AckVerdict, judge
 from protocol.client import Client
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.registry import KEYS
@@ -57,7 +57,7 @@ class FuzzRun:
     wait_limit_s: float = 0.0
     bugs_logged: int = 0
     died: str = ""
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: AckVerdict = field(default_factory=AckVerdict)
 
     @property
     def good(self) -> bool:

@@ -70,10 +70,10 @@ class ReferenceBroker:
     static_voters: bool = False
     jvm: Sequence[str] = SMALL_JVM
     broker: BrokerProcess = field(init=False)
-    _controller_port: int = field(init=False)
+    controller_port: int = field(init=False)
 
     def __post_init__(self) -> None:
-        port, self._controller_port = free_port(), free_port()
+        port, self.controller_port = free_port(), free_port()
         output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
         argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm)
         self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
@@ -129,13 +129,13 @@ class ReferenceBroker:
         own = {
             "node.id": str(self.node_id),
             "log.dirs": str(self.data_dir),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
         }
         if self.static_voters:
-            own["controller.quorum.voters"] = f"{self.node_id}@{HOST}:{self._controller_port}"
+            own["controller.quorum.voters"] = f"{self.node_id}@{HOST}:{self.controller_port}"
         else:
-            own["controller.quorum.bootstrap.servers"] = f"{HOST}:{self._controller_port}"
+            own["controller.quorum.bootstrap.servers"] = f"{HOST}:{self.controller_port}"
         lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **self.settings}.items()]
         self._properties_file.write_text("".join(lines))
 

@@ -39,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFailure:
     """Cells that fail for a known reason: patterns (whole matches) of client and scenario. `deviation` is the first cell of its line in
     docs/deviations.md where this broker is meant to differ; empty where the client itself fails, on Apache Kafka as well. `broker` is
     the only one that it excuses; empty: any."""
@@ -56,86 +56,94 @@ class Known:
         return re.fullmatch(self.client, cell.client) is not None and re.fullmatch(self.scenario, cell.scenario) is not None
 
 
-KNOWN: tuple[Known, ...] = (
-    Known("platformatic-kafka", "partitioning/default-partitioner-as-javas", "its murmur2 takes the hash's sign bit into the modulo"),
-    Known("platformatic-kafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
-    Known(
+KNOWN: tuple[KnownFailure, ...] = (
+    KnownFailure(
+        "platformatic-kafka", "partitioning/default-partitioner-as-javas", "its murmur2 takes the hash's sign bit into the modulo"
+    ),
+    KnownFailure("platformatic-kafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
+    KnownFailure(
         "platformatic-kafka", "topics/topic-made-again-under-a-consumer", "it ends with the error and does not ask for the topic's new id"
     ),
-    Known("franz-go", "topics/topic-made-again", "it holds on to a topic's id on purpose, until the application forgets the topic"),
-    Known("franz-go", "consumer_groups/consumer-group-static", "its static member leaves without its instance id, and is refused"),
-    Known("franz-go", "groups/assignor-sticky", "its eager sticky assignor at times moves a partition that could have stayed"),
-    Known("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader gives null for what is empty"),
-    Known("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
-    Known("franz-go", "transactions/transaction-fence", "its fenced producer ends with OPERATION_NOT_ATTEMPTED"),
-    Known("franz-go", "admin/admin-fence-producers", "it does not ask again while the fenced transaction is being aborted"),
-    Known(
+    KnownFailure("franz-go", "topics/topic-made-again", "it holds on to a topic's id on purpose, until the application forgets the topic"),
+    KnownFailure("franz-go", "consumer_groups/consumer-group-static", "its static member leaves without its instance id, and is refused"),
+    KnownFailure("franz-go", "groups/assignor-sticky", "its eager sticky assignor at times moves a partition that could have stayed"),
+    KnownFailure("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader gives null for what is empty"),
+    KnownFailure("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
+    KnownFailure("franz-go", "transactions/transaction-fence", "its fenced producer ends with OPERATION_NOT_ATTEMPTED"),
+    KnownFailure("franz-go", "admin/admin-fence-producers", "it does not ask again while the fenced transaction is being aborted"),
+    KnownFailure(
         "sarama",
         "lost_acks/idempotence-with-lost-acks|restarts/(restarts|kills)-idempotent",
         "its idempotent producer at times gives up where a connection ends",
     ),
-    Known(
+    KnownFailure(
         "kafka-go",
         "admin/admin-partitions",
         "it describes from metadata that it keeps for six seconds, and at times does not know a new topic",
     ),
-    Known("kafka-go", "groups/group-over-a-restart", "its Writer at times goes on with a connection that ended with the broker"),
-    Known("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
-    Known("kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"),
-    Known("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
-    Known(
+    KnownFailure("kafka-go", "groups/group-over-a-restart", "its Writer at times goes on with a connection that ended with the broker"),
+    KnownFailure("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
+    KnownFailure(
+        "kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"
+    ),
+    KnownFailure("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
+    KnownFailure(
         "kafkajs|platformatic-kafka",
         "transactions/send-outside-a-transaction",
         "a transactional producer's send outside a transaction is a plain one",
     ),
-    Known("platformatic-kafka", "groups/static-member-fenced", "its fenced member goes on without an error"),
-    Known(
+    KnownFailure("platformatic-kafka", "groups/static-member-fenced", "its fenced member goes on without an error"),
+    KnownFailure(
         "platformatic-kafka",
         "transactions/(transactions-in-turn|consume-transform-produce)",
         "its consumer gives a transaction that was aborted after others of the same producer",
     ),
-    Known(
+    KnownFailure(
         "platformatic-kafka",
         "transactions/(transaction-fence|killed-in-a-transaction)",
         "the newer producer, too, ends as fenced where the older had a transaction open",
     ),
-    Known("rdkafka", "admin/admin-wrong-config", "its answer about a refused setting is a success"),
-    Known("rskafka", "produce/batch-size", "its batches are sent side by side, and at times arrive in another order"),
-    Known("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
-    Known("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
-    Known("aiokafka", "groups/static-member-fenced", "its fenced member joins again under the same instance id, and fences the newer one"),
-    Known("spark", "consume/position-out-of-range|topics/topic-made-again-under-a-consumer", "it refuses to begin behind the end of a log"),
-    Known(
+    KnownFailure("rdkafka", "admin/admin-wrong-config", "its answer about a refused setting is a success"),
+    KnownFailure("rskafka", "produce/batch-size", "its batches are sent side by side, and at times arrive in another order"),
+    KnownFailure("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
+    KnownFailure("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
+    KnownFailure(
+        "aiokafka", "groups/static-member-fenced", "its fenced member joins again under the same instance id, and fences the newer one"
+    ),
+    KnownFailure(
+        "spark", "consume/position-out-of-range|topics/topic-made-again-under-a-consumer", "it refuses to begin behind the end of a log"
+    ),
+    KnownFailure(
         "spark",
         "consume/woken-at-once",
         "each of its batch reads seeks with the same consumer, whose last fetch still waits at the end of the log",
     ),
-    Known(
+    KnownFailure(
         "kafka-go|rskafka",
         "topics/auto-creation",
         "it asks once, and the broker answers while it still makes the topic, as Apache Kafka does",
     ),
-    Known(
+    KnownFailure(
         "confluent-kafka|rdkafka",
         "admin/admin-topics",
         "the topic was created when the controller had it, and at times Apache Kafka's broker does not yet when it is described",
         broker=KAFKA,
     ),
-    Known(
+    KnownFailure(
         "kafkajs|platformatic-kafka",
         "restarts/idle-over-a-restart",
         "with its broker away for nine seconds, as Apache Kafka is, its consumer ends, or (kafkajs) at times begins anew",
         broker=KAFKA,
     ),
-    Known("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
+    KnownFailure("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
 )
 
 
-def known(cell: Cell, table: Sequence[Known] = KNOWN) -> Known | None:
+def known(cell: Cell, table: Sequence[KnownFailure] = KNOWN) -> KnownFailure | None:
     return next((row for row in table if row.names(cell)), None)
 
 
-def failures(cells: Iterable[Cell], table: Sequence[Known] = KNOWN) -> list[Cell]:
+def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[Cell]:
     """The cells for which the run fails: on this broker, not named in `table`, and not failing on Apache Kafka as well."""
     listed = list(cells)
     elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}
@@ -154,7 +162,7 @@ def client_failures(cells: Iterable[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.broker == KAFKA and cell.outcome is Outcome.FAIL]
 
 
-def unneeded(cells: Iterable[Cell], table: Sequence[Known] = KNOWN) -> list[Known]:
+def unneeded(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[KnownFailure]:
     """Rows of `table` whose cells all passed, here and on Apache Kafka: they are no longer true."""
     judged = [cell for cell in cells if cell.broker in {OURS, KAFKA} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
     named = [(row, [cell for cell in judged if row.names(cell)]) for row in table]

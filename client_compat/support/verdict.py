@@ -13,7 +13,7 @@ SAMPLES_MAX = 10
 
 
 @dataclass(slots=True)
-class Verdict:
+class AckVerdict:
     """Counts of values; `samples` names the first that are wrong."""
 
     acked: int = 0
@@ -46,9 +46,9 @@ def _told(load: Load) -> list[array[int]]:
     return acks
 
 
-def judge(load: Load, partitions: int) -> Verdict:
+def judge(load: Load, partitions: int) -> AckVerdict:
     """Consume the topic and compare. Each value's copies must be one, at the offset its client was told. Raises `RunFailed`."""
-    verdict, told = Verdict(), _told(load)
+    verdict, told = AckVerdict(), _told(load)
     found: list[dict[int, list[int]]] = [{} for _ in CLIENTS]
     last: dict[tuple[int, int], int] = {}
     for partition, offset, value in read_with_aiokafka(load.bootstrap, load.topic, partitions, "read_uncommitted"):
@@ -69,7 +69,7 @@ def judge(load: Load, partitions: int) -> Verdict:
     return verdict
 
 
-def compare(verdict: Verdict, client: str, places: array[int], found: dict[int, list[int]]) -> None:
+def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[int, list[int]]) -> None:
     for number, acked in enumerate(places):
         copies = found.get(number, [])
         if len(copies) > 1:

@@ -77,7 +77,7 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
     found.notes, found.problems = there.notes, there.problems
     target = min(RANGE_BYTES_MAX, max(RANGE_BYTES_MIN, sum(span.size_bytes for span in there.spans) // RANGES_WANTED))
     for span in there.spans:
-        found.segments += _ranges(address, span, target)
+        found.segments += ranges_of(address, span, target)
     if not found.segments and not found.problems:
         found.problems.append(f"{address.name}: no partitions here that this user may read")
     return found
@@ -146,11 +146,11 @@ def _span(
 
 def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
     """A partition from `start` on, uncut."""
-    (whole,) = _ranges(address, span, NOBODY_KNOWS)
+    (whole,) = ranges_of(address, span, NOBODY_KNOWS)
     return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 
 
-def _ranges(address: Address, span: Span, target: int) -> Iterator[WireSegment]:
+def ranges_of(address: Address, span: Span, target: int) -> Iterator[WireSegment]:
     """A partition in ranges of about `target` bytes, as far as its size tells; at least one. The first is named 0: its first batch may
     begin below the log's first offset."""
     offsets = span.end - span.start

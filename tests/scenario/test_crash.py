@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_compat.crash.run import crash
-from client_compat.support.verdict import Verdict
+from client_compat.support.verdict import AckVerdict
 
 KILLS = 5
 SEED = 20_130_101
@@ -19,6 +19,6 @@ def test_after_sigkills_every_acknowledged_value_stands_once_at_its_offset(tmp_p
 
 
 def test_a_verdict_without_a_single_acknowledgement_is_not_good() -> None:
-    assert not Verdict().good
-    assert Verdict(acked=1).good
-    assert not Verdict(acked=1, doubled=1).good
+    assert not AckVerdict().good
+    assert AckVerdict(acked=1).good
+    assert not AckVerdict(acked=1, doubled=1).good

@@ -9,7 +9,7 @@ from rich.progress import Progress
 from client_compat.demo.flights import write_rows
 from client_compat.demo_transactions import topics
 from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS
-from client_compat.demo_transactions.run import KILLS, Flights, Run
+from client_compat.demo_transactions.run import KILLS, Flights, PipelineRun
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import ottla
 from protocol.client import Client
@@ -25,7 +25,7 @@ def test_each_flight_counts_once_though_two_instances_share_a_transactional_id_a
         create_topic(broker.bootstrap, INPUT, INPUT_PARTITIONS)
         flights = Flights(*topics.load(broker.bootstrap, tmp_path / "flights.tsv", lambda _: None))
         assert flights.total == count
-        result = Run(broker, flights, tmp_path / "clients.log", transactional=True, display=Progress(disable=True)).execute()
+        result = PipelineRun(broker, flights, tmp_path / "clients.log", transactional=True, display=Progress(disable=True)).execute()
         with Client("127.0.0.1", broker.port) as client:
             listed = client.call(ListTransactionsRequest())
     assert result.judgement.exact, result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k26_end_txn import EndTxnRequest
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
-from tests.support.running_broker import RunningBroker
+from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
 from tests.support.txn_calls import init
@@ -116,14 +117,21 @@ def test_a_cut_response_ends_in_its_middle(broker: RunningBroker, client: Client
     assert client.call(MetadataRequest(), version=9).brokers
 
 
-def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: RunningBroker, client: Client) -> None:
+def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: RunningBroker) -> None:
     script(broker, "swallow:api=Produce,times=1")
-    waiting = in_thread(lambda: produce(client, "t", b"x"))
-    broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
-    with broker.client() as other:
-        assert produce(other, "t", b"y") == 1
-    client._socket.shutdown(2)
-    assert isinstance(waiting(), ConnectionError)
+    connection: list[socket.socket] = []
+
+    def keep(connected: socket.socket) -> socket.socket:
+        connection.append(connected)
+        return connected
+
+    with Client(HOST, broker.port, wrap=keep) as client:
+        waiting = in_thread(lambda: produce(client, "t", b"x"))
+        broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
+        with broker.client() as other:
+            assert produce(other, "t", b"y") == 1
+        connection[0].shutdown(socket.SHUT_RDWR)
+        assert isinstance(waiting(), ConnectionError)
 
 
 def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker, client: Client, clock: ManualClock) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RdPartition
 
 from tests.support.group_calls import wait_until_async
-from tests.support.running_broker import BrokerProcess, RunningBroker
+from tests.support.running_broker import RunningBroker, ServeProcess
 from tests.support.topic_calls import create, produce
 
 PARTITIONS = 4
@@ -80,7 +80,7 @@ async def test_members_of_different_clients_share_one_group(broker: RunningBroke
 
 
 def test_a_librdkafka_commit_survives_a_sigkill_of_the_broker(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data") as process:
+    with ServeProcess(tmp_path / "data") as process:
         with process.client() as client:
             create(client, "t")
             produce(client, "t", b"a", b"b", b"c")

@@ -13,7 +13,7 @@ from protocol.codec import encode_request
 from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.group_calls import wait_until
-from tests.support.running_broker import BrokerProcess
+from tests.support.running_broker import ServeProcess
 from tests.support.topic_calls import create
 from tests.support.transactions import latest
 
@@ -35,7 +35,7 @@ def send(client: Client, number: int) -> PartitionProduceResponse:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_five_batches_whose_answers_were_not_read_are_recognized_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
-    with BrokerProcess(tmp_path / "data") as running:
+    with ServeProcess(tmp_path / "data") as running:
         with running.client() as watcher, running.client() as producer:
             create(watcher, "t")
             for i in range(WINDOW):

@@ -13,17 +13,17 @@ import pytest
 
 from protocol.messages.k03_metadata import MetadataRequest
 from tests.support.loopback import needs_ipv6
-from tests.support.running_broker import HOST, BrokerProcess
+from tests.support.running_broker import HOST, ServeProcess
 from tests.support.topic_calls import create, produce
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as running:
+def process(tmp_path: Path) -> Iterator[ServeProcess]:
+    with ServeProcess(tmp_path / "data") as running:
         yield running
 
 
-def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: BrokerProcess) -> None:
+def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: ServeProcess) -> None:
     with process.client() as client:
         metadata = client.call(MetadataRequest(None))
     assert f"listening on {process.bootstrap} (data in {process.data_dir}, cluster id {metadata.cluster_id}," in process.start_line
@@ -32,20 +32,20 @@ def test_the_start_up_line_says_where_to_connect_and_where_the_data_is(process: 
 
 @needs_ipv6
 def test_an_ipv6_address_in_the_start_up_line_can_be_dialled_as_it_stands(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data", "--host", "::1") as running:
+    with ServeProcess(tmp_path / "data", "--host", "::1") as running:
         assert f"listening on [::1]:{running.port} (data" in running.start_line
 
 
 def test_the_port_file_has_the_port(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
-    with BrokerProcess(tmp_path / "data", f"--port-file={port_file}") as running:
+    with ServeProcess(tmp_path / "data", f"--port-file={port_file}") as running:
         assert running.start_line
         running.stop()
     assert int(port_file.read_text()) == running.port
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(process: BrokerProcess, number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly(process: ServeProcess, number: signal.Signals) -> None:
     with process.client() as client:
         create(client, "t")
         process.signal(number)
@@ -75,11 +75,11 @@ def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_proces
     data = str(tmp_path / "data")
     ended = subprocess.run([sys.executable, "-c", SIGNALLED_IN_ITS_START, data], capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGTERM, "", "")
-    with BrokerProcess(tmp_path / "data") as again:
+    with ServeProcess(tmp_path / "data") as again:
         assert again.start_line
 
 
-def test_after_sigkill_what_was_acknowledged_is_there(process: BrokerProcess) -> None:
+def test_after_sigkill_what_was_acknowledged_is_there(process: ServeProcess) -> None:
     with process.client() as client:
         create(client, "t")
         assert [produce(client, "t", b"x") for _ in range(10)] == list(range(10))
@@ -114,13 +114,13 @@ def test_what_cannot_be_had_is_one_line_without_a_trace(tmp_path: Path, options:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_second_broker_on_the_same_directory_is_refused_by_name(process: BrokerProcess) -> None:
+def test_a_second_broker_on_the_same_directory_is_refused_by_name(process: ServeProcess) -> None:
     with pytest.raises(RuntimeError, match=r"ended with 1: .*data"):
-        BrokerProcess(process.data_dir).start()
+        ServeProcess(process.data_dir).start()
 
 
-def test_a_taken_port_is_refused_before_the_directory_is_touched(process: BrokerProcess, tmp_path: Path) -> None:
-    second = BrokerProcess(tmp_path / "other")
+def test_a_taken_port_is_refused_before_the_directory_is_touched(process: ServeProcess, tmp_path: Path) -> None:
+    second = ServeProcess(tmp_path / "other")
     second.port = process.port
     with pytest.raises(RuntimeError, match=f"cannot listen on PLAINTEXT://{HOST}:{process.port}"):
         second.start()
@@ -138,16 +138,16 @@ def test_a_taken_port_is_refused_before_the_directory_is_touched(process: Broker
 )
 def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Path, option: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=f"ended with 2: .*{words}"):
-        BrokerProcess(tmp_path / "data", option).start()
+        ServeProcess(tmp_path / "data", option).start()
 
 
 def test_dropped_acknowledgements_are_appended_and_counted(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data", "--fault=drop-ack:api=Produce,share=1") as running:
+    with ServeProcess(tmp_path / "data", "--fault=drop-ack:api=Produce,share=1") as running:
         with running.client() as client:
             create(client, "t")
             with pytest.raises(ConnectionError):
                 produce(client, "t", b"x")
         running.stop()
         assert "drop-ack:api=PRODUCE,name=drop-ack-1: 1 of 1 hit" in running.log_text()
-    with BrokerProcess(tmp_path / "data") as again, again.client() as client:
+    with ServeProcess(tmp_path / "data") as again, again.client() as client:
         assert produce(client, "t", b"y") == 1

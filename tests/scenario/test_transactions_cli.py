@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.cluster import TRANSACTION, Cluster, TopicPartition
+from broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import ottla
@@ -87,7 +87,7 @@ def producer(bootstrap: str, transactional_id: str) -> tuple[int, int]:
     answers: list[Any] = []
 
     def given() -> bool:
-        with Cluster(bootstrap) as cluster:
+        with AdminClient(bootstrap) as cluster:
             answers.append(cluster.coordinator(transactional_id, InitProducerIdRequest(transactional_id, 60_000), TRANSACTION))
         return bool(answers[-1].error_code == 0)
 
@@ -169,5 +169,5 @@ def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:
     assert "no partition 9" in refused(bootstrap, "find-hanging", "--topic", topic, "--partition", "9")
     assert "--partition needs one --topic" in refused(bootstrap, "find-hanging", "--partition", "9")
     assert "there is no state" in refused(bootstrap, "list", "--state", "Sleeping")
-    with Cluster(bootstrap) as cluster:
+    with AdminClient(bootstrap) as cluster:
         assert cluster.by_leader([TopicPartition(topic, 0)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.testing.contents import Outcome, Stored
+from broker.testing.contents import Stored, Visibility
 from broker.testing.history import Send
 from protocol.error_codes import ErrorCode
 
@@ -30,5 +30,5 @@ def send(value: bytes, offset: int = -1, **changes: Any) -> Send:
     return Send(**{**given, **changes})
 
 
-def stored(value: bytes, offset: int, outcome: Outcome = Outcome.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
+def stored(value: bytes, offset: int, outcome: Visibility = Visibility.PLAIN, producer_id: int = -1, epoch: int = -1) -> Stored:
     return Stored("t", 0, offset, None, value, producer_id, epoch, -1, outcome)

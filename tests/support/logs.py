@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.core.log_config import LogConfig
-from broker.storage.errors import Finding
+from broker.storage.errors import Damage
 from broker.storage.files import FILES, Files
 from broker.storage.log_dir import LogDir
 from broker.storage.log_values import AppendInfo, Isolation
@@ -54,7 +54,7 @@ class LogBox:
     config: LogConfig = field(default_factory=LogConfig)
     files: Files = FILES
     expiration_ms: int = 86_400_000
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.files.make_dir(self.directory)

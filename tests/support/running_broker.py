@@ -1,4 +1,4 @@
-"""A real broker for tests: in a thread with a loop of its own, on a free port (`RunningBroker`), or as a process (`BrokerProcess`).
+"""A real broker for tests: in a thread with a loop of its own, on a free port (`RunningBroker`), or as a process (`ServeProcess`).
 
 `kill` of the threaded one is what SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker.
 """
@@ -41,7 +41,7 @@ class RunningBroker(InProcessBroker):
         return self.start()
 
 
-class BrokerProcess:
+class ServeProcess:
     """`ottla serve` as a process of its own: for signals, start-up lines and exit codes."""
 
     def __init__(self, data_dir: Path, *options: str) -> None:
@@ -50,7 +50,7 @@ class BrokerProcess:
         self.port = 0
         self.start_line = ""
 
-    def start(self) -> BrokerProcess:
+    def start(self) -> ServeProcess:
         """Start it and wait for the line that says where it listens. Raises RuntimeError with its output when it ends instead."""
         argv = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         self._log = self.data_dir.with_name(f"{self.data_dir.name}.log").open("ab")
@@ -99,7 +99,7 @@ class BrokerProcess:
         self.process.stdout.close()
         self._log.close()
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> ServeProcess:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

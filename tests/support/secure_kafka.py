@@ -58,7 +58,7 @@ def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
     reference = ReferenceBroker(directory / "kafka", settings)
     sasl, mutual = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
     listeners = f"PLAINTEXT://{reference.bootstrap},SECURE://{sasl},MUTUAL://{mutual}"
-    controller = f",CONTROLLER://{HOST}:{reference._controller_port}"
+    controller = f",CONTROLLER://{HOST}:{reference.controller_port}"
     scram = f"{_MODULE}.scram.ScramLoginModule required;"
     settings.update(
         {

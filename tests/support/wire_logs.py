@@ -9,7 +9,7 @@ from protocol.messages.k01_fetch import PartitionData
 from protocol.records.batch import read_header
 from protocol.records.record import SimpleRecord, build_batch
 from spark_jobs.wire.address import Address
-from spark_jobs.wire.find import Span, WireSegment, _ranges
+from spark_jobs.wire.find import Span, WireSegment, ranges_of
 
 ADDRESS = Address((("127.0.0.1", 9092),))
 
@@ -30,7 +30,7 @@ def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
 
 def segment(start: int, end: int, **changes: int) -> WireSegment:
     """All offsets from `start` to before `end` as one range."""
-    (whole,) = _ranges(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
+    (whole,) = ranges_of(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
     for name, value in changes.items():
         object.__setattr__(whole, name, value)
     return whole
@@ -38,7 +38,7 @@ def segment(start: int, end: int, **changes: int) -> WireSegment:
 
 def ranges(end: int, count: int) -> list[WireSegment]:
     """The offsets below `end` in at most `count` ranges."""
-    return list(_ranges(ADDRESS, Span("t", 0, 0, end, False, count), 1))
+    return list(ranges_of(ADDRESS, Span("t", 0, 0, end, False, count), 1))
 
 
 class FakeLeader:

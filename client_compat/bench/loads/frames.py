@@ -31,7 +31,7 @@ ACKS_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class RawProducer:
     producer_id: int
     epoch: int
 
@@ -44,16 +44,16 @@ class Producer:
         return b"".join(encode_request(0, PRODUCE_VERSION, correlation_id, "bench", request))
 
 
-def producers(bootstrap: str, count: int) -> list[Producer]:
+def producers(bootstrap: str, count: int) -> list[RawProducer]:
     """New producer ids. Raises `LoadFailed`."""
-    found: list[Producer] = []
+    found: list[RawProducer] = []
     deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:
         while len(found) < count:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
             given: Any = client.call(request, INIT_VERSION)
             if given.error_code == ErrorCode.NONE:
-                found.append(Producer(given.producer_id, given.producer_epoch))
+                found.append(RawProducer(given.producer_id, given.producer_epoch))
             elif not ErrorCode(given.error_code).retriable or time.perf_counter() > deadline:
                 raise LoadFailed(f"InitProducerId answers {ErrorCode(given.error_code).name}")
             else:
@@ -61,7 +61,7 @@ def producers(bootstrap: str, count: int) -> list[Producer]:
     return found
 
 
-def frames(topic: str, record_bytes: int, count: int, producer: Producer, *, partition: int = 0, timestamp_ms: int = 0) -> list[bytes]:
+def frames(topic: str, record_bytes: int, count: int, producer: RawProducer, *, partition: int = 0, timestamp_ms: int = 0) -> list[bytes]:
     """`count` Produce requests of one record each, in sequence; correlation ids count from 0."""
     value = b"v" * record_bytes
     return [

@@ -11,12 +11,12 @@ import pytest
 
 from client_compat.support.ports import free_port
 from tests.support.loopback import needs_ipv6
-from tests.support.running_broker import BrokerProcess
+from tests.support.running_broker import ServeProcess
 
 
 def test_it_is_served_beside_the_broker_and_stops_with_it(tmp_path: Path) -> None:
     port = free_port()
-    with BrokerProcess(tmp_path / "data", f"--admin-port={port}") as running:
+    with ServeProcess(tmp_path / "data", f"--admin-port={port}") as running:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
             assert json.load(answer)["status"] == "ok"
         running.signal(signal.SIGTERM)
@@ -26,7 +26,7 @@ def test_it_is_served_beside_the_broker_and_stops_with_it(tmp_path: Path) -> Non
 @needs_ipv6
 def test_it_is_served_at_an_ipv6_address_too(tmp_path: Path) -> None:
     port = free_port()
-    with BrokerProcess(tmp_path / "data", f"--admin-port={port}", "--admin-host=::1") as running:
+    with ServeProcess(tmp_path / "data", f"--admin-port={port}", "--admin-host=::1") as running:
         with urllib.request.urlopen(f"http://[::1]:{port}/health", timeout=20) as answer:
             assert json.load(answer)["status"] == "ok"
         assert f"The admin port is http://[::1]:{port}" in running.log_text()
@@ -34,9 +34,9 @@ def test_it_is_served_at_an_ipv6_address_too(tmp_path: Path) -> None:
 
 def test_a_host_that_is_none_is_told_by_name(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no\.such\.invalid:1, the admin port: (?!Unknown)"):
-        BrokerProcess(tmp_path / "data", "--admin-port=1", "--admin-host=no.such.invalid").start()
+        ServeProcess(tmp_path / "data", "--admin-port=1", "--admin-host=no.such.invalid").start()
 
 
 def test_a_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "one", f"--admin-port={free_port()}") as first, pytest.raises(RuntimeError, match="ended with 1"):
-        BrokerProcess(tmp_path / "two", f"--admin-port={first.port}").start()
+    with ServeProcess(tmp_path / "one", f"--admin-port={free_port()}") as first, pytest.raises(RuntimeError, match="ended with 1"):
+        ServeProcess(tmp_path / "two", f"--admin-port={first.port}").start()

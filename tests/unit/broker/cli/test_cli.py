@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 
 from broker.cli import faults, groups, topics, transactions
 from broker.cli.audit import audit, dedup, explain
-from broker.cli.cluster import Cluster, check, name_of
+from broker.cli.cluster import AdminClient, check, name_of
 from broker.cli.common import CliError, command, host_port, pairs
-from broker.cli.consume import _json_line, _plain_line, consume
+from broker.cli.consume import consume, json_line, plain_line
 from broker.cli.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, assigned
 from broker.cli.dump_log import dump_log
-from broker.cli.groups import _timestamp_ms
-from broker.cli.produce import _split, produce
+from broker.cli.groups import timestamp_ms
+from broker.cli.produce import produce, split_line
 from broker.cli.verify import verify
 from protocol.schema import encode_prefixed
 
@@ -94,34 +94,34 @@ def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with Cluster(f"127.0.0.1:{server.getsockname()[1]}") as cluster, pytest.raises(CliError, match="Kafka's protocol"):
+        with AdminClient(f"127.0.0.1:{server.getsockname()[1]}") as cluster, pytest.raises(CliError, match="Kafka's protocol"):
             cluster.metadata()
         thread.join()
 
 
 def test_a_line_without_the_separator_is_a_value() -> None:
-    assert _split(b"a:b:c", ":") == (b"a", b"b:c")
-    assert _split(b"abc", ":") == (None, b"abc")
-    assert _split(b"a:b", None) == (None, b"a:b")
+    assert split_line(b"a:b:c", ":") == (b"a", b"b:c")
+    assert split_line(b"abc", ":") == (None, b"abc")
+    assert split_line(b"a:b", None) == (None, b"a:b")
 
 
 def test_a_record_as_json_keeps_bytes_that_are_no_text() -> None:
-    document = json.loads(_json_line(Taken(key=b"\xff", value="é".encode(), headers=[("h", b"1")])))
+    document = json.loads(json_line(Taken(key=b"\xff", value="é".encode(), headers=[("h", b"1")])))
     assert document["key"] == {"base64": "/w=="}
     assert document["value"] == "é"
     assert (document["offset"], document["headers"]) == (7, [["h", "1"]])
 
 
 def test_a_plain_record_is_its_value_with_its_key_when_asked() -> None:
-    assert _plain_line(Taken(value=b"v"), None) == b"v\n"
-    assert _plain_line(Taken(key=b"k", value=None), "=") == b"k=\n"
+    assert plain_line(Taken(value=b"v"), None) == b"v\n"
+    assert plain_line(Taken(key=b"k", value=None), "=") == b"k=\n"
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    assert _timestamp_ms("1970-01-01T00:00:01") == 1_000
-    assert _timestamp_ms("1970-01-01T01:00:01+01:00") == 1_000
+    assert timestamp_ms("1970-01-01T00:00:01") == 1_000
+    assert timestamp_ms("1970-01-01T01:00:01+01:00") == 1_000
     with pytest.raises(CliError, match="earliest"):
-        _timestamp_ms("yesterday")
+        timestamp_ms("yesterday")
 
 
 def test_an_assignment_is_read_and_one_that_is_no_consumers_is_empty() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.exam.candidate import Candidate, CannotStart
-from broker.exam.exam import CannotJudge
+from broker.exam.exam import CannotExamine
 from broker.exam.judge import Guarantee, Standing
 from broker.exam.scenario import Calm, Scenario, always
 from broker.exam.stage import NEVER, Script, Stage, Terms
@@ -39,20 +39,20 @@ def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: P
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, mode: str, why: str) -> None:
     sits = exam(tmp_path, candidate(mode), "leader-unavailable", terms=Terms(30, 1, 400))
-    with pytest.raises(CannotJudge, match=why):
+    with pytest.raises(CannotExamine, match=why):
         list(sits.run())
 
 
 def test_a_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) -> None:
-    with pytest.raises(CannotJudge, match="did not end within 0 s"):
+    with pytest.raises(CannotExamine, match="did not end within 0 s"):
         list(exam(tmp_path, candidate("hangs"), terms=Terms(0.2, 0, 0)).run())
 
 
 def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> None:
     words = candidate("consumer")
-    with pytest.raises(CannotJudge, match="effects are there twice"):
+    with pytest.raises(CannotExamine, match="effects are there twice"):
         list(exam(tmp_path, candidate("consumer", result=["printf", "done\\ndone\\n"]), "lost-ack").run())
-    with pytest.raises(CannotJudge, match="told no effects"):
+    with pytest.raises(CannotExamine, match="told no effects"):
         list(exam(tmp_path / "none", Candidate(words.command, words.role, records=40), "lost-ack").run())
 
 

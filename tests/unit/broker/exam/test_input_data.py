@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.exam.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest
-from broker.testing.contents import Outcome, contents
+from broker.testing.contents import Visibility, contents
 from protocol.client import Client
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -41,7 +41,7 @@ def test_the_input_holds_each_record_once_and_aborted_ones_between(broker: Runni
     readable = [each for each in stored if each.outcome.readable]
     assert sorted(each.value or b"" for each in readable) == sorted(b"in-%d" % number for number in range(records))
     assert len({each.key for each in readable}) == records
-    aborted = [each for each in stored if each.outcome is Outcome.ABORTED]
+    aborted = [each for each in stored if each.outcome is Visibility.ABORTED]
     assert {each.partition for each in aborted} == set(range(PARTITIONS))
     assert all((each.value or b"").startswith(b"aborted-") for each in aborted)
     assert len(stored) == len(readable) + len(aborted)
@@ -52,7 +52,7 @@ def test_each_part_ends_in_a_plain_record(broker: RunningBroker, client: Client)
     for partition in range(PARTITIONS):
         for step in ("most", "rest"):
             last = max((each for each in broker.call(contents) if each.partition == partition), key=lambda each: each.offset)
-            assert (last.outcome, last.offset) == (Outcome.PLAIN, broker.topics.end_offset("input", partition) - 1), step
+            assert (last.outcome, last.offset) == (Visibility.PLAIN, broker.topics.end_offset("input", partition) - 1), step
             fill_rest(client, "input", partition, 40, NOW_MS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.faults.rules import Action, FaultSyntax, Rule, make_rule, parse_rule
+from broker.faults.rules import Action, FaultRule, FaultSyntax, make_rule, parse_rule
 from broker.faults.subject import Subject
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
@@ -14,7 +14,7 @@ def produce(*partitions: tuple[str, int], client: str = "app", connection: int =
     return Subject(ApiKey.PRODUCE, client, connection, {transactional_id} - {""}, set(), list(partitions))
 
 
-def hits(rule: Rule, subject: Subject, times: int = 1) -> list[bool]:
+def hits(rule: FaultRule, subject: Subject, times: int = 1) -> list[bool]:
     return [rule.hits_request(subject) for _ in range(times)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
-from broker.storage.errors import Finding
+from broker.storage.errors import Damage
 from broker.storage.meta_properties import random_id
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_metadata import decode_uuid, encode_uuid
@@ -63,8 +63,8 @@ def test_a_drawn_id_is_a_version_4_uuid_that_kafka_would_draw() -> None:
 
 
 def test_a_finding_says_file_position_reason_and_loss() -> None:
-    assert str(Finding(Path("/d/t-0/1.log"), "torn", 100, 7)) == "/d/t-0/1.log at byte 100: torn; 7 bytes dropped"
-    assert str(Finding(Path("/d/x"), "missing")) == "/d/x: missing"
+    assert str(Damage(Path("/d/t-0/1.log"), "torn", 100, 7)) == "/d/t-0/1.log at byte 100: torn; 7 bytes dropped"
+    assert str(Damage(Path("/d/x"), "missing")) == "/d/x: missing"
 
 
 def test_opening_one_more_than_allowed_closes_the_one_opened_first() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.testing.anomalies import Case, by_key, by_value, judge
-from broker.testing.contents import Outcome, Stored
+from broker.testing.anomalies import Observations, by_key, by_value, judge
+from broker.testing.contents import Stored, Visibility
 from broker.testing.history import Read, Send
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import read_header
@@ -22,8 +22,8 @@ def read(value: bytes, offset: int, *aborted: tuple[int, int], producer_id: int 
     return Read(0, 2, "reader", True, "t", 0, ((header, ((offset, (None, value)),)),), aborted)
 
 
-def case(*, sends: tuple[Send, ...] = (), logs: tuple[Stored, ...] = (), reads: tuple[Read, ...] = (), **more: Any) -> Case:
-    return Case(sends, reads, logs, by_value, **more)
+def case(*, sends: tuple[Send, ...] = (), logs: tuple[Stored, ...] = (), reads: tuple[Read, ...] = (), **more: Any) -> Observations:
+    return Observations(sends, reads, logs, by_value, **more)
 
 
 LEGAL = {
@@ -36,9 +36,9 @@ LEGAL = {
     "acknowledged, then deleted by retention": case(sends=(send(b"a", 0),), begins={("t", 0): 1}),
     "acknowledged, then compacted": case(sends=(send(b"a", 0),), compacted={"t"}),
     "aborted, then sent again": case(
-        sends=(send(b"a", 0), send(b"a", 2)), logs=(stored(b"a", 0, Outcome.ABORTED), stored(b"a", 2, Outcome.COMMITTED))
+        sends=(send(b"a", 0), send(b"a", 2)), logs=(stored(b"a", 0, Visibility.ABORTED), stored(b"a", 2, Visibility.COMMITTED))
     ),
-    "aborted data that the consumer was told of": case(logs=(stored(b"a", 0, Outcome.ABORTED),), reads=(read(b"a", 0, (7, 0)),)),
+    "aborted data that the consumer was told of": case(logs=(stored(b"a", 0, Visibility.ABORTED),), reads=(read(b"a", 0, (7, 0)),)),
     "acks 0 promises nothing": case(sends=(send(b"a", acks=0),)),
 }
 
@@ -46,7 +46,7 @@ WRONG = {
     "duplicate": case(sends=(send(b"a", 0, seen=False), send(b"a", 1)), logs=(stored(b"a", 0), stored(b"a", 1))),
     "lost-write": case(sends=(send(b"a", 0),), logs=(stored(b"b", 0),), compacted={"t"}),
     "inconsistent-offsets": case(logs=(stored(b"a", 0),), reads=(read(b"a", 0), read(b"b", 0))),
-    "G1a": case(logs=(stored(b"a", 5, Outcome.ABORTED),), reads=(read(b"a", 5, (8, 0), (7, 6)),)),
+    "G1a": case(logs=(stored(b"a", 5, Visibility.ABORTED),), reads=(read(b"a", 5, (8, 0), (7, 6)),)),
     "nonmonotonic-send": case(sends=(send(b"a", error=REFUSED), send(b"b", 0), send(b"a", 1)), logs=(stored(b"b", 0), stored(b"a", 1))),
 }
 
@@ -67,9 +67,9 @@ def test_the_order_of_an_aborted_transaction_is_nobodys() -> None:
 
     sends = (attempt(b"a", 0, 0), attempt(b"b", 2, 1), attempt(b"a", 3, 1))
     logs = (
-        stored(b"a", 0, Outcome.ABORTED, 7, 0),
-        stored(b"b", 2, Outcome.COMMITTED, 7, 1),
-        stored(b"a", 3, Outcome.COMMITTED, 7, 1),
+        stored(b"a", 0, Visibility.ABORTED, 7, 0),
+        stored(b"b", 2, Visibility.COMMITTED, 7, 1),
+        stored(b"a", 3, Visibility.COMMITTED, 7, 1),
     )
     assert judge(case(sends=sends, logs=logs)) == []
     turned = (attempt(b"a", 0, 0), attempt(b"a", 3, 1), attempt(b"b", 2, 1))
@@ -82,12 +82,12 @@ def test_a_bumped_epoch_does_not_excuse_an_idempotent_producer() -> None:
         send(b"b", 0, producer_id=7, producer_epoch=0),
         send(b"a", 1, producer_id=7, producer_epoch=1),
     )
-    logs = (stored(b"b", 0, Outcome.PLAIN, 7, 0), stored(b"a", 1, Outcome.PLAIN, 7, 1))
+    logs = (stored(b"b", 0, Visibility.PLAIN, 7, 0), stored(b"a", 1, Visibility.PLAIN, 7, 1))
     assert [each.kind for each in judge(case(sends=sends, logs=logs))] == ["nonmonotonic-send"]
 
 
 def test_what_is_expected_and_what_is_not_are_both_told() -> None:
-    found = judge(case(logs=(stored(b"a", 0), stored(b"x", 1), stored(b"b", 2, Outcome.ABORTED))), expected=[b"a", b"b"])
+    found = judge(case(logs=(stored(b"a", 0), stored(b"x", 1), stored(b"b", 2, Visibility.ABORTED))), expected=[b"a", b"b"])
     assert [(each.kind, each.says) for each in found] == [
         ("missing", "b was expected and cannot be read; it is stored aborted"),
         ("unexpected", "x was not expected"),
@@ -95,6 +95,6 @@ def test_what_is_expected_and_what_is_not_are_both_told() -> None:
 
 
 def test_records_can_be_told_apart_by_key() -> None:
-    twice = (Stored("t", 0, 0, b"k", b"v1", -1, -1, -1, Outcome.PLAIN), Stored("t", 1, 0, b"k", b"v2", -1, -1, -1, Outcome.PLAIN))
-    assert [each.kind for each in judge(Case((), (), twice, by_key))] == ["duplicate"]
-    assert judge(Case((), (), twice, by_value)) == []
+    twice = (Stored("t", 0, 0, b"k", b"v1", -1, -1, -1, Visibility.PLAIN), Stored("t", 1, 0, b"k", b"v2", -1, -1, -1, Visibility.PLAIN))
+    assert [each.kind for each in judge(Observations((), (), twice, by_key))] == ["duplicate"]
+    assert judge(Observations((), (), twice, by_value)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.testing import InProcessBroker
-from broker.testing.contents import Outcome, contents
+from broker.testing.contents import Visibility, contents
 from broker.txns.states import TxnState
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
@@ -30,10 +30,10 @@ def test_each_record_has_its_offset_writer_and_outcome(tmp_path: Path) -> None:
         assert producer.produce(client, 0, b"open").error_code == ErrorCode.NONE
         found = broker.call(contents)
     assert [(each.offset, each.value, each.outcome) for each in found] == [
-        (0, b"plain", Outcome.PLAIN),
-        (1, b"kept", Outcome.COMMITTED),
-        (3, b"dropped", Outcome.ABORTED),
-        (5, b"open", Outcome.OPEN),
+        (0, b"plain", Visibility.PLAIN),
+        (1, b"kept", Visibility.COMMITTED),
+        (3, b"dropped", Visibility.ABORTED),
+        (5, b"open", Visibility.OPEN),
     ]
     assert found[1].producer_id == producer.producer_id
     assert found[1].where == "t-0@1"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.testing.anomalies import Anomaly, Case, by_value, judge
+from broker.testing.anomalies import Anomaly, Observations, by_value, judge
 from broker.testing.story import story
 from protocol.error_codes import ErrorCode
 from tests.support.histories import send, stored
@@ -15,7 +15,7 @@ from tests.support.histories import send, stored
 def duplicates(copies: int) -> list[Anomaly]:
     """One record that was retried without a producer id."""
     sends = tuple(send(b"a", offset, seen=offset == copies - 1) for offset in range(copies))
-    return judge(Case(sends, (), tuple(stored(b"a", offset) for offset in range(copies)), by_value))
+    return judge(Observations(sends, (), tuple(stored(b"a", offset) for offset in range(copies)), by_value))
 
 
 def test_the_story_tells_every_attempt_and_the_reason() -> None:
@@ -31,7 +31,7 @@ def test_the_story_tells_every_attempt_and_the_reason() -> None:
 
 def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
     sends = (send(b"a", 0, seen=False, late=True), send(b"a", 1))
-    (anomaly,) = judge(Case(sends, (), (stored(b"a", 0), stored(b"a", 1)), by_value))
+    (anomaly,) = judge(Observations(sends, (), (stored(b"a", 0), stored(b"a", 1)), by_value))
     assert "appended at 0, and the acknowledgement was held back\n" in story([anomaly])
 
 
@@ -45,12 +45,12 @@ def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
 )
 def test_the_story_names_how_a_duplicate_came(writers: tuple[tuple[int, int], ...], reason: str) -> None:
     logs = tuple(stored(b"a", offset, producer_id=pid, epoch=epoch) for offset, (pid, epoch) in enumerate(writers))
-    assert reason in story(judge(Case((), (), logs, by_value)))
+    assert reason in story(judge(Observations((), (), logs, by_value)))
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
     logs = tuple(stored(b"%d" % number, offset) for number in range(12) for offset in (number, number + 100))
-    assert "… and 2 more" in story(judge(Case((), (), logs, by_value)))
+    assert "… and 2 more" in story(judge(Observations((), (), logs, by_value)))
 
 
 def test_a_record_that_was_tried_for_ever_is_told_in_part() -> None:
@@ -72,7 +72,7 @@ def test_records_that_were_sent_together_are_told_once() -> None:
     together = [replace(send(b"a", offset), records=((None, b"a"), (None, b"b"), (None, b"c"))) for offset in (0, 3)]
     logs = [stored(value, offset + delta) for offset in (0, 3) for delta, value in enumerate((b"a", b"b", b"c"))]
     alone = [stored(b"x", 6), stored(b"x", 7), stored(b"y", 8), stored(b"y", 9)]
-    text = story(judge(Case(together, (), [*logs, *alone], by_value)))
+    text = story(judge(Observations(together, (), [*logs, *alone], by_value)))
     assert "5 duplicate" in text
     assert text.count("is 2 times readable") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
     assert "a is 2 times readable: t-0@0, t-0@3 (and 2 more records of the same sends)" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_compat.bench import report
-from client_compat.bench.model import OURS, REFERENCE, Ability, Case, Figure, Peer, Results, Site, Values
+from client_compat.bench.model import OURS, REFERENCE, Ability, Benchmark, Figure, Peer, Results, Site, Values
 from client_compat.support.brokers import BrokerProcess
 
 RATE = Figure("rate", "a second", more_is_better=True, target=1.0, digits=0)
@@ -20,7 +20,7 @@ def never_measured(_site: Site) -> Values:
     raise AssertionError("nothing is measured here")
 
 
-CASE = Case("some case", "Some section", (RATE, DELAY), never_measured)
+CASE = Benchmark("some case", "Some section", (RATE, DELAY), never_measured)
 PEERS = [
     Peer(OURS, "Ottla", never_made),
     Peer(REFERENCE, "Apache Kafka", never_made),

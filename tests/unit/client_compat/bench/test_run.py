@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
-from client_compat.bench.model import OURS, Case, Figure, LoadFailed, Results, Site, Values
+from client_compat.bench.model import OURS, Benchmark, Figure, LoadFailed, Results, Site, Values
 from client_compat.bench.peers.all import PEERS
 from client_compat.bench.run import FAILURES, lent, measure
 
@@ -68,7 +68,7 @@ def test_a_load_that_fails_is_a_result_with_its_reason(site: Site) -> None:
         raise LoadFailed("no such thing")
 
     results = Results(1, [OURS])
-    case = Case("c", "s", (Figure("f", "u"),), refuse)
+    case = Benchmark("c", "s", (Figure("f", "u"),), refuse)
     measure(case, site, results)
     assert results.failures == {"c": {OURS: ["LoadFailed: no such thing"]}}
     assert results.of(case, case.figures[0], OURS) == [None]

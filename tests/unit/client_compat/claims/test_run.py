@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.claims import run
-from client_compat.claims.claim import Claim, Finding
+from client_compat.claims.claim import CheckResult, Claim
 from client_compat.claims.world import World
 from client_compat.matrix.pool import Pool
 from client_compat.support.admin_port import AdminPort
@@ -23,11 +23,11 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(Stage(ottla(tmp_path / "data", port=1), AdminPort(1), print), tmp_path, Pool(tmp_path), "no mvn here")
 
 
-def finding(*, held: bool) -> Callable[[World], Finding]:
-    return lambda world: Finding(held, "so it went", ["offset 0"])
+def finding(*, held: bool) -> Callable[[World], CheckResult]:
+    return lambda world: CheckResult(held, "so it went", ["offset 0"])
 
 
-def broken(world: World) -> Finding:
+def broken(world: World) -> CheckResult:
     raise TimeoutError("nothing came")
 
 

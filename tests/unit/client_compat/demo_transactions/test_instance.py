@@ -8,13 +8,13 @@ import pytest
 
 from client_compat.demo_transactions import instance as module
 from client_compat.demo_transactions.counting import Chunk, Increment
-from client_compat.demo_transactions.instance import Board, Failed, Fenced, Instance, Job, Pipeline
+from client_compat.demo_transactions.instance import Board, Failed, Fenced, InstanceTask, Pipeline, PipelineInstance
 
 FLIGHTS = [(b"UA", b'{"hour":%d}' % (number % 24)) for number in range(40)]
 CHUNK = 6
 
 
-class InMemory(Instance):
+class InMemory(PipelineInstance):
     """One partition; `mishaps` are raised in order, one a call of the step they name. Taking over aborts what is open, as in a broker."""
 
     def __init__(self, mishaps: list[tuple[str, Exception]], *, transactional: bool = True) -> None:
@@ -67,7 +67,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def run(instance: InMemory) -> Board:
     board = Board()
-    job = Job("", "counts", "group", instance.transactional, Path())
+    job = InstanceTask("", "counts", "group", instance.transactional, Path())
     await Pipeline(1, instance, job, board).run()
     return board
 

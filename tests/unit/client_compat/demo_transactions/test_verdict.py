@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from client_compat.demo_transactions.judge import Judgement
-from client_compat.demo_transactions.run import KILLS, RunResult
+from client_compat.demo_transactions.run import KILLS, PipelineResult
 from client_compat.demo_transactions.verdict import TRANSACTION_RULES, promises
 from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 
-Scene = tuple[RunResult, RunResult, DirectoryVerdict]
+Scene = tuple[PipelineResult, PipelineResult, DirectoryVerdict]
 
 
 def scene() -> Scene:
-    def run(*, transactional: bool, judgement: Judgement, written: int) -> RunResult:
-        return RunResult(transactional, judgement, written, True, 0, [50, 50], 8, 6, 0, [0.5] * KILLS, 9.0)
+    def run(*, transactional: bool, judgement: Judgement, written: int) -> PipelineResult:
+        return PipelineResult(transactional, judgement, written, True, 0, [50, 50], 8, 6, 0, [0.5] * KILLS, 9.0)
 
     right = Judgement(100, increments=30, summed=100, counts=20, once=100)
     wrong = Judgement(100, increments=33, summed=110, counts=20, wrong=4, once=90, more_than_once=10)

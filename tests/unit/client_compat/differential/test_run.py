@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from client_compat.differential.known import KNOWN, Known
+from client_compat.differential.known import KNOWN, KnownDifference
 from client_compat.differential.probe import Seen
 from client_compat.differential.run import compare
 
@@ -23,7 +23,7 @@ def test_a_difference_is_told_with_where_it_was_seen() -> None:
 
 
 def test_a_meant_difference_is_explained_only_where_its_row_says_so() -> None:
-    rows = [Known("meant", "FETCH", "error_code", label="asked", kafka="0")]
+    rows = [KnownDifference("meant", "FETCH", "error_code", label="asked", kafka="0")]
     assert compare("s", [seen(0)], [seen(1)], known=rows)[0].known == "meant"
     for theirs, mine in ((seen(2), seen(1)), (seen(0, "other"), seen(1, "other"))):
         assert compare("s", [theirs], [mine], known=rows)[0].known == ""

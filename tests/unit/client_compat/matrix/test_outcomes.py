@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.matrix.brokers import KAFKA, OURS, TANSU
-from client_compat.matrix.outcomes import Cell, Known, Outcome, client_failures, failures, known, unneeded
+from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, failures, known, unneeded
 
 
 def cell(broker: str, outcome: Outcome, client: str = "c", scenario: str = "area/s") -> Cell:
@@ -32,20 +32,20 @@ def test_what_other_brokers_fail_at_is_no_failure_of_the_run() -> None:
 
 
 def test_a_known_failure_is_named_by_whole_patterns_of_client_and_scenario() -> None:
-    table = (Known("c|d", "area/.*", "it is so"),)
+    table = (KnownFailure("c|d", "area/.*", "it is so"),)
     other = cell(OURS, Outcome.FAIL, client="cc")
     assert failures([cell(OURS, Outcome.FAIL), other], table) == [other]
 
 
 def test_a_failure_that_is_known_on_apache_kafka_alone_excuses_nothing_here() -> None:
-    table = (Known("c", "area/s", "it is slow", broker=KAFKA),)
+    table = (KnownFailure("c", "area/s", "it is slow", broker=KAFKA),)
     ours = cell(OURS, Outcome.FAIL)
     assert failures([ours], table) == [ours]
     assert known(cell(KAFKA, Outcome.FAIL), table) == table[0]
 
 
 def test_a_known_failure_that_passes_now_is_told() -> None:
-    table = (Known("c", "area/.*", "it is so"), Known("other", ".*", "not run"))
+    table = (KnownFailure("c", "area/.*", "it is so"), KnownFailure("other", ".*", "not run"))
     assert unneeded([cell(OURS, Outcome.PASS)], table) == [table[0]]
     assert unneeded([cell(OURS, Outcome.PASS), cell(OURS, Outcome.FAIL, scenario="area/t")], table) == []
     assert unneeded([cell(OURS, Outcome.PASS), cell(KAFKA, Outcome.FAIL)], table) == []

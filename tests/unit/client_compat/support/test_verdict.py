@@ -7,11 +7,11 @@ from array import array
 import pytest
 
 from client_compat.support.places import NOT_ACKED, REFUSED, place
-from client_compat.support.verdict import Verdict, compare
+from client_compat.support.verdict import AckVerdict, compare
 
 
-def judged(places: list[int], found: dict[int, list[int]]) -> Verdict:
-    verdict = Verdict()
+def judged(places: list[int], found: dict[int, list[int]]) -> AckVerdict:
+    verdict = AckVerdict()
     compare(verdict, "client", array("q", places), found)
     return verdict
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.log_files import find_logs
 from spark_jobs.tables import Filters, read
-from spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, _ranges, pin
+from spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.wire_logs import ADDRESS
@@ -18,7 +18,7 @@ from tests.support.wire_logs import ADDRESS
 
 @given(st.integers(0, 1000), st.integers(0, 10_000), st.integers(0, 1 << 20), st.integers(1, 1 << 20))
 def test_ranges_cover_a_partitions_offsets_without_overlap(start: int, offsets: int, size: int, target: int) -> None:
-    ranges = list(_ranges(ADDRESS, Span("t", 0, start, start + offsets, False, size), target))
+    ranges = list(ranges_of(ADDRESS, Span("t", 0, start, start + offsets, False, size), target))
     assert (ranges[0].fetch_from, ranges[-1].fetch_end) == (start, start + offsets)
     assert all(one.fetch_end == other.fetch_from < other.fetch_end for one, other in itertools.pairwise(ranges))
     assert [one.is_last for one in ranges] == [False] * (len(ranges) - 1) + [True]
