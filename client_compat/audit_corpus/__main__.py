@@ -1,25 +1,23 @@
-"""`make audit-corpus`: what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote.
-
-Exit code 0: everything planted was found, and nothing else; 1: not so, or a broker could not be run.
-"""
+"""`make audit-corpus`: the audit's findings against what is known to be wrong with a log."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
+import typer
 from rich.console import Console
 
 from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, admit, copy_logs
 from client_compat.audit_corpus.truth import own_faults
 from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
+from client_compat.support import program
 from client_compat.support.brokers import BrokerProcess, ottla
 from spark_jobs.audit import audit
 from spark_jobs.checks.rule import Severity
@@ -27,7 +25,12 @@ from spark_jobs.corpus import CASES
 from spark_jobs.corpus.case import Expected
 from spark_jobs.corpus.score import EVERY, Score, details, findings, judge, table, write
 
-BROKERS = ("kafka", "ottla")
+
+class Kind(StrEnum):
+    """Whose logs are judged."""
+
+    KAFKA = "kafka"
+    OTTLA = "ottla"
 
 
 class OttlaBroker:
@@ -109,26 +112,28 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(prog="make audit-corpus", description=__doc__)
-    parser.add_argument("--broker", choices=BROKERS, action="append", help="only logs of this broker; may be repeated")
-    parser.add_argument("--workload", choices=sorted(WORKLOADS), action="append", help="only this workload; may be repeated")
-    parser.add_argument("--planted-only", action="store_true", help="no brokers: the planted logs alone")
-    parser.add_argument("--keep", type=Path, help="keep everything that was written, in this new directory")
-    options = parser.parse_args()
+def main(
+    broker: Annotated[list[Kind] | None, typer.Option(help="Only logs of this broker; may be repeated.")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help=f"Only this workload of {', '.join(WORKLOADS)}; may be repeated.")] = None,
+    planted_only: Annotated[bool, typer.Option("--planted-only", help="No brokers: the planted logs alone.")] = False,
+    keep: Annotated[Path | None, typer.Option(help="Keep everything that was written, in this new directory.")] = None,
+) -> None:
+    """Say what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote. Exit code 0: everything planted
+    was found, and nothing else; 1: not so, or a broker could not be run."""
+    if unknown := set(workload or ()) - set(WORKLOADS):
+        raise typer.BadParameter(f"there is no workload {', '.join(sorted(unknown))}", param_hint="--workload")
     console = Console()
     with ExitStack() as stack:
-        root = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         write(CASES, root / "planted")
         score = judge(CASES, root / "planted")
-        if not options.planted_only:
-            judge_brokers(console, score, root, options.broker or list(BROKERS), options.workload or list(WORKLOADS))
+        if not planted_only:
+            judge_brokers(console, score, root, [kind.value for kind in broker or Kind], workload or list(WORKLOADS))
     console.print(table(score))
     for line in details(score):
         print(line)
-    return 0 if score.perfect else 1
+    raise typer.Exit(0 if score.perfect else 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

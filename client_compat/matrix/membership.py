@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from client_compat.matrix.facades import Consumer, Partition, Taken
-from client_compat.matrix.scenario import Broken, expect, together
+from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition, Taken
+from client_compat.matrix.scenario import Broken, Scene, expect, together
 from client_compat.support.brokers import HOST
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
@@ -120,3 +120,23 @@ class GroupTruth:
         while (found := self.offsets(group, list(wanted))) != wanted:
             expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")
             poll()
+
+
+def filled(scene: Scene, partitions: int, count: int) -> str:
+    """A topic with `count` records in each partition."""
+    topic = scene.topic(partitions)
+    for index in range(partitions):
+        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
+    return topic
+
+
+def member(scene: Scene, options: ConsumerOptions, topics: Sequence[str]) -> Consumer:
+    """A member in a program of its own."""
+    consumer = scene.another().consumer(**options)
+    consumer.subscribe(list(topics))
+    return consumer
+
+
+def group_truth(scene: Scene) -> GroupTruth:
+    """What the broker itself says of groups."""
+    return GroupTruth(scene.broker.process.port)

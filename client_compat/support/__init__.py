@@ -1,1 +1,1 @@
-"""What the demo, the benchmark, the crash test and the fuzzer share: broker processes, ports, progress."""
+"""What the programs here share: brokers and clients as processes, loads and readers, verdicts, and how a command runs, tells and ends."""

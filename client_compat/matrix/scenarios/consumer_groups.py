@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.matrix.facades import Consumer, ConsumerOptions
-from client_compat.matrix.membership import GroupTruth, Members, partitions_of
+from client_compat.matrix.membership import Members, filled, group_truth, member, partitions_of
 from client_compat.matrix.scenario import Scene, expect, same, scenario
 
 COUNT = 30
@@ -11,10 +11,7 @@ PARTITIONS = 4
 
 
 def _filled(scene: Scene, partitions: int = PARTITIONS) -> str:
-    topic = scene.topic(partitions)
-    for index in range(partitions):
-        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(COUNT)], partition=index)
-    return topic
+    return filled(scene, partitions, COUNT)
 
 
 def _options(group: str, **more: object) -> ConsumerOptions:
@@ -24,13 +21,7 @@ def _options(group: str, **more: object) -> ConsumerOptions:
 
 
 def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
-    consumer = scene.another().consumer(**_options(group, **more))
-    consumer.subscribe(list(topics))
-    return consumer
-
-
-def _truth(scene: Scene) -> GroupTruth:
-    return GroupTruth(scene.broker.process.port)
+    return member(scene, _options(group, **more), topics)
 
 
 @scenario("A lone member of a consumer group (KIP-848) reads everything once, and the next begins where it committed.", quick=True)
@@ -40,7 +31,7 @@ def consumer_group_alone(scene: Scene) -> None:
     same([one.offset for one in members.read(COUNT)], list(range(COUNT)), "offsets")
     members.consumers[0].commit({(topic, 0): 20}, mode="sync")
     members.close()
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 20}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 20}, "what is committed")
     members = Members([_member(scene, group, topic)])
     same([one.offset for one in members.read(COUNT - 20)], list(range(20, COUNT)), "offsets of the next member")
     members.close()

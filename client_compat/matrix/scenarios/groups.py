@@ -6,7 +6,7 @@ import time
 
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition
-from client_compat.matrix.membership import GroupTruth, Members, partitions_of
+from client_compat.matrix.membership import Members, filled, group_truth, member, partitions_of
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
 
 COUNT = 40
@@ -14,11 +14,7 @@ PARTITIONS = 4
 
 
 def _filled(scene: Scene, partitions: int = PARTITIONS, count: int = COUNT) -> str:
-    """A topic with `count` records in each partition."""
-    topic = scene.topic(partitions)
-    for index in range(partitions):
-        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
-    return topic
+    return filled(scene, partitions, count)
 
 
 def _options(group: str, **more: object) -> ConsumerOptions:
@@ -32,14 +28,8 @@ def _joining(group: str, **more: object) -> ConsumerOptions:
 
 
 def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
-    """A member in a program of its own, which commits as its client does by default."""
-    consumer = scene.another().consumer(**_joining(group, **more))
-    consumer.subscribe(list(topics))
-    return consumer
-
-
-def _truth(scene: Scene) -> GroupTruth:
-    return GroupTruth(scene.broker.process.port)
+    """It commits as its client does by default."""
+    return member(scene, _joining(group, **more), topics)
 
 
 @scenario("A lone member of a group is given all partitions and every record once.", quick=True)
@@ -195,7 +185,7 @@ def static_member_fenced(scene: Scene) -> None:
     except ClientError as error:
         expect(bool(error.code), "the error has no code")
         newer.consumers[0].commit({(topic, 0): 7})
-        same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 7}, "what is committed")
+        same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 7}, "what is committed")
         return
     expect(False, "the first one still commits, and no error came")
 
@@ -207,7 +197,7 @@ def commit_and_resume(scene: Scene) -> None:
     first.subscribe([topic])
     poll_until(first, COUNT)
     first.commit({(topic, 0): 25}, mode="sync")
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 25}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 25}, "what is committed")
     same(first.committed([(topic, 0)]), {(topic, 0): 25}, "what the client says is committed")
     first.close()
     second = scene.consumer(**_options(group))
@@ -223,7 +213,7 @@ def commit_positions(scene: Scene) -> None:
     consumer.subscribe([topic])
     poll_until(consumer, 2 * COUNT)
     consumer.commit(mode="sync")
-    same(_truth(scene).offsets(group, [(topic, 0), (topic, 1)]), {(topic, 0): COUNT, (topic, 1): COUNT}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0), (topic, 1)]), {(topic, 0): COUNT, (topic, 1): COUNT}, "what is committed")
     consumer.close()
 
 
@@ -234,7 +224,7 @@ def commit_async(scene: Scene) -> None:
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): 11}, mode="async")
-    _truth(scene).wait_until_committed(group, {(topic, 0): 11}, lambda: consumer.poll(1, 200))
+    group_truth(scene).wait_until_committed(group, {(topic, 0): 11}, lambda: consumer.poll(1, 200))
     consumer.close()
 
 
@@ -245,7 +235,7 @@ def commit_metadata(scene: Scene) -> None:
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): (12, "a note, größer")}, mode="sync")
-    same(_truth(scene).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
+    same(group_truth(scene).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
     offset, told = consumer.committed_metadata([(topic, 0)])[topic, 0]
     same(offset, 12, "the offset that the client says is committed")
     expect(told in {"", "a note, größer"}, f"the client says that the metadata is {told!r}")
@@ -258,12 +248,12 @@ def auto_commit(scene: Scene) -> None:
     consumer = scene.consumer(**_options(group, auto_commit=True, auto_commit_interval_ms=500))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
-    _truth(scene).wait_until_committed(group, {(topic, 0): COUNT}, lambda: consumer.poll(1, 300))
+    group_truth(scene).wait_until_committed(group, {(topic, 0): COUNT}, lambda: consumer.poll(1, 300))
     scene.truth.write_values(topic, [b"late"])
     poll_until(consumer, 1)
     consumer.poll(1, 1_000)
     consumer.close()
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
 
 
 @scenario("Without automatic commits nothing is committed that was not asked for.")
@@ -275,7 +265,7 @@ def no_auto_commit(scene: Scene) -> None:
     consumer.poll(1, 1_000)
     same(consumer.committed([(topic, 0)]), {(topic, 0): None}, "what the client says is committed")
     consumer.close()
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
 
 
 @scenario("A consumer that assigns itself may commit for a group that has no members, and begins there next time.")
@@ -286,7 +276,7 @@ def commit_without_membership(scene: Scene) -> None:
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): 30}, mode="sync")
     consumer.close()
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 30}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 30}, "what is committed")
     again = scene.consumer(**_options(group))
     again.assign([(topic, 0)])
     same([one.offset for one in poll_until(again, COUNT - 30)], list(range(30, COUNT)), "offsets afterwards")
@@ -302,7 +292,7 @@ def rewind(scene: Scene) -> None:
     consumer.seek((topic, 0), 5)
     same([one.offset for one in poll_until(consumer, COUNT - 5)], list(range(5, COUNT)), "offsets after the seek")
     consumer.commit(mode="sync")
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT}, "what is committed")
     consumer.close()
 
 
@@ -333,5 +323,5 @@ def group_over_a_restart(scene: Scene) -> None:
     scene.truth.write_values(topic, [b"after"])
     expect(b"after" in {one.value for one in poll_until(consumer, 1, timeout_ms=60_000)}, "the record after the restart did not come")
     consumer.commit({(topic, 0): COUNT + 1}, mode="sync")
-    same(_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed")
+    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed")
     consumer.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -12,38 +11,18 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, Unsupported, settings, taken
+from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
+from client_compat.clients.python.alike import consumer_settings, offset_rows
 
 ASSIGNORS = {
     "range": (RangePartitionAssignor,),
     "roundrobin": (RoundRobinPartitionAssignor,),
     "sticky": (StickyPartitionAssignor,),
 }
-SETTINGS: Mapping[str, Any] = {
-    "client_id": "client_id",
-    "group": "group_id",
-    "instance_id": "group_instance_id",
-    "reset": "auto_offset_reset",
-    "isolation": "isolation_level",
-    "assignor": ("partition_assignment_strategy", ASSIGNORS),
-    "auto_commit": "enable_auto_commit",
-    "auto_commit_interval_ms": "auto_commit_interval_ms",
-    "session_timeout_ms": "session_timeout_ms",
-    "heartbeat_interval_ms": "heartbeat_interval_ms",
-    "max_poll_records": "max_poll_records",
-    "fetch_min_bytes": "fetch_min_bytes",
-    "fetch_max_wait_ms": "fetch_max_wait_ms",
-    "fetch_max_bytes": "fetch_max_bytes",
-    "partition_fetch_bytes": "max_partition_fetch_bytes",
-}
 
 
 def _partitions(request: Request) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for topic, index in request["partitions"]]
-
-
-def _rows(offsets: Mapping[TopicPartition, int]) -> Answer:
-    return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
 
 
 class Consumer:
@@ -53,10 +32,7 @@ class Consumer:
 
     @classmethod
     async def open(cls, request: Request) -> Consumer:
-        if request.get("group_protocol", "classic") != "classic":
-            raise Unsupported("aiokafka has no KIP-848 groups, only classic ones")
-        asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
-        consumer = AIOKafkaConsumer(bootstrap_servers=request["bootstrap"], **settings("aiokafka", asked, SETTINGS))
+        consumer = AIOKafkaConsumer(bootstrap_servers=request["bootstrap"], **consumer_settings("aiokafka", request, ASSIGNORS))
         try:
             await consumer.start()
         except BaseException:
@@ -112,10 +88,10 @@ class Consumer:
         return {"offsets": [[*partition, one and one.offset, one and one.timestamp] for partition, one in found.items()]}
 
     async def end_offsets(self, request: Request) -> Answer:
-        return _rows(await self._consumer.end_offsets(_partitions(request)))
+        return offset_rows(await self._consumer.end_offsets(_partitions(request)))
 
     async def beginning_offsets(self, request: Request) -> Answer:
-        return _rows(await self._consumer.beginning_offsets(_partitions(request)))
+        return offset_rows(await self._consumer.beginning_offsets(_partitions(request)))
 
     def pause(self, request: Request) -> None:
         self._consumer.pause(*_partitions(request))

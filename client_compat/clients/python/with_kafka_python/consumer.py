@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -13,7 +12,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
-from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, Unsupported, settings, taken
+from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
+from client_compat.clients.python.alike import consumer_settings, offset_rows
 
 NAME = "kafka-python"
 ASSIGNORS = {
@@ -22,39 +22,15 @@ ASSIGNORS = {
     "sticky": (StickyPartitionAssignor,),
     "cooperative-sticky": (CooperativeStickyAssignor,),
 }
-SETTINGS: Mapping[str, Any] = {
-    "client_id": "client_id",
-    "group": "group_id",
-    "instance_id": "group_instance_id",
-    "reset": "auto_offset_reset",
-    "isolation": "isolation_level",
-    "assignor": ("partition_assignment_strategy", ASSIGNORS),
-    "auto_commit": "enable_auto_commit",
-    "auto_commit_interval_ms": "auto_commit_interval_ms",
-    "session_timeout_ms": "session_timeout_ms",
-    "heartbeat_interval_ms": "heartbeat_interval_ms",
-    "max_poll_records": "max_poll_records",
-    "fetch_min_bytes": "fetch_min_bytes",
-    "fetch_max_wait_ms": "fetch_max_wait_ms",
-    "fetch_max_bytes": "fetch_max_bytes",
-    "partition_fetch_bytes": "max_partition_fetch_bytes",
-}
 
 
 def _partitions(request: Request) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for topic, index in request["partitions"]]
 
 
-def _rows(offsets: Mapping[TopicPartition, int]) -> Answer:
-    return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
-
-
 class Consumer:
     def __init__(self, request: Request) -> None:
-        if request.get("group_protocol", "classic") != "classic":
-            raise Unsupported("kafka-python has no KIP-848 groups, only classic ones")
-        asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
-        self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **settings(NAME, asked, SETTINGS))
+        self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **consumer_settings(NAME, request, ASSIGNORS))
 
     def subscribe(self, request: Request) -> None:
         self._consumer.subscribe(request.get("topics") or (), request.get("pattern"))
@@ -110,10 +86,10 @@ class Consumer:
         return {"offsets": [[*partition, one and one.offset, one and one.timestamp] for partition, one in found.items()]}
 
     def end_offsets(self, request: Request) -> Answer:
-        return _rows(self._consumer.end_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+        return offset_rows(self._consumer.end_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
 
     def beginning_offsets(self, request: Request) -> Answer:
-        return _rows(self._consumer.beginning_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+        return offset_rows(self._consumer.beginning_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
 
     def pause(self, request: Request) -> None:
         self._consumer.pause(*_partitions(request))

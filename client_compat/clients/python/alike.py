@@ -1,0 +1,38 @@
+"""What aiokafka and kafka-python, which began as one, name and do alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from client_compat.clients.control import Answer, Request, Unsupported, settings
+
+CONSUMER_SETTINGS: Mapping[str, Any] = {
+    "client_id": "client_id",
+    "group": "group_id",
+    "instance_id": "group_instance_id",
+    "reset": "auto_offset_reset",
+    "isolation": "isolation_level",
+    "auto_commit": "enable_auto_commit",
+    "auto_commit_interval_ms": "auto_commit_interval_ms",
+    "session_timeout_ms": "session_timeout_ms",
+    "heartbeat_interval_ms": "heartbeat_interval_ms",
+    "max_poll_records": "max_poll_records",
+    "fetch_min_bytes": "fetch_min_bytes",
+    "fetch_max_wait_ms": "fetch_max_wait_ms",
+    "fetch_max_bytes": "fetch_max_bytes",
+    "partition_fetch_bytes": "max_partition_fetch_bytes",
+}
+
+
+def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any]) -> dict[str, Any]:
+    """The library's keywords for what `consumer.open` asks. Raises `Unsupported`."""
+    if request.get("group_protocol", "classic") != "classic":
+        raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
+    asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
+    return settings(client, asked, {**CONSUMER_SETTINGS, "assignor": ("partition_assignment_strategy", assignors)})
+
+
+def offset_rows(offsets: Mapping[Any, int]) -> Answer:
+    """An answer `offsets` from offsets by partition."""
+    return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}

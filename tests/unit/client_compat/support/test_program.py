@@ -1,0 +1,60 @@
+"""How a program replaces its directory, and how it ends when it could not run."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+
+from client_compat.support.brokers import BrokerFailed
+from client_compat.support.program import or_exit, replace
+from client_compat.support.workers import RunFailed
+
+MARKER = "broker.log"
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def said(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_an_earlier_runs_directory_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / MARKER).touch()
+    (tmp_path / "log").mkdir()
+    replace(quiet(), tmp_path, MARKER)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_not_there_or_empty_is_made(tmp_path: Path) -> None:
+    replace(quiet(), tmp_path / "new" / "one", MARKER)
+    replace(quiet(), tmp_path / "new" / "one", MARKER)
+    assert (tmp_path / "new" / "one").is_dir()
+
+
+def test_what_no_run_left_is_kept_and_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(typer.Exit) as ended:
+        replace(quiet(), tmp_path, MARKER)
+    assert ended.value.exit_code == 2
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("failure", [BrokerFailed("[port] taken"), RunFailed("[port] taken"), KeyError("[port] taken")])
+def test_what_a_program_expects_to_fail_ends_it_with_a_line(failure: Exception) -> None:
+    console = quiet()
+    with pytest.raises(typer.Exit) as ended, or_exit(console, "Not run", KeyError, code=2):
+        raise failure
+    assert ended.value.exit_code == 2
+    assert said(console) == f"Not run: {failure}\n"
+
+
+def test_a_bug_is_not_taken_for_a_failed_run() -> None:
+    with pytest.raises(ValueError, match="a bug"), or_exit(quiet(), "Not run"):
+        raise ValueError("a bug")
