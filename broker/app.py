@@ -48,7 +48,7 @@ from broker.runtime.topic_recovery import open_topics
 from broker.runtime.txn_markers import LocalMarkers
 from broker.runtime.txn_service import TxnService
 from broker.runtime.txn_verification import TxnVerification
-from broker.storage.errors import LogDirLocked, LogDirRefused
+from broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
 from broker.topics.catalog import ResourceType
 from broker.topics.producer_ids import ProducerIds
@@ -77,6 +77,7 @@ class Broker:
         self.settings = settings
         self.clock = clock or Clock()
         self.timers = Timers()
+        self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self.log_dir: LogDir
         self.services: Services
         self._faults = faults

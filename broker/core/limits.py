@@ -52,6 +52,9 @@ RECORD_ERRORS_MAX = 1000
 TIMER_CALLBACKS_PER_TURN = 500
 """Expired timers that run before the loop serves sockets again: at 10 us each 5 ms."""
 
+TIMER_RETRY_MS = 10_000
+"""When a callback that raised is run again: as often as Kafka looks for transactions that timed out."""
+
 HOUSEKEEPING_SLICE_MS = 5
 """How long one slice of housekeeping may hold the loop before it yields."""
 

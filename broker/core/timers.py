@@ -1,13 +1,20 @@
 """Deadlines in one heap, without a clock and without a loop.
 
-Rules: a callback runs at most once, never before its deadline, and earlier deadlines run first (ties in the order they were scheduled).
+Rules: a callback runs once, never before its deadline, and earlier deadlines run first (ties in the order they were scheduled). One that
+raises is run again after TIMER_RETRY_MS, until it does not: what schedules itself anew as its last act goes on after a bug. It is logged
+with its trace the first time.
 Cancelling is cheap; cancelled entries are swept when they outnumber the live ones, so the heap stays within twice its live size.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
+
+from broker.core import limits
+
+logger = logging.getLogger(__name__)
 
 Callback = Callable[[], None]
 
@@ -17,12 +24,14 @@ _SWEEP_AT_LEAST = 64
 class TimerHandle:
     """One scheduled callback; `cancel` is idempotent and harmless after it ran."""
 
-    __slots__ = ("_callback", "_timers", "deadline_ms")
+    __slots__ = ("_callback", "_timers", "deadline_ms", "failed")
 
     def __init__(self, deadline_ms: int, callback: Callback, timers: Timers) -> None:
         self.deadline_ms = deadline_ms
         self._callback: Callback | None = callback
         self._timers = timers
+        self.failed = False
+        """Whether it raised the last time."""
 
     @property
     def active(self) -> bool:
@@ -49,6 +58,8 @@ class Timers:
         self._dead = 0
         self.on_earlier: Callback | None = None
         """Called after a `schedule` that made `next_deadline` earlier, so that a sleeping driver can wake in time."""
+        self.on_error: Callable[[Exception], object] | None = None
+        """Told of what a callback raises, where that concerns more than its callback."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
@@ -57,8 +68,7 @@ class Timers:
         """Run `callback` once monotonic time has reached `deadline_mono_ms`."""
         handle = TimerHandle(deadline_mono_ms, callback, self)
         earlier = not self._heap or deadline_mono_ms < self._heap[0][0]
-        self._count += 1
-        heapq.heappush(self._heap, (deadline_mono_ms, self._count, handle))
+        self._push(handle)
         if earlier and self.on_earlier is not None:
             self.on_earlier()
         return handle
@@ -78,11 +88,29 @@ class Timers:
             deadline = self.next_deadline()
             if deadline is None or deadline > now_mono_ms:
                 break
-            callback = heapq.heappop(self._heap)[2]._take()
+            handle = heapq.heappop(self._heap)[2]
+            callback = handle._take()
             if callback is not None:
                 ran += 1
-                callback()
+                try:
+                    callback()
+                except Exception as error:  # noqa: BLE001 # a bug in one must neither end it for good nor keep the others
+                    self._run_again(handle, callback, now_mono_ms, error)
         return ran
+
+    def _push(self, handle: TimerHandle) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (handle.deadline_ms, self._count, handle))
+
+    def _run_again(self, handle: TimerHandle, callback: Callback, now_mono_ms: int, error: Exception) -> None:
+        if not handle.failed:
+            logger.error("Bug in background work, which will be tried every %d ms", limits.TIMER_RETRY_MS, exc_info=error)
+        if self.on_error is not None:
+            self.on_error(error)
+        handle.failed = True
+        handle.deadline_ms = now_mono_ms + limits.TIMER_RETRY_MS
+        handle._callback = callback
+        self._push(handle)
 
     def _cancelled(self) -> None:
         self._dead += 1

@@ -1,6 +1,7 @@
 """Which work happens in the background, and how often: each job with the setting that gives its interval.
 
-Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over. What
+Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over, and
+one whose work fails keeps no other from its turn. What
 waits for the disk runs on the flusher's threads. A recovery point is written only after the sync that makes it true. What a restart has to
 read again is bounded by syncing what is not on disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll
 of a segment.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.core import limits
 from broker.core.rejected import Rejected
+from broker.storage.errors import FsyncFailed
 from broker.storage.log_cleaner_manager import LogCleanerManager
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ def start_background_work(
 ) -> None:
     """Schedule every job; `housekeeping.stop` ends them."""
 
+    unsynced: set[Partition] = set()
+
     def each(work: Callable[[Partition], object]) -> Callable[[], Iterator[None]]:
-        return lambda: _each(partitions, work)
+        failing: set[Partition] = set()
+        return lambda: _each(partitions, work, failing)
 
     housekeeping.every(
         settings.log_retention_check_interval_ms,
@@ -63,7 +68,7 @@ def start_background_work(
     housekeeping.every(TIMED_FLUSH_CHECK_MS, each(lambda partition: partition.flush_if_due()), name="flush.ms")
     housekeeping.every(
         settings.log_flush_offset_checkpoint_interval_ms,
-        lambda: _checkpoint(log_dir, partitions, flusher),
+        lambda: _checkpoint(log_dir, partitions, flusher, unsynced),
         name="recovery point checkpoint",
     )
     housekeeping.every(
@@ -80,14 +85,21 @@ def start_background_work(
         )
 
 
-def _each(partitions: Partitions, work: Callable[[Partition], object]) -> Iterator[None]:
+def _each(partitions: Partitions, work: Callable[[Partition], object], failing: set[Partition]) -> Iterator[None]:
+    """`failing` remembers where it failed the last time: what goes on failing is told once. Raises FsyncFailed."""
     for partition in partitions:
         if partition.removed or partition.log.failure is not None:
             continue
         try:
             work(partition)
-        except Rejected as rejected:
-            logger.error("%s-%d: %s", partition.topic, partition.index, rejected)
+            failing.discard(partition)
+        except FsyncFailed:
+            raise
+        except Exception as error:  # a bug that one partition meets must not keep the others from their turn
+            if partition not in failing:
+                failing.add(partition)
+                trace = None if isinstance(error, OSError | Rejected) else error
+                logger.error("Background work on %s-%d failed: %s", partition.topic, partition.index, error, exc_info=trace)
         yield
 
 
@@ -109,9 +121,9 @@ def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) 
             done.result()
 
 
-def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher) -> Iterator[object]:
+def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher, failing: set[Partition]) -> Iterator[object]:
     """What the last round synced goes into the checkpoint; then come the syncs of this one, a few at a time: each holds descriptors."""
     yield from _off_the_loop(flusher, [log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint()])
     begun: deque[asyncio.Future[None] | None] = deque()
-    for _ in _each(partitions, lambda partition: begun.append(partition.flush())):
+    for _ in _each(partitions, lambda partition: begun.append(partition.flush()), failing):
         yield begun.popleft() if len(begun) > limits.FLUSH_THREADS else None

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.core import limits
-from broker.storage.errors import FsyncFailed
 
 if TYPE_CHECKING:
     from broker.storage.partition_log import PartitionLog
@@ -43,15 +42,15 @@ class Flusher:
         ticket = log.flush_begin()
 
         def completed(sync: asyncio.Future[None]) -> None:
-            error = None if sync.cancelled() else sync.exception()
-            if isinstance(error, OSError | FsyncFailed):
-                self.fail(error)
-            elif error is not None:
-                raise error
-            elif not sync.cancelled() and not self._failed:
+            if sync.cancelled() or self._failed:
+                return
+            try:
+                sync.result()
                 self.syncs += 1
                 log.flush_end(ticket)
                 done(end_offset)
+            except Exception as error:  # noqa: BLE001 # a bug, too, leaves open what is on disk, and whoever waits would wait for ever
+                self.fail(error)
 
         sync = self.run(ticket.sync)
         sync.add_done_callback(completed)
@@ -69,5 +68,6 @@ class Flusher:
         """Something is written of which nobody can say whether it is on disk: the process has to stop."""
         if not self._failed:
             self._failed = True
-            logger.critical("Stopping: a sync failed, and what the disk holds is unknown until a restart reads it (%s)", error)
+            trace = None if isinstance(error, OSError) else error
+            logger.critical("Stopping: a sync failed; what the disk holds is unknown until a restart reads it (%s)", error, exc_info=trace)
             self._on_failure(error)

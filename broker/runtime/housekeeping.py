@@ -1,8 +1,8 @@
 """Work in the background, in slices: retention, checkpoints, expiry of producers, removal of deleted files, timed flushes.
 
 Rules: a job is an iterator that does a little for each `next`; a slice of it ends after HOUSEKEEPING_SLICE_MS, and the loop serves
-sockets before the next slice. A job that fails is logged and tried again at its next time: background work never stops the broker, a
-failed fsync excepted.
+sockets before the next slice. A job that fails, whatever the reason, is tried again at its next time, and logged when it begins to fail:
+background work never stops the broker, a failed fsync excepted.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Housekeeping:
         self._clock = clock
         self._on_failure = on_failure
         self._stopped = False
+        self._failing: set[str] = set()
 
     def every(self, interval_ms: int | Callable[[], int], job: Job, *, first_ms: int | None = None, name: str) -> None:
         """Run `job` after `first_ms` (by default the interval), and again each time `interval_ms` have passed since it ended.
@@ -67,6 +68,7 @@ class Housekeeping:
             if self._clock.mono_ms() >= end:
                 self._timers.schedule(self._clock.mono_ms() + 1, go_on)
                 return
+        self._failing.discard(name)
         again()
 
     def _guard(self, name: str, again: Callable[[], None], step: Callable[[], None]) -> None:
@@ -74,6 +76,9 @@ class Housekeeping:
             step()
         except FsyncFailed as error:
             self._on_failure(error)
-        except OSError as error:
-            logger.error("Housekeeping %s failed, it will be tried again: %s", name, error)
+        except Exception as error:  # a bug must not end a job for good
+            if name not in self._failing:
+                self._failing.add(name)
+                trace = None if isinstance(error, OSError) else error
+                logger.error("Housekeeping %s failed, it will be tried again: %s", name, error, exc_info=trace)
             again()

@@ -160,6 +160,7 @@ class Shards(Generic[ShardT]):
         return task
 
     async def _load(self, shards: Iterable[ShardT]) -> None:
+        bug: Exception | None = None
         for shard in shards:
             if shard.life is not Life.LOADING:
                 continue
@@ -169,12 +170,17 @@ class Shards(Generic[ShardT]):
                 shard.life = Life.UNREADABLE
                 logger.error("Could not read %s-%d back, it is not served: %s", self._topic, shard.partition.index, error)
                 continue
+            except Exception as error:  # noqa: BLE001 # raised below: one that meets a bug does not keep the others from being read
+                shard.life, bug = Life.UNREADABLE, bug or error
+                continue
             if shard.life is Life.LOADING:
                 shard.life = Life.SERVING
                 self._loaded(shard)
+        if bug is not None:
+            raise bug
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Keys that are not read back answer COORDINATOR_LOAD_IN_PROGRESS for ever; somebody has to learn why."""
+        """Keys that are not read back are answered NOT_COORDINATOR for ever; somebody has to learn why."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("Bug while reading %s back", self._topic, exc_info=task.exception())

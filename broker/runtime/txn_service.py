@@ -230,17 +230,25 @@ class TxnService:
         self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
 
     def _abort_timed_out(self) -> None:
-        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check."""
+        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check.
+        A bug that one meets keeps no other from its turn, and is raised behind them.
+        """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
+        bug: Exception | None = None
         for shard in self.shards.serving():
             for txn in shard.machine.timed_out(now_ms):
                 if not left:
                     self._schedule_timeouts(1)
                     return
-                if not self._abort(shard, txn, now_ms):
-                    break
+                try:
+                    if not self._abort(shard, txn, now_ms):
+                        break
+                except Exception as error:  # noqa: BLE001 # raised below
+                    bug = bug or error
                 left -= 1
+        if bug is not None:
+            raise bug
         self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
 
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
@@ -258,7 +266,6 @@ class TxnService:
         self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._forget_expired)
 
     def _forget_expired(self) -> None:
-        self._schedule_expiry()
         now_ms = self._clock.now_ms()
         for shard in self.shards.serving():
             batch: list[TxnRecord] = []
@@ -273,6 +280,7 @@ class TxnService:
                 shard.append(batch)
             except Rejected as error:
                 logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
+        self._schedule_expiry()
 
     def _on_loaded(self, shard: _Shard) -> None:
         """What was decided before the last stop is carried through."""

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from broker.core import limits
 from broker.core.timers import Timers
 
 
@@ -72,3 +75,61 @@ def test_the_driver_is_told_only_of_an_earlier_deadline() -> None:
     timers.schedule(60, lambda: None)
     timers.schedule(40, lambda: None)
     assert told == [50, 40]
+
+
+def test_what_raises_is_run_again_until_it_does_not_is_logged_once_and_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    timers, ran, told = Timers(), [], []
+    timers.on_error = told.append
+
+    def work() -> None:
+        ran.append("work")
+        if len(ran) < 3:
+            raise ValueError("a bug")
+
+    timers.schedule(10, work)
+    timers.schedule(10, lambda: ran.append("other"))
+    assert timers.run_due(10) == 2
+    assert ran == ["work", "other"]
+    assert timers.next_deadline() == 10 + limits.TIMER_RETRY_MS
+    timers.run_due(10 + limits.TIMER_RETRY_MS)
+    assert ran == ["work", "other", "work"]
+    assert timers.next_deadline() is None
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ValueError]
+    assert len(told) == 1
+
+
+def _bug() -> None:
+    raise ValueError("a bug")
+
+
+def test_what_goes_on_raising_is_logged_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
+    timers, told = Timers(), []
+    timers.on_error = told.append
+    timers.schedule(0, _bug)
+    for count in range(5):
+        timers.run_due(count * limits.TIMER_RETRY_MS)
+    assert (len(told), len(caplog.records)) == (5, 1)
+
+
+def test_what_raised_can_still_be_cancelled() -> None:
+    timers = Timers()
+    handle = timers.schedule(10, _bug)
+    timers.run_due(10)
+    assert handle.active
+    handle.cancel()
+    assert timers.next_deadline() is None
+
+
+def test_a_job_that_schedules_itself_as_its_last_act_goes_on_after_a_bug() -> None:
+    timers, ran = Timers(), []
+
+    def work() -> None:
+        ran.append(1)
+        if len(ran) == 1:
+            raise ValueError("a bug")
+        timers.schedule(len(ran) * 1_000_000, work)
+
+    timers.schedule(10, work)
+    for now_ms in (10, 10 + limits.TIMER_RETRY_MS, 2_000_000):
+        timers.run_due(now_ms)
+    assert len(ran) == 3

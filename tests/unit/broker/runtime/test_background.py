@@ -200,3 +200,19 @@ async def test_an_offline_partition_does_not_keep_the_others_from_their_work(sce
     scene.logs.partitions.get("t", 0).log.failure = OSError("gone")
     scene.advance(31_000)
     assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3
+
+
+async def test_a_bug_that_one_partition_meets_keeps_no_other_from_its_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+    for partition in (0, 1):
+        scene.append(partition, age_ms=7_200_000)
+    monkeypatch.setattr(logs[0], "apply_retention", lambda _: 1 // 0)
+    scene.advance(31_000)
+    scene.advance(300_000)
+    assert [log.log_start_offset for log in logs] == [0, 1]
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+    monkeypatch.undo()
+    scene.advance(300_000)
+    assert [log.log_start_offset for log in logs] == [1, 1]

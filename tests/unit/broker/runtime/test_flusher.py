@@ -69,3 +69,13 @@ async def test_other_blocking_work_runs_on_the_same_threads_and_its_errors_come_
     assert (await scene.flusher.run(lambda: threading.current_thread().name)).startswith("flush")
     with pytest.raises(ZeroDivisionError):
         await scene.flusher.run(lambda: 1 // 0)
+
+
+async def test_a_bug_in_a_sync_is_a_failed_sync(scene: PartitionScene) -> None:
+    partition = scene.partitions.get("t", 0)
+    partition.append(one_batch())
+    scene.flusher.flush(partition.log, lambda _: 1 // 0)
+    async with asyncio.timeout(5):
+        while not scene.failures:  # noqa: ASYNC110 # reported by a callback
+            await asyncio.sleep(0)
+    assert [type(failure) for failure in scene.failures] == [ZeroDivisionError]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
@@ -274,7 +275,7 @@ async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Plac
         service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
     place.pass_ms(7 * 24 * 3_600_000 + 600_000)
     assert len(list(service.all_groups())) == 1
-    await asyncio.sleep(0)
+    place.pass_ms(1)
     assert list(service.all_groups()) == []
 
 
@@ -416,3 +417,36 @@ async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_i
     assert set(group.members) == {"old"}
     place.pass_ms(1)
     assert group.members == {}
+
+
+async def test_a_bug_that_one_partition_meets_when_offsets_expire_keeps_neither_the_others_nor_the_next_check(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = {0: place.partition, 1: MemoryPartition()}
+    partitions[1].index = 1
+    place.topic = SimpleNamespace(partitions=partitions, count=2)
+    service = place.open()
+    await service.load()
+    for group_id in ("g", "h"):
+        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    with monkeypatch.context() as patched:
+        for shard in service.shards.serving()[-1:]:
+            patched.setattr(shard.machine, "expire_offsets", lambda _: 1 // 0)
+        place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+        place.pass_ms(limits.TIMER_RETRY_MS)
+        assert len(list(service.all_groups())) == 1
+    for wait_ms in (1, 600_000, 1):
+        place.pass_ms(wait_ms)
+    assert list(service.all_groups()) == []
+
+
+async def test_a_member_whose_session_ends_in_a_bug_is_removed_when_the_bug_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    await place.service.load()
+    place.stable()
+    (shard,) = place.service.shards.serving()
+    with monkeypatch.context() as patched:
+        patched.setattr(shard.machine, "expire_members", lambda *_: 1 // 0)
+        place.pass_ms(60_000)
+    assert place.state() is ClassicState.STABLE
+    place.pass_ms(limits.TIMER_RETRY_MS)
+    assert place.state() is ClassicState.EMPTY

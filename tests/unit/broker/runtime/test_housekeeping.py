@@ -125,3 +125,19 @@ def test_after_stop_no_job_begins_and_none_goes_on(scene: Scene) -> None:
     scene.housekeeping.stop()
     scene.advance(1000)
     assert len(steps) == before
+
+
+def test_a_bug_does_not_end_a_job_and_is_logged_with_its_trace_when_it_begins(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    ran: list[int] = []
+
+    def job() -> Iterator[None]:
+        ran.append(1)
+        yield
+        if len(ran) != 3:
+            raise ValueError("a bug")
+
+    scene.housekeeping.every(10, job, name="job")
+    for _ in range(5):
+        scene.advance(10)
+    assert len(ran) == 5
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ValueError, ValueError]

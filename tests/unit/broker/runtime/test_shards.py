@@ -166,3 +166,23 @@ async def test_after_a_stop_all_are_over(place: Place) -> None:
     place.shards.elected(1)
     place.shards.stop()
     assert sorted(place.closed) == [0, 1]
+
+
+async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_no_other(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply = Words.apply
+
+    def broken(machine: Words, record: str, record_offset: int, producer_id: int = -1) -> None:
+        if record == "bug":
+            raise ZeroDivisionError
+        apply(machine, record, record_offset, producer_id)
+
+    monkeypatch.setattr(Words, "apply", broken)
+    place.write(0, "a", "bug")
+    place.write(1, "a", "b")
+    with pytest.raises(ZeroDivisionError):
+        await place.shards.load()
+    assert "Bug while reading" in caplog.text
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from broker.runtime.txn_service import Answer
 from broker.storage.log_values import Isolation
 from broker.topics.create_topics import NewTopic
 from broker.topics.delete_topics import TopicRef
+from broker.txns import decide
 from broker.txns.states import TxnState
+from broker.txns.transaction import Transaction
 from broker.txns.txn_records import TxnRecord
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import HEADER_BYTES, split_batches
@@ -369,3 +372,26 @@ async def test_with_a_partition_offline_no_id_moves_to_another(tmp_path: Path, f
     for name in served:
         assert (after[name].producer_id, after[name].producer_epoch) == (before[name].producer_id, 1)
     again.crash()
+
+
+async def test_a_bug_that_one_transaction_meets_keeps_neither_the_others_nor_the_next_check(
+    opened: TxnDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("tx-0", "tx-1", "tx-2"):
+        opened.add(opened.init(name), A, transactional_id=name)
+    fence = decide.fence_and_abort
+
+    def broken(txn: Transaction, *rest: Any) -> decide.Decision:
+        if txn.transactional_id == "tx-1":
+            raise ZeroDivisionError
+        return fence(txn, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(decide, "fence_and_abort", broken)
+        for _ in range(3):
+            opened.pass_ms(TIMEOUT_MS + CHECK_MS)
+    states = {txn.transactional_id: txn.state for txn in opened.txns.all_transactions()}
+    assert states == {"tx-0": TxnState.COMPLETE_ABORT, "tx-1": TxnState.ONGOING, "tx-2": TxnState.COMPLETE_ABORT}
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+    opened.pass_ms(CHECK_MS)
+    assert opened.transaction("tx-1").state is TxnState.COMPLETE_ABORT
