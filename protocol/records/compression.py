@@ -34,6 +34,9 @@ LEVEL_DEFAULT: Final = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ
 
 _CODECS = tuple(Codec)
 
+_GZIP_MEMBERS: Final = 100
+"""Writers make one. A megabyte of empty ones, of 20 bytes each, would take a second."""
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -103,7 +106,9 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     left = max_bytes
     rest: Buffer = data
     while rest or not parts:
-        # Like java.util.zip, read every member of the stream; each takes at least 18 bytes of it, which bounds the loop.
+        # Like java.util.zip, read every member of the stream. Each costs a copy of the rest, so they are counted.
+        if len(parts) == _GZIP_MEMBERS:
+            raise CorruptBatch(f"gzip: the stream has more than {_GZIP_MEMBERS} members")
         member = zlib.decompressobj(31)
         try:
             parts.append(member.decompress(rest, left + 1))

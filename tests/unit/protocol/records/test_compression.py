@@ -183,3 +183,10 @@ def test_a_bomb_of_256_mib_is_refused_within_bounded_memory(codec: Codec, form: 
     """The process that opens it may not even reserve the memory that the bomb would need."""
     done = subprocess.run([sys.executable, "-c", _BOMB, str(int(codec)), form], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("safe\n", 0), done.stderr[-2000:]
+
+
+def test_a_gzip_stream_of_very_many_members_is_refused_before_they_are_read() -> None:
+    some = gzip.compress(b"x") * 100
+    assert bytes(decompress(Codec.GZIP, some, 1_000)) == b"x" * 100
+    with pytest.raises(CorruptBatch, match="more than 100 members"):
+        decompress(Codec.GZIP, some + gzip.compress(b""), 1_000)
