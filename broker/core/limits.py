@@ -42,8 +42,8 @@ DECOMPRESSED_BATCH_BYTES = 64 * MIB
 this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
 
 STRUCTURED_REQUEST_BYTES = 8 * MIB
-"""The largest request of any API but Produce. Decoded, the smallest elements take about thirty times their bytes: 240 MiB at the worst,
-where a request of socket.request.max.bytes (100 MiB) would take 3 GiB. A commit of 100,000 offsets is under 5 MiB."""
+"""The largest request of any API but Produce. A commit of 100,000 offsets is under 5 MiB. How many elements it may hold is the decoder's
+to say (REQUEST_ELEMENTS): the smallest take thirty times their bytes."""
 
 RECORD_ERRORS_MAX = 1000
 """Bad records named in one Produce response; a batch can hold 2^31 of them."""

@@ -5,8 +5,19 @@ from dataclasses import dataclass
 
 import pytest
 
+from protocol.decoder import REQUEST_ELEMENTS
 from protocol.errors import MalformedMessage
 from protocol.schema import Buffer, Message, array, boolean, bytes_, decode, decoder, encode, int8, int16, int32, records_, string, struct
+
+
+@dataclass(slots=True)
+class Row:
+    cells: list[int] = array(int8)
+
+
+@dataclass(slots=True)
+class Nest(Message, versions="0", flexible="none"):
+    rows: list[Row] = array(Row)
 
 
 @dataclass(slots=True)
@@ -131,3 +142,14 @@ def test_a_nullable_struct_is_null_at_any_negative_mark() -> None:
     data = encode(Sample(), 2)
     assert decode(Sample, data, 2).cursor is None
     assert decode(Sample, data[:-2] + b"\xfe\0", 2).cursor is None
+
+
+def test_the_elements_of_all_arrays_of_a_request_are_counted_together_before_they_are_built() -> None:
+    read = decoder(Nest, 0, exact=False)
+    half = Nest([Row([1] * (REQUEST_ELEMENTS // 2 - 1))] * 2)
+    data = memoryview(encode(half, 0))
+    assert len(read(data, 0, len(data)).rows) == 2
+    more = memoryview(encode(Nest([*half.rows, Row()]), 0))
+    with pytest.raises(MalformedMessage, match=f"more than {REQUEST_ELEMENTS} elements"):
+        read(more, 0, len(more))
+    assert len(decode(Nest, more, 0).rows) == 3, "a message that is no request may hold more"
