@@ -126,6 +126,7 @@ def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: Running
         return connected
 
     with Client(HOST, broker.port, wrap=keep) as client:
+        create(client, "t", 2)
         waiting = in_thread(lambda: produce(client, "t", b"x"))
         broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
         with broker.client() as other:
