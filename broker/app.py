@@ -37,12 +37,14 @@ from broker.net.listeners import host_and_port, listeners_of
 from broker.net.server import Server
 from broker.net.session import ByteBudget
 from broker.runtime.background import start_background_work
+from broker.runtime.cluster_view import ClusterView
 from broker.runtime.fetch_sessions import FetchSessions
 from broker.runtime.fetch_waits import FetchWaits
 from broker.runtime.flusher import Flusher
 from broker.runtime.group_service import GroupService
 from broker.runtime.housekeeping import Housekeeping
 from broker.runtime.partitions import Partitions
+from broker.runtime.producer_ids import ProducerIds
 from broker.runtime.timer_driver import TimerDriver, pause
 from broker.runtime.topic_recovery import open_topics
 from broker.runtime.txn_markers import LocalMarkers
@@ -51,7 +53,6 @@ from broker.runtime.txn_verification import TxnVerification
 from broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
 from broker.topics.catalog import ResourceType
-from broker.topics.producer_ids import ProducerIds
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ class Broker:
         topic_service = open_topics(
             self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=secrets.token_bytes
         )
+        cluster = ClusterView(topic_service.catalog, partitions, settings.node_id, settings.broker_rack)
         overrides_of = partial(topic_service.catalog.configs, ResourceType.GROUP)
         groups = GroupService(
             settings,
@@ -177,12 +179,12 @@ class Broker:
             timers,
             partitions,
             topic_service.ensure,
-            partition_count=topic_service.catalog.partition_count,
+            cluster=cluster,
             overrides_of=overrides_of,
         )
-        topic_service.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        topic_service.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
-        producer_ids = ProducerIds(topic_service.catalog, settings.node_id, topic_service.metadata_log.write_now)
+        producer_ids = ProducerIds(topic_service.allocate_producer_ids)
         markers = LocalMarkers(partitions, groups)
         txns = TxnService(
             settings,
@@ -190,7 +192,7 @@ class Broker:
             timers,
             partitions,
             send_marker=markers.write_as_only_coordinator,
-            new_producer_id=producer_ids.next,
+            producer_ids=producer_ids,
             create_topic=topic_service.ensure,
             catalog=topic_service.catalog,
             faults=self._faults,
@@ -205,6 +207,7 @@ class Broker:
             log_dir=self.log_dir,
             partitions=partitions,
             topics=topic_service.catalog,
+            cluster=cluster,
             topic_service=topic_service,
             groups=groups,
             markers=markers,

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
     from broker.core.timers import Timers
+    from broker.runtime.cluster_view import ClusterView
     from broker.runtime.fetch_sessions import FetchSessions
     from broker.runtime.fetch_waits import FetchWaits
     from broker.runtime.flusher import Flusher
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
+    from broker.runtime.producer_ids import ProducerIds
     from broker.runtime.topic_service import TopicService
     from broker.runtime.txn_markers import LocalMarkers
     from broker.runtime.txn_service import TxnService
@@ -29,14 +31,6 @@ if TYPE_CHECKING:
 
 class CloseConnection(Exception):
     """Raised by a handler that has no other way to say no (acks=0): nothing is answered and the connection closes."""
-
-
-class ProducerIds(Protocol):
-    """Gives out producer ids from blocks that were made durable before the first id of each was given."""
-
-    def next(self) -> int:
-        """A producer id never given before; raises Rejected when no block can be had."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +88,8 @@ class Services:
     log_dir: LogDir
     partitions: Partitions
     topics: Catalog
+    """What topics exist, here or elsewhere: partitions that are not in `partitions` may well be in it."""
+    cluster: ClusterView
     topic_service: TopicService
     groups: GroupService
     markers: LocalMarkers

@@ -79,12 +79,13 @@ def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _describe(ctx: Context, topic: Topic) -> MetadataResponseTopic:
-    served = ctx.services.partitions.by_name(topic.name)
     partitions = []
-    for index, state in sorted(topic.partitions.items()):
-        answer = MetadataResponsePartition(0, index, state.leader, state.leader_epoch, list(state.replicas), list(state.isr))
-        if served is None or index not in served.partitions:
-            answer.error_code, answer.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            answer.offline_replicas = list(state.replicas)
-        partitions.append(answer)
+    for index in sorted(topic.partitions):
+        place = ctx.services.cluster.place(topic, index)
+        state = place.state
+        partitions.append(
+            MetadataResponsePartition(
+                place.error, index, place.leader, state.leader_epoch, list(state.replicas), list(state.isr), list(place.offline)
+            )
+        )
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)

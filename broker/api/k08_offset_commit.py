@@ -13,7 +13,7 @@ from broker.api.context import Context
 from broker.api.deferred import when_ready
 from broker.core.rejected import Rejected
 from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.runtime.partitions import TopicPartitions
+from broker.topics.catalog import Topic
 from protocol.error_codes import ErrorCode
 from protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -25,7 +25,7 @@ from protocol.messages.k08_offset_commit import (
 
 BY_ID_SINCE = 10
 
-Known = list[TopicPartitions | None]
+Known = list[Topic | None]
 """The topics of a request in its order; None for one that is not there."""
 
 
@@ -51,9 +51,9 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     return when_ready(errors, lambda known: _response(request, topics, missing, offsets, known))
 
 
-def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicPartitions | None:
-    partitions = ctx.services.partitions
-    return partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
+def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> Topic | None:
+    topics = ctx.services.topics
+    return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
 
 
 def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommit]:
@@ -85,7 +85,7 @@ def _response(
     exist."""
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 
-    def error(known: TopicPartitions | None, index: int) -> ErrorCode:
+    def error(known: Topic | None, index: int) -> ErrorCode:
         return missing if known is None else decided.get((known.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return OffsetCommitResponse(

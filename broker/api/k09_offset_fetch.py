@@ -93,7 +93,7 @@ def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics
     """What to ask the group for, and the topics whose id nobody has."""
     if ctx.version < BY_ID_SINCE:
         return [(topic.name, topic.partition_indexes) for topic in topics], []
-    known = [(ctx.services.partitions.by_topic_id(topic.topic_id), topic) for topic in topics]
+    known = [(ctx.services.topics.topic_by_id(topic.topic_id), topic) for topic in topics]
     wanted = [(found.name, topic.partition_indexes) for found, topic in known if found is not None]
     return wanted, [topic for found, topic in known if found is None]
 
@@ -111,7 +111,7 @@ def _group(
         return OffsetFetchResponseGroup(group_id, error_code=fetched)
     topics = []
     for name, offsets in fetched:
-        found = ctx.services.partitions.by_name(name)
+        found = ctx.services.topics.topic(name)
         if found is None and ctx.version >= BY_ID_SINCE:
             continue  # deleted meanwhile: it has no id by which the answer could name it
         partitions = [

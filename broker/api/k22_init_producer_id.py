@@ -14,6 +14,7 @@ from broker.api.context import Context
 from broker.api.deferred import when_ready
 from broker.api.txn_answers import fenced_for
 from broker.core.rejected import Rejected
+from broker.runtime.producer_ids import NoProducerId
 from broker.runtime.txn_service import Answer
 from broker.txns.decide import Expected
 from protocol.error_codes import ErrorCode
@@ -36,12 +37,21 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     return when_ready(answer, respond)
 
 
-def _idempotent(ctx: Context) -> InitProducerIdResponse:
-    """One call in a thousand waits for a new block of ids to be on disk."""
+def _idempotent(ctx: Context) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     try:
-        return InitProducerIdResponse(producer_id=ctx.services.producer_ids.next(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=ctx.services.producer_ids.take(), producer_epoch=0)
+    except NoProducerId:
+        return _when_there_is_one(ctx)
+
+
+async def _when_there_is_one(ctx: Context) -> InitProducerIdResponse:
+    """The first calls wait for a block of ids to be on disk."""
+    try:
+        await ctx.services.producer_ids.wait()
     except Rejected as rejected:
         return _refused(rejected.code)
+    answer = _idempotent(ctx)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _refused(error: ErrorCode) -> InitProducerIdResponse:

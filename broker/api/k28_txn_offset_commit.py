@@ -74,7 +74,7 @@ def _commit(
 def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
     offsets = []
     for topic in request.topics:
-        known = ctx.services.partitions.by_name(topic.name)
+        known = ctx.services.topics.topic(topic.name)
         for asked in topic.partitions:
             if known is None or asked.partition_index not in known.partitions:
                 continue

@@ -34,7 +34,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
 def _response(ctx: Context, topics: Topics, errors: list[tuple[str, ErrorCode]]) -> OffsetDeleteResponse:
     out = []
     for (name, partitions), (_, error) in zip(topics, errors, strict=True):
-        topic = ctx.services.partitions.by_name(name)
+        topic = ctx.services.topics.topic(name)
         known = () if topic is None else topic.partitions
         out.append(
             OffsetDeleteResponseTopic(

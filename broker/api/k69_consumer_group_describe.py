@@ -80,7 +80,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
 
 
 def _assignment(ctx: Context, assignment: Partitions) -> Assignment:
-    known = ctx.services.groups.topics
+    known = ctx.services.cluster
     return Assignment(
         [
             TopicPartitions(one.topic_id, info.name, one.partitions)

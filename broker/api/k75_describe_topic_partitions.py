@@ -74,17 +74,16 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
 
 
 def _partition(ctx: Context, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
-    state = topic.partitions[index]
-    served = ctx.services.partitions.by_name(topic.name)
-    online = served is not None and index in served.partitions
+    place = ctx.services.cluster.place(topic, index)
+    state = place.state
     return DescribeTopicPartitionsResponsePartition(
-        error_code=0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=place.error,
         partition_index=index,
-        leader_id=state.leader if online else -1,
+        leader_id=place.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[] if online else list(state.replicas),
+        offline_replicas=list(place.offline),
     )

@@ -28,7 +28,6 @@ from broker.core.effects import Effects
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from broker.groups.states import Now
-from broker.runtime.group_topics import GroupTopics
 from broker.runtime.shard import Durable, Life, Shard, failure_of
 from broker.runtime.shards import Shards
 from broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
     from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
     from broker.groups.group_records import GroupRecord
+    from broker.runtime.cluster_view import ClusterView
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
     from broker.runtime.txn_markers import TxnMarker
@@ -103,7 +103,7 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
 
 class GroupService:
     """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
-    cannot. `partition_count` tells how many partitions a topic has. `overrides_of` gives the settings of one group, as text."""
+    cannot. `cluster` tells what topics there are. `overrides_of` gives the settings of one group, as text."""
 
     def __init__(
         self,
@@ -113,19 +113,19 @@ class GroupService:
         partitions: Partitions,
         create_topic: Callable[[str], Awaitable[object]],
         *,
-        partition_count: Callable[[str], int],
+        cluster: ClusterView,
         overrides_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._topics = GroupTopics(partitions, settings.broker_rack)
+        self.cluster = cluster
         self._create_topic = create_topic
         self._overrides_of = overrides_of
         self.shards: Shards[_Shard] = Shards(
             CONSUMER_OFFSETS,
             partitions,
-            lambda: partition_count(CONSUMER_OFFSETS),
+            lambda: cluster.partition_count(CONSUMER_OFFSETS),
             self._make_shard,
             loaded=self._on_loaded,
             closed=self._on_closed,
@@ -149,7 +149,7 @@ class GroupService:
     def _make_shard(self, partition: Partition) -> _Shard:
         from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
 
-        return _Shard(partition, GroupCoordinator(groups_config(self._settings), self._topics, self._consumer_config))
+        return _Shard(partition, GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config))
 
     def _on_loaded(self, shard: _Shard) -> None:
         shard.machine.on_loaded(self._now())
@@ -163,11 +163,6 @@ class GroupService:
         self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
 
     # --- where a group is -----------------------------------------------------------------------------------------------------
-
-    @property
-    def topics(self) -> GroupTopics:
-        """The topics as groups see them."""
-        return self._topics
 
     @property
     def has_topic(self) -> bool:

@@ -58,7 +58,7 @@ class MetadataLog:
         Raises ProtocolError for a record that is damaged, LogDirRefused when the log's beginning is missing.
         """
         removed = set()
-        for record in self._stored():
+        for record in self.stored():
             self._catalog.apply(record)
             if isinstance(record, RemoveTopicRecord):
                 removed.add(bytes(record.topic_id))
@@ -99,7 +99,8 @@ class MetadataLog:
         for record in records:
             self._catalog.apply(record)
 
-    def _stored(self) -> Iterator[MetadataRecord]:
+    def stored(self) -> Iterator[MetadataRecord]:
+        """All records, with those of a snapshot where the log begins with one."""
         offset = self.log.log_start_offset
         if offset > 0:
             path = self._snapshot(offset)

@@ -1,7 +1,7 @@
 """All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served.
 
-A partition that the disk refuses is known to be offline: who asks for it is told so, and it still counts, because groups are spread over
-all partitions of the offsets topic and must not move when one of them cannot be read.
+A partition that the disk refuses is known to be offline, and who asks for it is told so. What is not here may exist all the same: what
+topics there are is asked of the catalog.
 """
 
 from __future__ import annotations
@@ -30,11 +30,6 @@ class TopicPartitions:
         self.partitions: dict[int, Partition] = {}
         self.offline: set[int] = set()
 
-    @property
-    def count(self) -> int:
-        """Partitions that the topic has, served or offline."""
-        return len(self.partitions) + len(self.offline)
-
     def get(self, index: int) -> Partition:
         """The partition of that index; raises Rejected."""
         partition = self.partitions.get(index)
@@ -53,8 +48,6 @@ class Partitions:
         self._clock = clock
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
-        self.changes = 0
-        """Counts partitions that came and topics that went."""
 
     def add(self, log: PartitionLog) -> Partition:
         """Serve the partition of `log`, which is open and recovered."""
@@ -62,13 +55,11 @@ class Partitions:
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
         topic.offline.discard(log.partition)
-        self.changes += 1
         return partition
 
     def add_offline(self, name: str, topic_id: bytes, index: int) -> None:
         """The topic has this partition, but the disk refuses it."""
         self._topic(name, topic_id).offline.add(index)
-        self.changes += 1
 
     def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:
         topic = self._by_name.get(name)
@@ -83,7 +74,6 @@ class Partitions:
         if topic is None:
             return []
         del self._by_id[topic.topic_id]
-        self.changes += 1
         for partition in topic.partitions.values():
             partition.remove()
         return list(topic.partitions.values())

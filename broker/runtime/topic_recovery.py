@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
 from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
+from broker.runtime.publisher import Publisher
 from broker.runtime.topic_service import TopicService
 from broker.storage.errors import LogDirRefused
 from broker.topics.broker_config import BrokerConfigs
@@ -90,14 +91,12 @@ def _open_topics(
     broker_configs = BrokerConfigs(settings, catalog)
     broker_configs.refresh()
     metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
-    service = TopicService(
-        catalog, broker_configs, metadata_log, log_dir=log_dir, partitions=partitions, flusher=flusher, random_bytes=random_bytes
-    )
+    publisher = Publisher(catalog, broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher)
     for topic in catalog.topics():
         overrides = catalog.configs(ResourceType.TOPIC, topic.name)
         for name in overrides.keys() - usable_overrides(overrides).keys():
             logger.warning("topic %s: %s=%s means nothing here and is ignored", topic.name, name, overrides[name])
-        config = service.log_config(topic.name)
+        config = publisher.log_config(topic.name)
         for index, state in topic.partitions.items():
             if (existing := log_dir.logs.get((topic.name, index))) is not None:
                 if existing.topic_id == ZERO_ID:
@@ -110,8 +109,8 @@ def _open_topics(
                 if config.flush_messages != INT64_MAX and existing.recovery_point < existing.log_end_offset:
                     existing.flush()  # what is readable is on disk, also what was written just before a crash
                 partitions.add(existing)
-        service.open_missing(topic.name)
-    return service
+        publisher.open_missing(topic.name)
+    return TopicService(catalog, broker_configs, metadata_log, publisher, random_bytes=random_bytes)
 
 
 def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:

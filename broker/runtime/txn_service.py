@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.core import limits
 from broker.core.rejected import Rejected
+from broker.runtime.producer_ids import NoProducerId
 from broker.runtime.shard import Durable, Shard, after
 from broker.runtime.shards import Shards
 from broker.runtime.txn_completion import Stops, TxnCompletion
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from broker.core.timers import TimerHandle, Timers
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
+    from broker.runtime.producer_ids import ProducerIds
     from broker.topics.catalog import Catalog
 
 EXPIRY_BATCH_BYTES = 16 * 1024
@@ -82,7 +84,7 @@ class TxnService:
         partitions: Partitions,
         *,
         send_marker: SendMarker,
-        new_producer_id: Callable[[], int],
+        producer_ids: ProducerIds,
         create_topic: Callable[[str], Awaitable[object]],
         catalog: Catalog,
         faults: Stops,
@@ -90,7 +92,7 @@ class TxnService:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._new_producer_id = new_producer_id
+        self._producer_ids = producer_ids
         self._create_topic = create_topic
         self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
         self.shards: Shards[_Shard] = Shards(
@@ -156,7 +158,7 @@ class TxnService:
                 timeout_ms=timeout_ms,
                 timeout_ms_max=self._settings.transaction_max_timeout_ms,
                 server_version=self._settings.transaction_version,
-                new_producer_id=self._new_producer_id,
+                new_producer_id=self._producer_ids.take,
                 now_ms=self._clock.now_ms(),
             ),
         )
@@ -198,7 +200,7 @@ class TxnService:
                 epoch,
                 commit=commit,
                 client_version=client_version,
-                new_producer_id=self._new_producer_id,
+                new_producer_id=self._producer_ids.take,
                 now_ms=self._clock.now_ms(),
             ),
         )
@@ -213,9 +215,21 @@ class TxnService:
             shard = self.shards.of(transactional_id)
             decision = decided(shard.machine.transactions.get(transactional_id))
             durable = shard.append(()) if decision.write is None else self._write(shard, decision.write)
+        except NoProducerId:
+            return asyncio.ensure_future(self._run_with_producer_id(transactional_id, reply, decided))
         except Rejected as error:
             return reply(decide.Decision(error.code))
         return after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
+
+    async def _run_with_producer_id(
+        self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
+    ) -> T:
+        try:
+            await self._producer_ids.wait()
+        except Rejected as error:
+            return reply(decide.Decision(error.code))
+        answer = self._run(transactional_id, reply, decided)
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _write(self, shard: _Shard, txn: Transaction) -> Durable:
         """A transaction's new state; one that is decided goes on from there by itself."""
@@ -254,7 +268,7 @@ class TxnService:
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
-            aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._new_producer_id, now_ms)
+            aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._producer_ids.take, now_ms)
             self._write(shard, aborted)
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)

@@ -82,6 +82,8 @@ class Catalog:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.changes = 0
+        """Another number after every change of a topic or its partitions."""
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name, or None."""
@@ -124,6 +126,8 @@ class Catalog:
 
     def apply(self, record: MetadataRecord) -> None:
         """Makes what the record says true."""
+        if isinstance(record, TopicRecord | PartitionRecord | PartitionChangeRecord | RemoveTopicRecord):
+            self.changes += 1
         match record:
             case TopicRecord():
                 self._add_topic(Topic(record.name, bytes(record.topic_id)))

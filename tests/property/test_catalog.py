@@ -5,11 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.effects import Effects
 from broker.topics.alter_configs import AlterResource, ConfigOp, alter_configs
 from broker.topics.create_topics import MorePartitions, NewTopic, Placement, create_partitions
 from broker.topics.delete_topics import TopicRef, delete_topics
-from broker.topics.producer_ids import ProducerIds
+from broker.topics.producer_ids import BLOCK_SIZE, allocate_block
 from tests.support.catalogs import NODE, LiveCatalog, state_of
 
 NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "__consumer_offsets", "bad name", ""])
@@ -50,6 +49,8 @@ def test_no_producer_id_is_given_twice_however_often_the_broker_dies(uses: list[
     given_ids: list[int] = []
     for count in uses:
         live.catalog = live.replayed()
-        ids = ProducerIds(live.catalog, NODE, lambda records: live.run(Effects(records, None)))
-        given_ids += [ids.next() for _ in range(count)]
+        for _ in range(0, count, BLOCK_SIZE):
+            effects = allocate_block(live.catalog, NODE)
+            live.run(effects)
+            given_ids += effects.response
     assert len(set(given_ids)) == len(given_ids)

@@ -20,8 +20,8 @@ from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_heartbeat import Heartbeat
 from broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from broker.groups.roster import JoinProtocol
+from broker.groups.topics_view import TopicInfo
 from broker.runtime.group_service import GroupService
-from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id
@@ -39,27 +39,24 @@ WISHES: list[dict[str, Any]] = [
 
 
 class Topics:
-    """The registry of partitions: the offsets topic, and two topics of which one grows."""
+    """The cluster as groups see it: two topics, of which one grows."""
 
-    def __init__(self, offsets: MemoryPartition) -> None:
-        self.offsets = offsets
-        self.changes = 1
+    def __init__(self) -> None:
+        self.version = 1
         self.counts = {"t": 4, "u": 2}
 
-    def by_name(self, name: str) -> SimpleNamespace | None:
-        if name == CONSUMER_OFFSETS:
-            return SimpleNamespace(partitions={0: self.offsets}, count=1)
+    def by_name(self, name: str) -> TopicInfo | None:
         count = self.counts.get(name)
-        return None if count is None else SimpleNamespace(name=name, topic_id=topic_id(name), count=count)
+        return None if count is None else TopicInfo(name, topic_id(name), count)
 
-    def by_topic_id(self, wanted: bytes) -> SimpleNamespace | None:
+    def by_id(self, wanted: bytes) -> TopicInfo | None:
         return self.by_name(wanted.rstrip(b"\0").decode())
 
-    def topic_names(self) -> list[str]:
+    def names(self) -> list[str]:
         return list(self.counts)
 
-    def get(self, name: str, index: int) -> MemoryPartition:
-        return self.offsets
+    def partition_count(self, name: str) -> int:
+        return 1
 
 
 class Life:
@@ -68,13 +65,14 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.clock, self.timers, self.offsets = ManualClock(), Timers(), MemoryPartition()
-        self.topics: Any = Topics(self.offsets)
+        self.topics: Any = Topics()
+        registry: Any = SimpleNamespace(get=lambda name, index: self.offsets)
         settings = BrokerSettings(
             group_initial_rebalance_delay_ms=self.random.choice([0, 0, 3_000]),
             group_max_size=self.random.choice([3, 100]),
             group_consumer_max_size=self.random.choice([3, 100]),
         )
-        self.service = GroupService(settings, self.clock, self.timers, self.topics, self._no_topic, partition_count=lambda _: 1)
+        self.service = GroupService(settings, self.clock, self.timers, registry, self._no_topic, cluster=self.topics)
         self.waiting: list[asyncio.Future[Any]] = []
         self.ids = [""]
 
@@ -150,7 +148,7 @@ class Life:
         what = self.random.randrange(6)
         if what == 0:
             self.topics.counts["t"] += 1
-            self.topics.changes += 1
+            self.topics.version += 1
         elif what == 1:
             return self.service.delete_group(group_id)
         else:

@@ -10,13 +10,14 @@ from broker.core.settings import BrokerSettings
 from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.groups.coordinator import Commit, OffsetToCommit
+from broker.runtime.cluster_view import ClusterView
 from broker.runtime.group_service import GroupService
+from broker.runtime.producer_ids import ProducerIds
 from broker.runtime.txn_markers import LocalMarkers
 from broker.runtime.txn_service import Answer, TxnService
 from broker.storage.files import FILES, Files
 from broker.storage.log_values import Isolation
 from broker.topics.create_topics import NewTopic
-from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from broker.txns.decide import Expected
 from broker.txns.transaction import TopicPartition, Transaction
@@ -49,16 +50,16 @@ class TxnDir(TopicDir):
             self.timers,
             self.partitions,
             self.service.ensure,
-            partition_count=self.service.catalog.partition_count,
+            cluster=ClusterView(self.service.catalog, self.partitions, in_force.node_id),
         )
-        ids = ProducerIds(self.service.catalog, 1, self.service.metadata_log.write_now)
+        self.producer_ids = ProducerIds(self.service.allocate_producer_ids)
         self.txns = TxnService(
             in_force,
             self.clock,
             self.timers,
             self.partitions,
             send_marker=LocalMarkers(self.partitions, self.groups).write_as_only_coordinator,
-            new_producer_id=ids.next,
+            producer_ids=self.producer_ids,
             create_topic=self.service.ensure,
             catalog=self.service.catalog,
             faults=Faults(),
@@ -67,6 +68,10 @@ class TxnDir(TopicDir):
     async def load(self) -> TxnDir:
         await self.groups.load()
         await self.txns.load()
+        ids = asyncio.ensure_future(self.producer_ids.wait())
+        await asyncio.wait({ids, self.failed}, return_when=asyncio.FIRST_COMPLETED)
+        if not ids.cancel():
+            ids.exception()  # a disk that is off: whoever needs an id will be told
         return self
 
     async def make_topics(self, *topics: tuple[str, int]) -> None:

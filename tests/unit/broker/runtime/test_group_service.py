@@ -44,16 +44,22 @@ class Place:
         registry = SimpleNamespace(
             by_name=lambda name: self.topic if name == CONSUMER_OFFSETS else None,
             get=lambda name, index: self.topic.partitions[index],
-            changes=0,
         )
         partitions: Any = registry
+        cluster: Any = SimpleNamespace(
+            partition_count=lambda _: 0 if self.topic is None else len(self.topic.partitions),
+            by_name=lambda _: None,
+            by_id=lambda _: None,
+            names=list,
+            version=0,
+        )
         self.service = GroupService(
             BrokerSettings(offsets_load_buffer_size=chunk_bytes),
             self.clock,
             self.timers,
             partitions,
             self.create,
-            partition_count=lambda _: 0 if self.topic is None else self.topic.count,
+            cluster=cluster,
         )
         return self.service
 

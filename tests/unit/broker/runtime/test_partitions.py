@@ -33,11 +33,11 @@ def test_what_is_not_here_is_unknown(scene: PartitionScene, topic: str, index: i
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_that_the_disk_refuses_counts_and_is_answered_a_storage_error(scene: PartitionScene) -> None:
+def test_a_partition_that_the_disk_refuses_is_answered_a_storage_error(scene: PartitionScene) -> None:
     scene.partitions.add_offline("t", TOPIC_ID, 3)
     topic = scene.partitions.by_name("t")
     assert topic is not None
-    assert (topic.count, len(topic.partitions)) == (4, 3)
+    assert (len(topic.offline), len(topic.partitions)) == (1, 3)
     with pytest.raises(Rejected) as caught:
         scene.partitions.get("t", 3)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -14,7 +14,6 @@ from broker.topics.catalog import ResourceType, Topic
 from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord
 from broker.topics.create_topics import NewTopic
 from broker.topics.describe_configs import describe_configs
-from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_ids import id_text
 from protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.topic_dirs import TopicDir
@@ -98,8 +97,7 @@ async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and
         assert not keep_ids or topic(again, "a").topic_id == topic_id
         assert id_text(topic(again, "a").topic_id) in (tmp_path / "a-2" / "partition.metadata").read_text()
         assert again.partitions.get("__consumer_offsets", 0).log.config.compacts
-        ids = ProducerIds(again.service.catalog, 1, again.service.metadata_log.write_now)
-        assert ids.next() >= 5_000
+        assert (await again.service.allocate_producer_ids()).start >= 5_000
         again.close()
 
 
