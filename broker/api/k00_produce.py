@@ -23,6 +23,7 @@ from broker.core.peer_log import shown
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
 from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
+from broker.topics.topic_names import CLUSTER_METADATA, is_internal
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -57,9 +58,6 @@ _LENGTH = struct.Struct(">i")
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-METADATA_TOPIC = "__cluster_metadata"
 
 ABORTABLE_SINCE = 11
 """Producers from this version on understand TRANSACTION_ABORTABLE."""
@@ -164,7 +162,7 @@ def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[Partitio
                 if not header.is_transactional or header.producer_id < 0:
                     continue
                 producers.add((header.producer_id, header.producer_epoch))
-                if found is not None and found.name not in INTERNAL_TOPICS:
+                if found is not None and not is_internal(found.name):
                     partitions.append(found.get(data.index))
             except Rejected:
                 continue  # the append says so again, and it is the one that answers
@@ -188,7 +186,7 @@ def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> T
             if appends.refusal is not None:
                 raise appends.refusal
             if found is None:
-                raise missing
+                raise Rejected(missing)
             partition = found.get(data.index)
             if appends.unverified and (partition.topic, partition.index) in appends.unverified:
                 raise _unverified(ctx.version, appends.unverified[partition.topic, partition.index])
@@ -200,7 +198,7 @@ def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> T
 
 def _append(ctx: Context, partition: Partition, data: PartitionProduceData, appends: _Appends) -> PartitionProduceResponse:
     batch = _one_batch(data.records, ctx.version)
-    if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+    if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
         info = partition.append(batch, transaction_version=ADDING_VERSION if ctx.version >= ADDING_SINCE else 0)
@@ -216,19 +214,14 @@ def _append(ctx: Context, partition: Partition, data: PartitionProduceData, appe
     return answer
 
 
-def _find_topic(ctx: Context, topic: TopicProduceData) -> tuple[TopicPartitions | None, Rejected]:
-    """The topic by name, or from v13 by id, and what to say of one that is not there."""
+def _find_topic(ctx: Context, topic: TopicProduceData) -> tuple[TopicPartitions | None, ErrorCode]:
+    """The topic by name, or from v13 by id, and what to say where it is not there."""
     partitions = ctx.services.partitions
     if ctx.version >= 13:
         found, missing = partitions.by_topic_id(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     else:
         found, missing = partitions.by_name(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if found is not None and found.name == METADATA_TOPIC:
-        found = None
-    return found, Rejected(missing) if found is None else _NEVER
-
-
-_NEVER = Rejected(ErrorCode.NONE)
+    return (None if found is not None and found.name == CLUSTER_METADATA else found), missing
 
 
 def _one_batch(records: Buffer | None, version: int) -> Buffer:

@@ -10,7 +10,7 @@ import typer
 
 from broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
 from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
-from broker.cli.consumer_protocol import assigned
+from broker.groups.embedded_protocol import assigned_places
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
@@ -66,7 +66,7 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         owners = {
             TopicPartition(topic, partition): member.member_id
             for member in found.members
-            for topic, partition in assigned(member.member_assignment)
+            for topic, partition in assigned_places(member.member_assignment)
         }
         progress = _progress(cluster, group, owners)
     rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in progress]

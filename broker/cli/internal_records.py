@@ -8,15 +8,12 @@ from typing import Any
 
 from broker.groups import group_records
 from broker.topics import catalog_records
+from broker.topics.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.txns import txn_records
 from broker.txns.transaction import Transaction
 from protocol.errors import ProtocolError
 from protocol.records.control import ControlType, control_type
 from protocol.records.record import Record
-
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-CLUSTER_METADATA = "__cluster_metadata"
 
 
 def text(data: bytes | None) -> Any:

@@ -66,6 +66,15 @@ def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
+def assigned_places(data: Buffer) -> list[tuple[str, int]]:
+    """The (topic, partition) pairs as they are named, for a reader; none when the bytes are not a consumer's."""
+    try:
+        listed = _read(ConsumerProtocolAssignment, data).assigned_partitions
+    except ProtocolError:
+        return []
+    return [(one.topic, index) for one in listed for index in one.partitions]
+
+
 def carries_user_data(data: Buffer) -> bool:
     """Whether an assignment has bytes that mean something to the assignor alone. Raises ProtocolError."""
     return bool(len(data)) and bool(_read(ConsumerProtocolAssignment, data).user_data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from broker.testing.contents import Stored, contents
 from broker.testing.story import story
+from broker.topics.topic_names import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -104,7 +105,7 @@ def _audit(broker: InProcessBroker, topics: Sequence[str]) -> list[str]:
         return []
     from spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second
 
-    (verdict,) = audit([broker.data_dir], topics=[*topics, "__transaction_state"], engine="duckdb").directories
+    (verdict,) = audit([broker.data_dir], topics=[*topics, TRANSACTION_STATE], engine="duckdb").directories
     lines = []
     for name, result in verdict.rules.items():
         lines += [f"{name}: {each.where} {each.kind}" for each in result.samples if each.severity == "violation"]

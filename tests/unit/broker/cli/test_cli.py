@@ -23,12 +23,10 @@ from broker.cli.audit import audit, dedup, explain
 from broker.cli.cluster import AdminClient, check, name_of
 from broker.cli.common import CliError, command, host_port, pairs
 from broker.cli.consume import consume, json_line, plain_line
-from broker.cli.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, assigned
 from broker.cli.dump_log import dump_log
 from broker.cli.groups import timestamp_ms
 from broker.cli.produce import produce, split_line
 from broker.cli.verify import verify
-from protocol.schema import encode_prefixed
 
 
 @dataclass
@@ -122,13 +120,6 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert timestamp_ms("1970-01-01T01:00:01+01:00") == 1_000
     with pytest.raises(CliError, match="earliest"):
         timestamp_ms("yesterday")
-
-
-def test_an_assignment_is_read_and_one_that_is_no_consumers_is_empty() -> None:
-    made = ConsumerProtocolAssignment([TopicPartitions("orders", [0, 2])])
-    assert assigned(encode_prefixed(made, 1)) == [("orders", 0), ("orders", 2)]
-    assert assigned(b"") == []
-    assert assigned(b"\x00\x01\xff\xff\xff\xff\xff") == []
 
 
 def _app_of(function: Any) -> typer.Typer:

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.embedded_protocol import carries_user_data, owned_of, read_assignment, read_subscription, write_assignment
+from broker.groups.embedded_protocol import (
+    assigned_places,
+    carries_user_data,
+    owned_of,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
 from protocol.errors import ProtocolError
 from tests.support.consumer_groups import FakeTopics, subscription, topic_id
 
@@ -45,6 +52,13 @@ def test_an_assignment_comes_in_the_version_of_the_subscription(version: int) ->
 
 def test_an_empty_assignment_is_none() -> None:
     assert read_assignment(b"", TOPICS) == {}
+
+
+def test_an_assignment_is_read_by_name_and_one_that_is_no_consumers_is_empty() -> None:
+    written = write_assignment({T: frozenset({0, 2})}, subscription("t"), TOPICS)
+    assert assigned_places(written) == [("t", 0), ("t", 2)]
+    assert assigned_places(b"") == []
+    assert assigned_places(b"\0\1\xff\xff\xff\xff\xff") == []
 
 
 def test_only_bytes_of_the_assignors_own_are_user_data() -> None:
