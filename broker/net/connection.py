@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         is lost, and one that writes meanwhile fails before it has read. So the peer is told first that nothing more comes, and has time
         to leave by itself.
         """
-        if self._lingers:
+        if self._lingers or self._transport.is_closing():  # a write before this may have found the peer gone
             return
         if self._shared.mono_ms() - self.last_active_ms >= limits.LINGER_MS and not self._transport.get_write_buffer_size():
             self._transport.close()
