@@ -13,7 +13,8 @@ from pathlib import Path
 from client_compat.differential.known import KNOWN, KnownDifference
 from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import Probe, Seen, Versions
-from client_compat.differential.scenarios import SCENARIOS
+from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
+from client_compat.differential.scenarios.common import wait_until_coordinated
 from client_compat.kafka.reference import NODE_ID, ReferenceBroker
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.support.brokers import HOST, ottla
@@ -84,8 +85,10 @@ def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Call
             if only and not any(word in name for word in only):
                 continue
             with Probe(HOST, reference.port, versions) as kafka, Probe(HOST, own.port, versions) as ours:
-                scenario(kafka)
-                scenario(ours)
+                for probe in (kafka, ours):
+                    if name not in BEFORE_COORDINATORS:
+                        wait_until_coordinated(probe)
+                    scenario(probe)
             report.scenarios.append(name)
             report.answers += len(kafka.seen)
             report.differences += compare(name, kafka.seen, ours.seen)

@@ -26,3 +26,6 @@ SCENARIOS: dict[str, Scenario] = {
     for module in (beginning, topics, produce, fetch, offsets, groups, consumer_groups, group_changes, configs, describe, transactions)
     for name, scenario in module.SCENARIOS.items()
 }
+
+BEFORE_COORDINATORS = frozenset(f"beginning.{name}" for name in beginning.SCENARIOS)
+"""Those that need a broker without `__consumer_offsets` and `__transaction_state`; all others begin when both are there."""

@@ -1,6 +1,6 @@
 """What a broker answers that nobody has asked for a coordinator yet: `__consumer_offsets` and `__transaction_state` are not there.
 
-Rules: these come before all other scenarios, which make the two topics; nothing here asks for a coordinator.
+Rules: these come before all other scenarios, for which the two topics are made; nothing here asks for a coordinator.
 """
 
 from __future__ import annotations

@@ -8,8 +8,11 @@ from typing import Any
 
 from client_compat.differential.probe import Probe
 from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from protocol.messages.k12_heartbeat import HeartbeatRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.records.record import SimpleRecord, build_batch
@@ -39,6 +42,16 @@ def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
     for _ in until(f"{name} has a leader"):
         (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
         if not any(partition.error_code for partition in topic.partitions):
+            return
+
+
+def wait_until_coordinated(probe: Probe) -> None:
+    """Until groups and transactions have a coordinator each: the first look makes its topic, Apache Kafka does so in the background."""
+    for _ in until("groups and transactions have a coordinator"):
+        found = [probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4).coordinators[0].error_code for kind in (0, 1)]
+        if any(found) or probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+            continue
+        if probe.quietly(InitProducerIdRequest("warm-up", 60_000), 4).error_code == ErrorCode.NONE:
             return
 
 

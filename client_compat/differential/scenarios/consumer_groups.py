@@ -9,7 +9,7 @@ from typing import Any
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import create, until
-from client_compat.differential.scenarios.groups import commit_request, join_request, ready, word
+from client_compat.differential.scenarios.groups import commit_request, join_request, word
 from protocol.api_keys import ApiKey
 from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -82,7 +82,6 @@ def new_topic(probe: Probe, name: str, partitions: int) -> bytes:
 
 def lives(probe: Probe) -> None:
     """One member, then two, then one again; at each version of the heartbeat."""
-    ready(probe)
     topic_id = new_topic(probe, "consumed", 4)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-life-{version}"
@@ -119,7 +118,6 @@ def lives(probe: Probe) -> None:
 
 def refused(probe: Probe) -> None:
     """Joins and heartbeats that are refused."""
-    ready(probe)
     topic_id = new_topic(probe, "consumed2", 2)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-refused-{version}"
@@ -149,7 +147,6 @@ def refused(probe: Probe) -> None:
 
 def subscriptions(probe: Probe) -> None:
     """What is not there, several topics, expressions, and changes of mind."""
-    ready(probe)
     first, second = new_topic(probe, "cg-topic-1", 2), new_topic(probe, "cg-topic-2", 2)
     probe.ask("what is not there", joining_beat("cg-sub", "a", "cg-nowhere"), 1)
     epoch = settled(probe, "cg-sub", first)["a"]
@@ -177,7 +174,6 @@ def subscriptions(probe: Probe) -> None:
 
 def static_members(probe: Probe) -> None:
     """A static member that goes for a while, comes back under another member id, and is in somebody's way."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-static", 2)
     group = "cg-static"
     probe.quietly(joining_beat(group, "a", "cg-static", instance_id="me"), 1)
@@ -201,7 +197,6 @@ def static_members(probe: Probe) -> None:
 
 def offsets(probe: Probe) -> None:
     """Commits and fetches with and without a member's epoch."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-offsets", 2)
     group = "cg-offsets"
     probe.quietly(joining_beat(group, "a", "cg-offsets"), 1)
@@ -231,7 +226,6 @@ def offsets(probe: Probe) -> None:
 
 def admin(probe: Probe) -> None:
     """Describe, list and delete; a classic group's APIs asked about a consumer group, and the other way round."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-adm", 1)
     probe.quietly(joining_beat("cg-adm", "a", "cg-adm"), 1)
     epoch = settled(probe, "cg-adm", topic_id)["a"]
@@ -268,7 +262,6 @@ def admin(probe: Probe) -> None:
 
 def changing(probe: Probe) -> None:
     """An empty group of one kind makes place for the other; a classic member joins a consumer group that has members."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-change", 2)
     probe.ask("a simple group", commit_request("cg-change", 1, topic="cg-change"), 8)
     probe.quietly(joining_beat("cg-change", "a", "cg-change"), 1)

@@ -23,7 +23,7 @@ from client_compat.differential.scenarios.consumer_groups import (
 )
 from client_compat.differential.scenarios.fetch import part
 from client_compat.differential.scenarios.fetch import request as fetch_request
-from client_compat.differential.scenarios.groups import commit_request, join, join_request, ready, word
+from client_compat.differential.scenarios.groups import commit_request, join, join_request, word
 from protocol.api_keys import ApiKey
 from protocol.messages.k01_fetch import FetchRequest
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -82,7 +82,6 @@ def stable(probe: Probe, group: str, topic: str, handed: bytes) -> Any:
 
 def upgrades(probe: Probe) -> None:
     """Classic groups with members that a member of the consumer protocol joins."""
-    ready(probe)
     new_topic(probe, "cg-up", 2)
     for label, handed in {
         "no user data": assigned("cg-up", 0, 1),
@@ -104,7 +103,6 @@ def upgrades(probe: Probe) -> None:
 
 def classic_members(probe: Probe) -> None:
     """A member of the classic protocol in a consumer group."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-mixed", 2)
     group = "cg-mixed"
     pause(probe, group, "0")
@@ -136,7 +134,6 @@ def classic_members(probe: Probe) -> None:
 
 def waiting(probe: Probe) -> None:
     """Members that join, change their mind and leave before there may be a new assignment."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-wait", 2)
     new_topic(probe, "cg-wait-2", 2)
     group = "cg-wait"
@@ -162,7 +159,6 @@ def waiting(probe: Probe) -> None:
 
 def joining_again(probe: Probe) -> None:
     """Members that were fenced, or did not hear the answer to their join."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-again", 4)
     group = "cg-again"
     pause(probe, group, "0")
@@ -181,7 +177,6 @@ def joining_again(probe: Probe) -> None:
 
 def late_commits(probe: Probe) -> None:
     """Commits with the epoch of before, of what a member has kept and of what it has lost (KIP-1251)."""
-    ready(probe)
     topic_id = new_topic(probe, "cg-late", 4)
     group = "cg-late"
     pause(probe, group, "0")
@@ -236,7 +231,6 @@ def probe_words(probe: Probe, data: bytes) -> bytes:
 
 def records(probe: Probe) -> None:
     """What is written of a classic group's life, of a consumer group's, and of the changes between them."""
-    ready(probe)
     topic_id = new_topic(probe, "logged", 2)
 
     def note(label: str, group: str) -> None:

@@ -30,16 +30,6 @@ SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06joined\x00\x00\x00\x00\x00\x00\
 """ConsumerProtocolSubscription version 1 of the topic "joined"."""
 
 
-def ready(probe: Probe) -> None:
-    """Until the coordinator answers: the first look makes the offsets topic."""
-    for _ in until("groups have a coordinator"):
-        found = probe.quietly(FindCoordinatorRequest("any", 0, ["any"]), 4)
-        if found.coordinators[0].error_code == 0:
-            answer = probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4)
-            if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                return
-
-
 def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:
     """A consumer's first or later join."""
     given = {
@@ -77,7 +67,6 @@ def word(probe: Probe, response: Any, name: str) -> None:
 
 def coordinators(probe: Probe) -> None:
     """FindCoordinator of every kind."""
-    ready(probe)
     for version in probe.range(ApiKey.FIND_COORDINATOR):
         for kind in (0, 2, 7, -1):
             for key in ("group", ""):
@@ -89,7 +78,6 @@ def coordinators(probe: Probe) -> None:
 
 def joining(probe: Probe) -> None:
     """One member's life at each version of JoinGroup."""
-    ready(probe)
     create(probe, "joined", 2)
     for version in probe.range(ApiKey.JOIN_GROUP):
         group = f"life-{version}"
@@ -130,7 +118,6 @@ def joining(probe: Probe) -> None:
 
 def joining_refused(probe: Probe) -> None:
     """Joins that are refused."""
-    ready(probe)
     member = join(probe, "refused", 9)
     protocols = [JoinGroupRequestProtocol("other", SUBSCRIPTION)]
     for version in (1, 3, 4, 5, 7, 9):
@@ -154,7 +141,6 @@ def joining_refused(probe: Probe) -> None:
 
 def static_members(probe: Probe) -> None:
     """A static member that joins, comes back, is fenced and leaves by its instance."""
-    ready(probe)
     for version in (5, 7, 8, 9):
         group = f"static-{version}"
         first = join(probe, group, version, "first", group_instance_id="me")
@@ -190,7 +176,6 @@ def commit_request(group: str, offset: int, generation: int = -1, member: str = 
 
 def committing(probe: Probe) -> None:
     """Commits and fetches of offsets with and without members."""
-    ready(probe)
     create(probe, "committed", 2)
     for version in versions(probe, ApiKey.OFFSET_COMMIT, last=9):
         group = f"commits-{version}"
@@ -232,7 +217,6 @@ def committing(probe: Probe) -> None:
 
 def committing_by_id(probe: Probe) -> None:
     """The versions that name topics by id."""
-    ready(probe)
     topic_id, other = create(probe, "by-id-1", 2), create(probe, "by-id-2")
     probe.names.learn(UNKNOWN_ID, "an unknown id")
     idents = {"known": topic_id, "unknown": UNKNOWN_ID, "zero": bytes(16)}
@@ -273,7 +257,6 @@ def committing_by_id(probe: Probe) -> None:
 
 def committing_as_member(probe: Probe) -> None:
     """A member's commits while its group rebalances, is stable, and after it left."""
-    ready(probe)
     create(probe, "committed2", 1)
     member = join(probe, "member-commits", 9)
     generation, name = member.generation_id, member.member_id
@@ -304,7 +287,6 @@ def committing_as_member(probe: Probe) -> None:
 
 def admin(probe: Probe) -> None:
     """Describe, list, delete."""
-    ready(probe)
     create(probe, "adm", 1)
     probe.ask("a commit", commit_request("adm-simple", 1, topic="adm"), 8)
     member = join(probe, "adm-joined", 9)

@@ -8,11 +8,9 @@ from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import batch, create, produce_request, until
 from client_compat.differential.scenarios.fetch import part
 from client_compat.differential.scenarios.fetch import request as fetch_request
-from client_compat.differential.scenarios.groups import ready as groups_ready
 from protocol.api_keys import ApiKey
 from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -24,14 +22,6 @@ from protocol.messages.k65_describe_transactions import DescribeTransactionsRequ
 from protocol.messages.k66_list_transactions import ListTransactionsRequest
 
 CONCURRENT = 51
-
-
-def ready(probe: Probe) -> None:
-    """Until the transaction coordinator answers."""
-    for _ in until("transactions have a coordinator"):
-        found = probe.quietly(FindCoordinatorRequest("any", 1, ["any"]), 4).coordinators[0]
-        if found.error_code == 0 and probe.quietly(InitProducerIdRequest("warm-up", 60_000), 4).error_code == 0:
-            return
 
 
 def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -> tuple[int, int]:
@@ -73,7 +63,6 @@ def look(probe: Probe, label: str, topic: str) -> None:
 
 def lives(probe: Probe) -> None:
     """Committed, aborted and empty transactions, at each version of EndTxn; retries of each step."""
-    ready(probe)
     for version in probe.range(ApiKey.END_TXN):
         topic, name = f"txn-{version}", f"life-{version}"
         create(probe, topic, 2)
@@ -102,7 +91,6 @@ def lives(probe: Probe) -> None:
 
 def refused(probe: Probe) -> None:
     """Wrong ids, epochs, topics, timeouts."""
-    ready(probe)
     create(probe, "refuse")
     producer = init(probe, "init", "refuse")
     stranger = (producer[0] + 900, 0)
@@ -143,7 +131,6 @@ def refused(probe: Probe) -> None:
 
 def fenced(probe: Probe) -> None:
     """A second instance fences the first, and aborts what it left open."""
-    ready(probe)
     create(probe, "fenced")
     first = init(probe, "first", "fence")
     probe.ask("add", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
@@ -171,8 +158,6 @@ def fenced(probe: Probe) -> None:
 
 def offsets(probe: Probe) -> None:
     """Offsets in a transaction: pending, stable, dropped; refusals."""
-    ready(probe)
-    groups_ready(probe)
     create(probe, "txn-in")
     asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
 
@@ -210,7 +195,6 @@ def offsets(probe: Probe) -> None:
 
 def listing(probe: Probe) -> None:
     """ListTransactions with each filter, DescribeTransactions."""
-    ready(probe)
     create(probe, "listed")
     for name in ("list-a", "list-b"):
         producer = init(probe, "init", name)
@@ -232,7 +216,6 @@ def listing(probe: Probe) -> None:
 
 def markers(probe: Probe) -> None:
     """WriteTxnMarkers, as an operator's tool sends it: of old, equal and later epochs, of each transaction version."""
-    ready(probe)
     create(probe, "marked")
     for version in probe.range(ApiKey.WRITE_TXN_MARKERS):
         for level in (0, 1, 2) if version >= 2 else (0,):
