@@ -29,6 +29,7 @@ from broker.core import limits
 from broker.core.clock import Clock
 from broker.core.descriptors import allow_open_files
 from broker.core.heap import keep_freed_memory
+from broker.core.ip_overrides import ip_overrides
 from broker.core.settings_load import data_dir
 from broker.core.timers import Timers
 from broker.faults.disk import FillableFiles
@@ -229,7 +230,10 @@ class Broker:
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
-        shared.most_connections = lambda: (settings.max_connections, settings.max_connections_per_ip)
+        shared.most_connections = lambda host: (
+            settings.max_connections,
+            ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
+        )
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         self._driver.start()
         await self._server.start(shared)

@@ -76,7 +76,6 @@ IGNORED_NAMES = frozenset(
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
-        "max.connections.per.ip.overrides",
         "max.request.partition.size.limit",
         "num.replica.alter.log.dirs.threads",
         "offsets.commit.required.acks",

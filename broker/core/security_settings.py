@@ -26,7 +26,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "security.inter.broker.protocol": _PLAIN,
     "create.topic.policy.class.name": _NO_POLICY,
     "alter.config.policy.class.name": _NO_POLICY,
-    "max.connections.per.ip.overrides": "the limit of max.connections.per.ip holds for every address",
 }
 _SASL: Final = re.compile(r"sasl\..+")
 _TUNING: Final = re.compile(r"sasl\.(login\.|kerberos\.|server\.max\.|oauthbearer\.(clock|jwks\.endpoint\.re)).*")

@@ -23,6 +23,7 @@ from broker.core.config_keys import (
     exactly,
     one_of_in_any_case,
 )
+from broker.core.ip_overrides import IP_OVERRIDES
 from broker.core.kept_keys import KEPT_KEYS
 from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
@@ -65,6 +66,9 @@ class BrokerSettings:
     socket_listen_backlog_size: int = _key(_INT, 50, "Connections that wait to be accepted.", _POSITIVE)
     max_connections: int = _key(_INT, 2**31 - 1, "Connections at a time.", _NOT_NEGATIVE, dynamic=True)
     max_connections_per_ip: int = _key(_INT, 2**31 - 1, "Connections at a time from one address.", _NOT_NEGATIVE, dynamic=True)
+    max_connections_per_ip_overrides: str = _key(
+        _STRING, "", "Connections at a time from single addresses: address:count, comma separated.", IP_OVERRIDES, dynamic=True
+    )
     connections_max_idle_ms: int = _key(_LONG, 600_000, "A connection silent for so long is closed.", any_of([exactly(-1), _POSITIVE]))
     queued_max_request_bytes: int = _key(
         _LONG, -1, "Bytes buffered for all connections together; -1 takes the built-in bound.", _OFF_OR_POSITIVE

@@ -120,6 +120,8 @@ def _check_together(settings: BrokerSettings) -> None:
     for name, given in (("log.dir", settings.log_dir), ("log.dirs", settings.log_dirs or settings.log_dir)):
         if len(given) != 1:
             raise SettingsError(f"{name}={','.join(given)}: one data directory is supported, not {len(given)}")
+    if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
+        raise SettingsError("max.connections.per.ip=0 lets nobody in: it needs max.connections.per.ip.overrides")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
     for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):

@@ -32,8 +32,8 @@ class Shared:
         self.mono_ms = mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
-        self.most_connections: Callable[[], tuple[int, int]] = lambda: (2**31 - 1, 2**31 - 1)
-        """max.connections and max.connections.per.ip, which may change while the broker runs."""
+        self.most_connections: Callable[[str], tuple[int, int]] = lambda _: (2**31 - 1, 2**31 - 1)
+        """max.connections, and what one address may have, which may change while the broker runs."""
         self.connections: set[Connection] = set()
         self.per_ip: Counter[str] = Counter()
         self.starved: set[Connection] = set()
@@ -58,11 +58,11 @@ class Shared:
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
-        most, most_per_ip = self.most_connections()
+        most, most_per_ip = self.most_connections(host)
         if len(self.connections) >= most:
             return f"max.connections={most} is reached"
         if self.per_ip[host] >= most_per_ip:
-            return f"max.connections.per.ip={most_per_ip} is reached"
+            return f"{most_per_ip} connections of one address (max.connections.per.ip, or its overrides) are reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None

@@ -25,7 +25,6 @@ LOCKS = [
     ("listener.name.external.plain.connections.max.reauth.ms", "60000"),
     ("create.topic.policy.class.name", "com.example.Policy"),
     ("alter.config.policy.class.name", "com.example.Policy"),
-    ("max.connections.per.ip.overrides", "127.0.0.1:0"),
 ]
 
 NO_LOCKS = [

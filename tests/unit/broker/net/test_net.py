@@ -91,6 +91,16 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(tmp_path: Path) -
             assert again.call(MetadataRequest([])).brokers
 
 
+@pytest.mark.parametrize(("limit", "override"), [("1", "127.0.0.1:2"), ("9", "::1:9, 127.0.0.1:2")])
+def test_an_override_for_an_address_counts_instead_of_the_limit_of_all(tmp_path: Path, limit: str, override: str) -> None:
+    settings = {"max.connections.per.ip": limit, "max.connections.per.ip.overrides": override}
+    with RunningBroker(tmp_path / "data", settings) as running, running.client() as first, running.client() as second:
+        assert first.call(MetadataRequest([])).brokers
+        assert second.call(MetadataRequest([])).brokers
+        with pytest.raises(ConnectionError), Client(HOST, running.port) as third:
+            third.call(MetadataRequest([]))
+
+
 def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as first:
         for name in ("max.connections", "max.connections.per.ip"):

@@ -1,0 +1,49 @@
+"""`max.connections.per.ip.overrides`: `host:count,…`, an address or a name and the connections that it may have at a time."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import ip_address
+
+from broker.core.config_keys import Rule, Value
+
+
+@lru_cache(maxsize=8)
+def ip_overrides(text: str) -> Mapping[str, int]:
+    """Connections at a time by address; a name is looked up once. Raises ValueError with what is wrong with the text.
+
+    Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`: the last colon parts address and count, so that an IPv6 address needs no brackets.
+    """
+    return dict(_override(item.strip()) for item in text.split(",")) if text else {}
+
+
+def _override(item: str) -> tuple[str, int]:
+    host, colon, count = item.rpartition(":")
+    if not colon or not host or not count.strip().isdecimal():
+        raise ValueError(f"{item!r} is not address:count")
+    return _address(host.strip()), int(count)
+
+
+def _address(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass  # a name
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ValueError(f"{host} has no address: {error}") from error
+
+
+def _problem(value: Value) -> str | None:
+    try:
+        ip_overrides(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+IP_OVERRIDES = Rule(_problem)
+"""Overrides of which each has an address and a count."""
