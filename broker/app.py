@@ -107,6 +107,16 @@ class Broker:
         """What all connections hold: partly read requests and unsent responses."""
         return self._shared.budget.used
 
+    @property
+    def starved_count(self) -> int:
+        """Connections that are not read, because all together hold too much memory."""
+        return len(self._shared.starved)
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests whose answers are not there yet."""
+        return self._dispatcher.waiting
+
     async def start(self) -> None:
         """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
         self._server.bind()
@@ -127,7 +137,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order; what cannot be answered in time is cut."""
-        self._server.close()
+        self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
@@ -143,6 +153,10 @@ class Broker:
         self._faults.drop_held()
         for line in self._faults.report():
             logger.info("Fault %s", line)
+
+    def accept_no_more(self) -> None:
+        """The first step of a stop: accept no connection and read no request; what is in flight is answered."""
+        self._server.close()
 
     def crash(self) -> None:
         """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""

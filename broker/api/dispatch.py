@@ -44,6 +44,11 @@ class Dispatcher:
         self._routes: Mapping[int, Route] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """Requests whose answers are not there yet."""
+        return len(self._tasks)
+
     def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Future[Reply]:
         """The reply to one frame, or the future that will have it. Raises ProtocolError for bytes that cannot be trusted."""
         if len(frame) > limits.STRUCTURED_REQUEST_BYTES and bytes(frame[:2]) != _PRODUCE_KEY:

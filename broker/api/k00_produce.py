@@ -169,7 +169,7 @@ def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[Partitio
     return partitions, producers
 
 
-def _unverified(version: int, code: ErrorCode) -> Rejected:
+def unverified_error(version: int, code: ErrorCode) -> Rejected:
     """The coordinator's word as a producer of this version understands it; what it would not retry becomes what it does."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
@@ -189,7 +189,7 @@ def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> T
                 raise Rejected(missing)
             partition = found.get(data.index)
             if appends.unverified and (partition.topic, partition.index) in appends.unverified:
-                raise _unverified(ctx.version, appends.unverified[partition.topic, partition.index])
+                raise unverified_error(ctx.version, appends.unverified[partition.topic, partition.index])
             answers.append(_append(ctx, partition, data, appends))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))

@@ -92,10 +92,10 @@ def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCom
 
 
 def _refusal(ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode) -> TxnOffsetCommitResponse:
-    return _response(request, offsets, [_known_to(ctx.version, code)] * len(offsets))
+    return _response(request, offsets, [known_to(ctx.version, code)] * len(offsets))
 
 
-def _known_to(version: int, code: ErrorCode) -> ErrorCode:
+def known_to(version: int, code: ErrorCode) -> ErrorCode:
     """The error as clients of this version understand it; what they would not retry becomes what they do."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE

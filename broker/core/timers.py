@@ -64,6 +64,11 @@ class Timers:
     def __len__(self) -> int:
         return len(self._heap) - self._dead
 
+    @property
+    def held(self) -> int:
+        """Entries of the heap: the live ones, and the cancelled ones that were not swept yet."""
+        return len(self._heap)
+
     def schedule(self, deadline_mono_ms: int, callback: Callback) -> TimerHandle:
         """Run `callback` once monotonic time has reached `deadline_mono_ms`."""
         handle = TimerHandle(deadline_mono_ms, callback, self)

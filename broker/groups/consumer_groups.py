@@ -42,7 +42,8 @@ class ConsumerGroups:
         self._groups = groups
         self._config_of = config_of
         self._topics = topics
-        self._deadlines: dict[str, Deadlines] = {}
+        self.deadlines: dict[str, Deadlines] = {}
+        """By group id; a group that is gone, or was refused before it began, has none."""
         self._downgraded: dict[str, bool] = {}
         """Groups that the last operation made classic ones; whether they have to rebalance."""
 
@@ -100,7 +101,7 @@ class ConsumerGroups:
     # --- time -----------------------------------------------------------------------------------------------------------------
 
     def next_deadline(self, group_id: str) -> int | None:
-        deadlines = self._deadlines.get(group_id)
+        deadlines = self.deadlines.get(group_id)
         return None if deadlines is None else deadlines.next_ms
 
     def expire(self, group: ConsumerGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
@@ -148,7 +149,7 @@ class ConsumerGroups:
         group = self._groups.get(key.group)
         ended = value is None and isinstance(key, ConsumerGroupMetadataKey)
         if ended:
-            self._deadlines.pop(key.group, None)
+            self.deadlines.pop(key.group, None)
         if value is not None and not isinstance(group, ConsumerGroup):
             group = self._groups[key.group] = ConsumerGroup(key.group)
         if not isinstance(group, ConsumerGroup):
@@ -161,9 +162,9 @@ class ConsumerGroups:
 
     def _draft(self, group: ConsumerGroup, now: Now) -> Draft:
         """What it decides counts only when `_effects` was told, or when the group is there already."""
-        deadlines = self._deadlines.get(group.group_id) or Deadlines()
+        deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
-            self._deadlines[group.group_id] = deadlines
+            self.deadlines[group.group_id] = deadlines
         return Draft(group, deadlines, self._topics, self._config_of(group.group_id), now)
 
     def _existing(self, group_id: str) -> ConsumerGroup:
@@ -192,5 +193,5 @@ class ConsumerGroups:
     def _effects(self, draft: Draft, response: T) -> Effects[GroupRecord, T]:
         if draft.downgraded is not None:
             self._downgraded[draft.group_id] = draft.downgraded
-        self._deadlines[draft.group_id] = draft.deadlines
+        self.deadlines[draft.group_id] = draft.deadlines
         return Effects(draft.records, response)

@@ -105,7 +105,7 @@ class GroupCoordinator:
         self.config = config
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self._consumers = ConsumerGroups(
+        self.consumers = ConsumerGroups(
             self.groups, consumer_config or (lambda _: config.consumer), NoTopics() if topics is None else topics
         )
 
@@ -131,7 +131,7 @@ class GroupCoordinator:
     def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
         """One with members takes the member in; one without makes place for a classic group."""
         if not group.is_empty:
-            return self._consumers.join(group, joining, ticket, now)
+            return self.consumers.join(group, joining, ticket, now)
         if joining.member_id:
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
         end = end_of(group)
@@ -144,7 +144,7 @@ class GroupCoordinator:
             error = ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
             return Effects((), [Reply(ticket, SyncAnswer(error=error))])
         if isinstance(group, ConsumerGroup):
-            return self._consumers.sync(group, syncing, ticket, now)
+            return self.consumers.sync(group, syncing, ticket, now)
         return _effects(group, group.sync(syncing, ticket, now))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
@@ -152,12 +152,12 @@ class GroupCoordinator:
             return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumers.heartbeat_of_classic(group, member_id, instance_id, generation, now)
+            return self.consumers.heartbeat_of_classic(group, member_id, instance_id, generation, now)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(member_id, instance_id, generation, now)
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
         """The answer, and what else to answer: members that wait in a classic group which becomes a consumer group. Raises Rejected."""
-        return self._consumers.heartbeat(beat, now)
+        return self.consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
         """One error for each leaving member, and what follows from their leave for those who stay. Raises Rejected for an empty group
@@ -168,7 +168,7 @@ class GroupCoordinator:
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
         if isinstance(group, ConsumerGroup):
-            return self._consumers.leave(group, leaving, now)
+            return self.consumers.leave(group, leaving, now)
         errors, outcome = group.leave(leaving, now)
         return errors, _effects(group, outcome)
 
@@ -176,25 +176,25 @@ class GroupCoordinator:
         """The group's next deadline has come."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumers.expire(group, now)
+            return self.consumers.expire(group, now)
         return Effects((), []) if group is None else _effects(group, group.expire(now))
 
     def next_deadline(self, group_id: str) -> int | None:
         """The monotonic time at which `expire_members` may have something to do, or None."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumers.next_deadline(group_id)
+            return self.consumers.next_deadline(group_id)
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
         """The records of the group's last operation are in the log and applied; returns whom that answers."""
-        return self._consumers.after_append(group_id, now)
+        return self.consumers.after_append(group_id, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
         """The last operation's record could not be written; returns who has to be told to start over."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            self._consumers.abandon(group, now)
+            self.consumers.abandon(group, now)
             return []
         return [] if group is None else group.abandon(now).replies
 
@@ -302,7 +302,7 @@ class GroupCoordinator:
             self.offsets.put(key.group, key.topic, key.partition, value, record_offset=record_offset, producer_id=producer_id)
         elif not isinstance(key, GroupMetadataKey):
             assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), "a value is of its key's kind"
-            self._consumers.apply(key, value)
+            self.consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
             self._classic_group(key.group).apply(value)
         elif isinstance(gone := self.groups.get(key.group), ClassicGroup):
@@ -317,7 +317,7 @@ class GroupCoordinator:
         """The whole log was read: the members' sessions begin. Nobody waits for an answer yet."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                self._consumers.on_loaded(group, now)
+                self.consumers.on_loaded(group, now)
             else:
                 group.on_loaded(now)
 
@@ -374,7 +374,7 @@ class GroupCoordinator:
 
     def _touch_by_commit(self, group: Group, member_id: str, now: Now) -> None:
         if isinstance(group, ConsumerGroup):
-            self._consumers.touch_by_commit(group, member_id, now)
+            self.consumers.touch_by_commit(group, member_id, now)
         elif group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}:
             group.touch_by_commit(member_id, now)
 

@@ -44,13 +44,13 @@ class Files:
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
         """`size` bytes from `position`, fewer only at the end of the file."""
-        data = _pread(fd, size, position)
+        data = read_some(fd, size, position)
         if len(data) == size or not data:
             return data
         parts = [data]
         got = len(data)
         while got < size:
-            data = _pread(fd, size - got, position + got)
+            data = read_some(fd, size - got, position + got)
             if not data:
                 break
             parts.append(data)
@@ -59,7 +59,7 @@ class Files:
 
     def pwrite(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
         """Writes all of `buffers` one after the other at `position`; after an `OSError` any prefix of them may be in the file."""
-        written = _pwritev(fd, buffers, position)
+        written = write_some(fd, buffers, position)
         if written != sum(map(len, buffers)):
             self._pwrite_rest(fd, buffers, position, written)
 
@@ -69,7 +69,7 @@ class Files:
             view = memoryview(buffer)
             at = max(written - start, 0)
             while at < len(view):
-                at += _pwritev(fd, [view[at : at + _PARTIAL_MAX]], position + start + at)
+                at += write_some(fd, [view[at : at + _PARTIAL_MAX]], position + start + at)
             start += len(view)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -160,17 +160,17 @@ def _entry(entry: os.DirEntry[str]) -> FileEntry:
 
 if sys.platform == "win32":
 
-    def _pread(fd: int, size: int, position: int) -> bytes:
+    def read_some(fd: int, size: int, position: int) -> bytes:
         os.lseek(fd, position, os.SEEK_SET)
         return os.read(fd, size)
 
-    def _pwritev(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+    def write_some(fd: int, buffers: Sequence[Buffer], position: int) -> int:
         os.lseek(fd, position, os.SEEK_SET)
         return os.write(fd, b"".join(buffers))
 
 else:
-    _pread = os.pread
-    _pwritev = os.pwritev
+    read_some = os.pread
+    write_some = os.pwritev
 
 
 FILES: Final = Files()

@@ -111,6 +111,11 @@ class Segment:
         self.time_index.create_file()
 
     @property
+    def is_open(self) -> bool:
+        """True while it holds a descriptor."""
+        return self._fd >= 0
+
+    @property
     def fd(self) -> int:
         if self._fd < 0:
             fd = self._open()
@@ -365,7 +370,7 @@ class Segment:
 
     def release(self) -> None:
         """Gives descriptor and memory back; what is not saved stays in memory."""
-        if self._fd >= 0:
+        if self.is_open:
             self._files.close(self._fd)
             self._fd = -1
             self._open_files.closed(self)

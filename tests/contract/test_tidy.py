@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ MIRROR_LINES_MIN = 40
 
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "node_modules" not in path.parts)
 ALL_PYTHON = SOURCES + sorted((ROOT / "tests").rglob("*.py"))
+# What begins with one underscore and is public all the same.
+PUBLIC_WITH_UNDERSCORE = {"_exit", "_replace"}
+OTHERS_PRIVATE_NAMES = {
+    "tests/conftest.py": "pytest-xdist's schedulers are made to be derived from, by overriding _split_scope",
+    "tests/golden/test_record_batches.py": "aiokafka's batches in pure Python have no public name",
+    "tests/support/oracles.py": "kafka-python tells the versions and fields of its messages nowhere else",
+}
 SUPPRESSION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z0-9, ]+)?|type:\s*ignore(?:\[[^\]]*\])?|pragma:\s*\w[\w ]*)(?P<rest>.*)$")
 
 
@@ -97,6 +105,24 @@ def test_tests_do_not_sleep() -> None:
     sleeping = re.compile(r"\btime\.sle" + r"ep\(|asyncio\.sle" + r"ep\((?!0\))")
     tests = [p for p in ALL_PYTHON if relative(p).startswith("tests/") and "support" not in p.parts]
     assert [f"{relative(p)}:{n}" for p in tests for n, line in enumerate(p.read_text().splitlines(), 1) if sleeping.search(line)] == []
+
+
+def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each private name that is not the own one of a class: used, imported, or given to getattr, setattr or a patch."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call) and re.search(r"(?:get|set)attr$", ast.unparse(node.func)):
+            yield from ((node.lineno, word) for arg in node.args if isinstance(arg, ast.Constant) for word in str(arg.value).split("."))
+
+
+def test_tests_use_public_names_only() -> None:
+    private = re.compile(r"_(?!_)\w")
+    tests = [p for p in ALL_PYTHON if relative(p).startswith("tests/") and relative(p) not in OTHERS_PRIVATE_NAMES]
+    found = [(p, line, name) for p in tests for line, name in private_names(ast.parse(p.read_text())) if private.match(name)]
+    assert [f"{relative(p)}:{line} {name}" for p, line, name in found if name not in PUBLIC_WITH_UNDERSCORE] == []
 
 
 def test_the_page_of_make_targets_names_every_target() -> None:

@@ -71,7 +71,8 @@ class GroupsDriver:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
         self.refuses_writes = False
-        self._tickets = 0
+        self.last_ticket = 0
+        """What the latest JoinGroup or SyncGroup is known by in `answers`."""
 
     @property
     def now(self) -> Now:
@@ -98,7 +99,7 @@ class GroupsDriver:
         """One heartbeat; raises Rejected."""
         effects = self.machine.consumer_heartbeat(Heartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes), self.now)
         answer, replies = effects.response
-        self._take(effects.records, replies)
+        self.take(effects.records, replies)
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
@@ -120,7 +121,7 @@ class GroupsDriver:
         """A JoinGroup; None while it waits."""
         fields: dict[str, Any] = {
             "member_id": member_id,
-            "new_member_id": f"classic-{self._tickets}",
+            "new_member_id": f"classic-{self.last_ticket}",
             "client_id": "c",
             "client_host": "/127.0.0.1",
             "session_timeout_ms": 10_000,
@@ -128,10 +129,10 @@ class GroupsDriver:
             "protocol_type": "consumer",
             "protocols": (JoinProtocol("range", subscription("t")),),
         }
-        self._tickets += 1
-        ticket = self._tickets
+        self.last_ticket += 1
+        ticket = self.last_ticket
         effects = self.machine.join("g", Joining(**(fields | changes)), ticket, self.now)
-        self._take(effects.records, effects.response)
+        self.take(effects.records, effects.response)
         answer = self.answers.get(ticket)
         assert answer is None or isinstance(answer, JoinAnswer)
         return answer
@@ -143,12 +144,19 @@ class GroupsDriver:
         assert answer.error is ErrorCode.NONE, answer.error
         return answer
 
+    def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer | None:
+        """A SyncGroup; None while it waits for the leader's."""
+        self.last_ticket += 1
+        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_ticket, self.now)
+        self.take(effects.records, effects.response)
+        answer = self.answers.get(self.last_ticket)
+        assert answer is None or isinstance(answer, SyncAnswer)
+        return answer
+
     def sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer:
-        self._tickets += 1
-        effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self._tickets, self.now)
-        self._take(effects.records, effects.response)
-        answer = self.answers[self._tickets]
-        assert isinstance(answer, SyncAnswer)
+        """A SyncGroup that is answered at once."""
+        answer = self.classic_sync(member_id, generation, **changes)
+        assert answer is not None
         return answer
 
     def classic_beat(self, member_id: str, generation: int) -> ErrorCode:
@@ -156,7 +164,7 @@ class GroupsDriver:
 
     def classic_leave(self, *leaving: Leaving) -> list[ErrorCode]:
         errors, effects = self.machine.leave("g", list(leaving), self.now)
-        self._take(effects.records, effects.response)
+        self.take(effects.records, effects.response)
         return errors
 
     # --- time and the log -----------------------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ class GroupsDriver:
         while (deadline := self.machine.next_deadline("g")) is not None and deadline <= end:
             self.mono_ms = max(self.mono_ms, deadline)
             effects = self.machine.expire_members("g", self.now)
-            self._take(effects.records, effects.response)
+            self.take(effects.records, effects.response)
         self.mono_ms = end
 
     def restored(self) -> GroupCoordinator:
@@ -183,7 +191,8 @@ class GroupsDriver:
         self.machine = self.restored()
         self.machine.on_loaded(self.now)
 
-    def _take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
+    def take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
+        """What an operation decided: its records are appended and applied, its replies given."""
         if self.refuses_writes and records:
             self.machine.abandon("g", self.now)
             raise Rejected(ErrorCode.NOT_COORDINATOR)

@@ -101,7 +101,7 @@ def test_a_client_that_hangs_up_while_it_waits_holds_nobody_up_for_longer_than_t
     gone.hang_up()
     rejoined = join(client, first)
     assert (rejoined.error_code, len(rejoined.members)) == (0, 2)
-    wait_until(lambda: broker.call(lambda running: not running._dispatcher._tasks), "nothing waits")
+    wait_until(lambda: broker.call(lambda running: running.waiting_requests == 0), "nothing waits")
 
 
 def test_a_static_leader_that_restarts_takes_its_place_without_a_rebalance(client: Client) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.k28_txn_offset_commit import _known_to
+from broker.api.k28_txn_offset_commit import known_to
 from broker.groups.states import Now
 from broker.runtime.txn_markers import TxnMarker
 from protocol.client import Client
@@ -225,4 +225,4 @@ def test_a_marker_for_an_offsets_partition_that_is_not_there_is_refused(broker: 
     ],
 )
 def test_what_a_client_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
-    assert _known_to(version, told) is seen
+    assert known_to(version, told) is seen

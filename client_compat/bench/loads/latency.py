@@ -65,7 +65,7 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
     """Requests by a timetable of `rate` a second."""
     with _prepared(site, "latency-paced", rate * seconds) as (_, made, peer), _no_collection():
         taken: list[float] = []
-        reader, timetable = FrameReader(FRAME_BYTES_MAX), _Timetable(peer, made, rate)
+        reader, timetable = FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
         last: Any = None
         while len(taken) < len(made):
             if timetable.wait([peer]):
@@ -80,7 +80,7 @@ def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
     """From the timetable of the producer to the arrival at a consumer that waits at the end of the log."""
     with _prepared(site, "end-to-end", rate * seconds) as (name, made, peer), dial(site.broker.bootstrap) as consumer, _no_collection():
         taken: list[float] = []
-        acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), _Timetable(peer, made, rate)
+        acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
         consumer.sendall(_fetch(name, 0))
         while len(taken) < len(made):
             for ready in timetable.wait([consumer, peer]):
@@ -94,7 +94,7 @@ def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
     return percentiles(taken)
 
 
-class _Timetable:
+class Timetable:
     """Sends each frame when it is due, and says how long ago a frame was due."""
 
     def __init__(self, peer: socket.socket, made: Sequence[bytes], rate: int) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.groups.consumer_groups import ConsumerGroups
 from broker.groups.coordinator import Commit, OffsetToCommit
 from protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of
@@ -24,18 +23,16 @@ def test_a_join_that_is_refused_leaves_no_trace() -> None:
     with pytest.raises(Rejected):
         driver.join("a", (), topic_regex="(")
     assert driver.machine.groups == {}
-    consumers = driver.machine._consumers
-    assert isinstance(consumers, ConsumerGroups)
-    assert consumers._deadlines == {}
+    assert driver.machine.consumers.deadlines == {}
 
 
 def test_the_deadlines_of_a_deleted_group_are_forgotten() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.beat("a", -1)
-    driver._take(driver.machine.delete_group("g").records, [])
+    driver.take(driver.machine.delete_group("g").records, [])
     assert driver.machine.next_deadline("g") is None
-    assert driver.machine._consumers._deadlines == {}
+    assert driver.machine.consumers.deadlines == {}
 
 
 def test_the_deadlines_of_a_group_that_made_place_for_a_classic_one_are_forgotten() -> None:
@@ -43,7 +40,7 @@ def test_the_deadlines_of_a_group_that_made_place_for_a_classic_one_are_forgotte
     driver.join("a")
     driver.beat("a", -1)
     driver.joined()
-    assert driver.machine._consumers._deadlines == {}
+    assert driver.machine.consumers.deadlines == {}
 
 
 def test_only_an_empty_group_can_be_deleted() -> None:
@@ -58,7 +55,7 @@ def test_offsets_of_topics_that_a_member_reads_are_not_deleted() -> None:
     driver = GroupsDriver()
     driver.join("a")
     commit = Commit(group_id="g", member_id="a", generation=2, offsets=[OffsetToCommit("t", 0, 1), OffsetToCommit("u", 0, 1)])
-    driver._take(driver.machine.commit(commit, driver.now).records, [])
+    driver.take(driver.machine.commit(commit, driver.now).records, [])
     effects = driver.machine.delete_offsets("g", [("t", [0]), ("u", [0])])
     assert effects.response == [("t", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), ("u", ErrorCode.NONE)]
     assert len(effects.records) == 1
@@ -69,5 +66,5 @@ def test_a_group_without_members_and_offsets_is_forgotten_with_time() -> None:
     driver.join("a")
     assert driver.machine.expire_offsets(driver.now).records == []
     driver.beat("a", -1)
-    driver._take(driver.machine.expire_offsets(driver.now).records, [])
+    driver.take(driver.machine.expire_offsets(driver.now).records, [])
     assert driver.machine.groups == {}

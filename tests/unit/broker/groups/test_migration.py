@@ -8,6 +8,7 @@ from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer
 from broker.groups.classic import ClassicGroup
 from broker.groups.consumer import ConsumerGroup, ConsumerState
+from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.embedded_protocol import read_assignment, write_assignment
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
@@ -34,11 +35,7 @@ def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsD
         for member_id, partitions in zip(members, ({0, 1}, {2, 3}), strict=True)
     }
     for member_id in reversed(members):
-        driver._tickets += 1
-        from broker.groups.classic import Syncing
-
-        effects = driver.machine.sync("g", Syncing(member_id=member_id, generation=2, assignments=handed), driver._tickets, driver.now)
-        driver._take(effects.records, effects.response)
+        driver.classic_sync(member_id, 2, assignments=handed)
     assert driver.classic.state is ClassicState.STABLE
     return driver, members
 
@@ -71,7 +68,7 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
     driver = GroupsDriver()
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver._tickets
+    waiting = driver.last_ticket
     driver.join("new")
     answer = driver.answers[waiting]
     assert isinstance(answer, JoinAnswer)
@@ -83,7 +80,7 @@ def test_members_that_wait_in_the_classic_group_wait_on_when_the_one_of_the_new_
     driver = GroupsDriver()
     first = driver.joined()
     driver.classic_join(new_member_id="second")
-    waiting = driver._tickets
+    waiting = driver.last_ticket
     assert driver.refused("new", 0, topic_regex="(", topic_names=None, rebalance_timeout_ms=1, owned={}) is (
         ErrorCode.INVALID_REGULAR_EXPRESSION
     )
@@ -97,14 +94,9 @@ def test_a_partition_that_the_old_leader_gave_twice_has_one_owner_afterwards() -
     first = driver.joined()
     driver.classic_join(new_member_id="second")
     driver.joined(first.member_id)
-    from broker.groups.classic import Syncing
-
     twice = write_assignment({T: frozenset({0})}, subscription("t"), driver.topics)
     for member_id in ("second", first.member_id):
-        driver._tickets += 1
-        handed = {first.member_id: twice, "second": twice}
-        effects = driver.machine.sync("g", Syncing(member_id=member_id, generation=2, assignments=handed), driver._tickets, driver.now)
-        driver._take(effects.records, effects.response)
+        driver.classic_sync(member_id, 2, assignments={first.member_id: twice, "second": twice})
     driver.join("new")
     assert sorted(len(driver.member(one).assigned) for one in (first.member_id, "second")) == [0, 1]
 
@@ -189,11 +181,9 @@ def test_a_static_member_that_comes_back_classic_as_the_last_turns_the_group_wit
 
 
 def test_an_empty_classic_group_makes_place_and_its_offsets_stay() -> None:
-    from broker.groups.coordinator import Commit, OffsetToCommit
-
     driver = GroupsDriver(allows_upgrade=False)
     effects = driver.machine.commit(Commit(group_id="g", offsets=[OffsetToCommit("t", 0, 7)]), driver.now)
-    driver._take(effects.records, [])
+    driver.take(effects.records, [])
     driver.join("new")
     assert driver.machine.fetch("g", None, require_stable=True).response[0][1][0].offset == 7
     assert driver.restored().fetch("g", None, require_stable=True).response[0][1][0].offset == 7
@@ -214,7 +204,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     driver = GroupsDriver()
     driver.join("new", (), topic_regex="t")
     driver.beat("new", -1)
-    driver._take(driver.machine.delete_group("g").records, [])
+    driver.take(driver.machine.delete_group("g").records, [])
     assert driver.machine.groups == {}
     assert driver.restored().groups == {}
     latest = dict(driver.log)

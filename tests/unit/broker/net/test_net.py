@@ -171,7 +171,7 @@ def _wait_for_memory(running: RunningBroker, other: Client, clock: MovableClock)
     for _ in range(2):
         other.send(MetadataRequest([]), 9)
     other.read_frame()
-    running.call_until(lambda broker: bool(broker._shared.starved))
+    running.call_until(lambda broker: broker.starved_count > 0)
     for _ in range(2):
         running.call(lambda _: clock.advance(limits.STARVED_MS))
     other.read_frame()
@@ -243,7 +243,7 @@ def test_a_client_that_writes_on_while_the_broker_stops_can_read_its_answers(tmp
         hasty.settimeout(10)
         hasty.sendall(ask)
         begun = hasty.recv(4)
-        running.call(lambda broker: broker._server.close())
+        running.call(lambda broker: broker.accept_no_more())
         for _ in range(3):
             hasty.sendall(ask)
         rest = b"".join(iter(lambda: hasty.recv(1 << 16), b""))
@@ -255,5 +255,5 @@ def test_a_client_that_stays_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch
     monkeypatch.setattr(limits, "LINGER_MS", linger_ms)
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         assert client.call(MetadataRequest([])).brokers
-        running.call(lambda broker: broker._server.close())
+        running.call(lambda broker: broker.accept_no_more())
         running.call_until(lambda broker: broker.connection_count == 0)

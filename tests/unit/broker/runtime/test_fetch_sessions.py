@@ -128,10 +128,11 @@ def test_a_wrong_epoch_is_refused_and_the_right_one_still_works(sessions: FetchS
 
 
 def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
-    session_id = open_session(sessions, 1)
-    sessions._sessions[session_id].epoch = INT32_MAX  # two thousand million requests are too many for a test
-    begin(sessions, session_id, INT32_MAX)
-    begin(sessions, session_id, 1)
+    session = sessions.create([target(0)], by_id=False, now_ms=0)
+    assert session is not None
+    session.epoch = INT32_MAX  # two thousand million requests are too many for a test
+    begin(sessions, session.session_id, INT32_MAX)
+    begin(sessions, session.session_id, 1)
 
 
 def test_a_session_of_names_cannot_be_used_with_topic_ids(sessions: FetchSessions) -> None:

@@ -17,7 +17,7 @@ def test_the_one_that_was_opened_first_is_closed_first(tmp_path: Path) -> None:
     for segment in segments:
         segment.create_files()
     assert len(open_files) == 2
-    assert [segment._fd >= 0 for segment in segments] == [False, True, True]
+    assert [segment.is_open for segment in segments] == [False, True, True]
 
 
 def test_a_segment_that_cannot_be_opened_does_not_hold_up_the_closing_of_others(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from client_compat.bench.loads.latency import P50, P99, P999, _Timetable, percentiles
+from client_compat.bench.loads.latency import P50, P99, P999, Timetable, percentiles
 
 
 def test_a_percentile_is_the_least_time_within_which_that_share_came() -> None:
@@ -23,7 +23,7 @@ def test_what_a_stalled_peer_delays_counts_from_the_timetable() -> None:
     ours, theirs = socket.socketpair()
     stall = threading.Event()
     with ours, theirs:
-        timetable = _Timetable(ours, [b"x"] * 20, rate=1_000)
+        timetable = Timetable(ours, [b"x"] * 20, rate=1_000)
         while timetable.since(19) < 0:
             timetable.wait([ours])
         stalled = threading.Timer(0.05, stall.set)
