@@ -2,7 +2,8 @@
 
 Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable` an
 offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one.
-From version 10 on topics are named by id (KIP-848): one that is unknown is UNKNOWN_TOPIC_ID in each of its partitions, after all others.
+From version 10 on topics are named by id (KIP-848): one that is unknown is UNKNOWN_TOPIC_ID in each of its partitions, after all others. An
+offset that was committed for an earlier topic of the same name does not count.
 """
 
 from __future__ import annotations
@@ -79,23 +80,29 @@ def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Aw
 
 
 def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Asked:
-    topics, unknown = (None, []) if group.topics is None else _named(ctx, group.topics)
+    topics, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
     try:
         answer = ctx.services.groups.fetch(
-            group.group_id, topics, require_stable=require_stable, member_id=group.member_id, member_epoch=group.member_epoch
+            group.group_id,
+            topics,
+            require_stable=require_stable,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            topic_ids=ids,
         )
     except Rejected as rejected:
         return group.group_id, unknown, rejected.code
     return group.group_id, unknown, answer
 
 
-def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, list[OffsetFetchRequestTopics]]:
-    """What to ask the group for, and the topics whose id nobody has."""
+def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
+    """What to ask the group for, the ids of those topics where they were given, and the topics whose id nobody has."""
     if ctx.version < BY_ID_SINCE:
-        return [(topic.name, topic.partition_indexes) for topic in topics], []
+        return [(topic.name, topic.partition_indexes) for topic in topics], {}, []
     known = [(ctx.services.topics.topic_by_id(topic.topic_id), topic) for topic in topics]
     wanted = [(found.name, topic.partition_indexes) for found, topic in known if found is not None]
-    return wanted, [topic for found, topic in known if found is None]
+    ids = {found.name: found.topic_id for found, _ in known if found is not None}
+    return wanted, ids, [topic for found, topic in known if found is None]
 
 
 async def _when_all(ctx: Context, waiting: list[asyncio.Future[Fetched]], asked: list[Asked]) -> OffsetFetchResponse:

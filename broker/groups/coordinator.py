@@ -13,7 +13,7 @@ Errors of a whole request are raised as Rejected; errors of single members or pa
 where Kafka refuses it: offsets may still be committed and fetched under it, as very old consumers did.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from broker.core.effects import Effects
@@ -36,6 +36,7 @@ from protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_GENERATION = -1
+NO_TOPIC_ID = bytes(16)
 LAST_TIMESTAMP = 2**63 - 1
 
 
@@ -60,7 +61,7 @@ class OffsetToCommit:
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
-    topic_id: bytes = bytes(16)
+    topic_id: bytes = NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +230,18 @@ class GroupCoordinator:
         return Effects(records, errors)
 
     def fetch(
-        self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
+        self,
+        group_id: str,
+        topics: Topics | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
         """The committed offsets of these partitions, or of all (None). An unknown group has committed nothing, which is no error.
 
+        Where `topic_ids` says which topic of that name is meant, an offset that says it is of another one does not count.
         Raises Rejected for credentials that a consumer group does not know.
         """
         group = self.groups.get(group_id)
@@ -242,8 +251,13 @@ class GroupCoordinator:
                 raise Rejected(error)
         committed = self.offsets.committed.of_group(group_id)
         wanted = [(topic, list(partitions)) for topic, partitions in committed.items()] if topics is None else topics
+        ids = topic_ids or {}
         return Effects(
-            (), [(topic, [self._fetch_one(group_id, topic, p, require_stable) for p in partitions]) for topic, partitions in wanted]
+            (),
+            [
+                (topic, [self._fetch_one(group_id, topic, ids.get(topic, NO_TOPIC_ID), p, require_stable) for p in partitions])
+                for topic, partitions in wanted
+            ],
         )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
@@ -381,11 +395,11 @@ class GroupCoordinator:
     def _is_too_long(self, metadata: str | None) -> bool:
         return metadata is not None and len(metadata.encode("utf-16-le")) > 2 * self.config.offset_metadata_max
 
-    def _fetch_one(self, group_id: str, topic: str, partition: int, require_stable: bool) -> FetchedOffset:
+    def _fetch_one(self, group_id: str, topic: str, topic_id: bytes, partition: int, require_stable: bool) -> FetchedOffset:
         if require_stable and self.offsets.has_pending(group_id, topic, partition):
             return FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self.offsets.committed.get(group_id, topic, partition)
-        if committed is None:
+        if committed is None or len({topic_id, committed.value.topic_id} - {NO_TOPIC_ID}) == 2:
             return FetchedOffset(partition)
         return FetchedOffset(partition, committed.value.offset, committed.value.leader_epoch, committed.value.metadata)
 

@@ -276,13 +276,21 @@ class GroupService:
         return shard.append_marker(marker)
 
     def fetch(
-        self, group_id: str, topics: Topics | None, *, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
+        self,
+        group_id: str,
+        topics: Topics | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
         """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
         shard = self.shards.of(group_id)
-        return shard.run(
-            shard.machine.fetch(group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch)
+        wanted = shard.machine.fetch(
+            group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch, topic_ids=topic_ids
         )
+        return shard.run(wanted)
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
         """One error for each topic, in order. Raises Rejected for the whole group."""

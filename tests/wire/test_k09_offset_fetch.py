@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.groups.coordinator import Commit, OffsetToCommit
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import (
@@ -80,3 +81,14 @@ def test_without_an_offsets_topic_the_error_is_where_the_version_has_it(broker: 
         assert stranger.call(OffsetFetchRequest("g", []), version=7).error_code == error
         (group,) = stranger.call(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[])]), version=9).groups
         assert group.error_code == error
+
+
+def test_an_offset_of_an_earlier_topic_of_the_name_is_not_the_one_asked_for_by_id(broker: RunningBroker, client: Client) -> None:
+    (topic,) = describe(client, "t")
+    earlier = Commit(group_id="g", offsets=[OffsetToCommit("t", 1, 7, topic_id=b"\7" * 16)])
+    broker.call_until(lambda running: running.services.groups.commit(earlier) is not None)
+    asked = OffsetFetchRequestTopics("t", topic.topic_id, [0, 1])
+    for version, offsets in ((9, [5, 7]), (10, [5, -1])):
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[asked])], require_stable=True)
+        (group,) = client.call(request, version=version).groups
+        assert [one.committed_offset for one in group.topics[0].partitions] == offsets

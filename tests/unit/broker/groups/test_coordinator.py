@@ -73,6 +73,14 @@ def at(partition: int, offset: int, *, topic: str = "t", metadata: str | None = 
     return OffsetToCommit(topic, partition, offset, 3, metadata)
 
 
+def test_an_offset_of_an_earlier_topic_of_the_name_does_not_count_where_the_id_is_asked_for() -> None:
+    driver = Driver()
+    driver.commit(OffsetToCommit("t", 0, 5, topic_id=b"\1" * 16), OffsetToCommit("t", 1, 6))
+    for asked, offsets in ((b"\1" * 16, [5, 6]), (b"\2" * 16, [-1, 6]), (bytes(16), [5, 6])):
+        ((_, found),) = driver.run(driver.machine.fetch("g", [("t", [0, 1])], require_stable=True, topic_ids={"t": asked}))
+        assert [one.offset for one in found] == offsets
+
+
 def test_a_commit_to_an_unknown_group_makes_a_simple_group() -> None:
     driver = Driver()
     assert driver.commit(at(0, 5, metadata="note")) == [ErrorCode.NONE]
