@@ -123,9 +123,11 @@ class Broker:
         try:
             self.log_dir = self._open_log_dir()
             try:
+                self._driver.start()
                 self.services = await self._open_services()
                 await self._accept()
             except BaseException:
+                self._driver.stop()
                 self.log_dir.close(clean=False)
                 raise
         except BaseException as error:
@@ -142,10 +144,10 @@ class Broker:
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
         self.services.txns.stop()
-        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS / 1000)
+        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
         if late:
             logger.warning("%d requests were not answered in time", late)
-        await self._server.wait_closed(limits.STOP_DRAIN_MS / 1000)
+        await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_service.stop()
         self._driver.stop()
         self._flusher.close()
@@ -242,17 +244,16 @@ class Broker:
         settings = self.settings
         self._dispatcher = Dispatcher(self.services, self._faults)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        self._shared = shared = Shared(self._dispatcher, self.clock.mono_ms, settings.socket_request_max_bytes, budget)
+        self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
         shared.most_connections = lambda host: (
             settings.max_connections,
             ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
         )
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
-        self._driver.start()
         await self._server.start(shared)
-        self._server.watch_idle(self.timers, settings.connections_max_idle_ms)
-        self._server.watch_memory(self.timers)
+        self._server.watch_idle(settings.connections_max_idle_ms)
+        self._server.watch_memory()
         self._warm_up()
 
     def _warm_up(self) -> None:

@@ -18,6 +18,7 @@ from broker.api.reply import CLOSE, Buffer, Reply
 from broker.api.routes import ROUTES, Route
 from broker.core import limits
 from broker.core.peer_log import PEERS, shown
+from broker.runtime.timer_driver import wait_at_most
 from broker.storage.errors import FsyncFailed
 from protocol.api_keys import ApiKey
 from protocol.codec import decode_request, encode_response, response_class
@@ -72,14 +73,14 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
             return self._answer_to(error, header)
 
-    async def drain(self, timeout_s: float) -> int:
+    async def drain(self, timeout_ms: int) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
         if self._faults.active:
             self._faulty.stop()
         tasks = set(self._tasks)
         if not tasks:
             return 0
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, tasks)
         for task in late:
             task.cancel()
         return len(late)

@@ -11,7 +11,6 @@ Versions 0-2 are advertised and never served, as in Kafka: librdkafka before 2.1
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from broker.core import limits
 from broker.core.peer_log import shown
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
+from broker.runtime.timer_driver import wait_at_most
 from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
 from broker.topics.topic_names import CLUSTER_METADATA, is_internal
 from protocol.error_codes import ErrorCode
@@ -49,6 +49,9 @@ from protocol.records.compression import Codec
 from protocol.records.errors import CorruptBatch, UnknownCodec
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from broker.api.context import Services
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import TopicPartitions
 
@@ -116,7 +119,7 @@ def _append_all(
         _close_on_error(responses)
         return None
     response = ProduceResponse(responses)
-    return _answer_after(appends, response, request.timeout_ms) if appends.waits else response
+    return _answer_after(ctx.services, appends, response, request.timeout_ms) if appends.waits else response
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -286,9 +289,9 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 
-async def _answer_after(appends: _Appends, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
+async def _answer_after(services: Services, appends: _Appends, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
     """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
-    await asyncio.wait([future for future, _ in appends.waits], timeout=max(timeout_ms, 0) / 1000)
+    await wait_at_most(services.timers, services.clock, timeout_ms, [future for future, _ in appends.waits])
     for future, answer in appends.waits:
         try:
             if not future.done():

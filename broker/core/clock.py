@@ -14,6 +14,8 @@ class Clock:
     """The machine's clocks. Tests pass a subclass that moves by hand."""
 
     __slots__ = ()
+    runs = True
+    """Whether time passes by itself."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970-01-01 UTC."""
@@ -31,12 +33,11 @@ AHEAD_MS_MAX = 1000 * 365 * 86_400_000
 class MovableClock(Clock):
     """The machine's clocks, put forward by hand: what was to happen in an hour happens now."""
 
-    __slots__ = ("_ahead_ms", "on_moved")
+    __slots__ = ("_ahead_ms", "_listeners")
 
     def __init__(self) -> None:
         self._ahead_ms = 0
-        self.on_moved: Callable[[], object] | None = None
-        """Told after each move, so that what has become due is done."""
+        self._listeners: dict[Callable[[], object], None] = {}
 
     def now_ms(self) -> int:
         return super().now_ms() + self._ahead_ms
@@ -56,5 +57,30 @@ class MovableClock(Clock):
         if self._ahead_ms + ms > AHEAD_MS_MAX:
             raise ValueError(f"a clock goes forward by a thousand years at most, not by {ms} ms")
         self._ahead_ms += ms
-        if self.on_moved is not None:
-            self.on_moved()
+        for listener in list(self._listeners):
+            listener()
+
+    def add_listener(self, listener: Callable[[], object]) -> None:
+        """Call `listener` after each move, so that what has become due is done. Listeners are called in the order in which they came."""
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: Callable[[], object]) -> None:
+        """Call it no more; one that is not there is fine."""
+        self._listeners.pop(listener, None)
+
+
+class VirtualClock(MovableClock):
+    """A clock that reads no machine's: its time passes only when it is put forward. A simulation owns one for each node, or one for all."""
+
+    __slots__ = ("_start_ms",)
+    runs = False
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        super().__init__()
+        self._start_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._start_ms + self._ahead_ms
+
+    def mono_ms(self) -> int:
+        return self._ahead_ms

@@ -18,6 +18,8 @@ from broker.net.session import ByteBudget, Session
 
 if TYPE_CHECKING:
     from broker.api.dispatch import Dispatcher
+    from broker.core.clock import Clock
+    from broker.core.timers import Timers
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -26,33 +28,37 @@ class Shared:
     """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
 
     def __init__(
-        self, dispatcher: Dispatcher, mono_ms: Callable[[], int], max_request_bytes: int, budget: ByteBudget | None = None
+        self, dispatcher: Dispatcher, clock: Clock, timers: Timers, max_request_bytes: int, budget: ByteBudget | None = None
     ) -> None:
         self.dispatcher = dispatcher
-        self.mono_ms = mono_ms
+        self.clock = clock
+        self.timers = timers
+        self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
         self.most_connections: Callable[[str], tuple[int, int]] = lambda _: (2**31 - 1, 2**31 - 1)
         """max.connections, and what one address may have, which may change while the broker runs."""
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came, as `starved`: a set's order would differ from run to run."""
         self.per_ip: Counter[str] = Counter()
-        self.starved: set[Connection] = set()
+        self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
         """Asked for each new connection where faults are scripted."""
         self.made = 0
         """Connections that ever were."""
         self._empty: asyncio.Future[None] | None = None
 
-    async def until_empty(self) -> None:
-        """Wait until no connection is left."""
-        if self.connections:
-            self._empty = asyncio.get_running_loop().create_future()
-            await self._empty
+    def until_empty(self) -> asyncio.Future[None]:
+        """Done when no connection is left."""
+        self._empty = asyncio.get_running_loop().create_future()
+        if not self.connections:
+            self._empty.set_result(None)
+        return self._empty
 
     def forget(self, connection: Connection) -> None:
         """`connection` is gone."""
-        self.connections.discard(connection)
-        self.starved.discard(connection)
+        self.connections.pop(connection, None)
+        self.starved.pop(connection, None)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
@@ -70,7 +76,7 @@ class Shared:
     def wake_starved(self) -> None:
         """Let connections read again that stopped because the byte budget was spent."""
         if self.starved and not self.budget.exhausted:
-            starved, self.starved = self.starved, set()
+            starved, self.starved = self.starved, {}
             for connection in starved:
                 connection.flush()
 
@@ -115,7 +121,7 @@ class Connection(asyncio.Protocol):
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
         self._session = Session(partial(shared.dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes)
         reason = shared.refusal(host)
-        shared.connections.add(self)
+        shared.connections[self] = None
         shared.per_ip[host] += 1
         if reason is not None:
             peer_logger.warning("Refused a connection from %s: %s", host, reason)
@@ -156,7 +162,7 @@ class Connection(asyncio.Protocol):
                 self._reading = False
                 transport.pause_reading()
             if shared.budget.exhausted:
-                shared.starved.add(self)
+                shared.starved[self] = None
         if shared.starved:
             shared.wake_starved()
 
@@ -174,11 +180,14 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         if not self._reading:
             self._transport.resume_reading()
-        asyncio.get_running_loop().call_later(limits.LINGER_MS / 1000, self._lingered)
+        self._linger()
+
+    def _linger(self) -> None:
+        self._shared.timers.schedule(self._shared.mono_ms() + limits.LINGER_MS, self._lingered)
 
     def _lingered(self) -> None:
         if self._transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(limits.LINGER_MS / 1000, self._lingered)
+            self._linger()
         else:
             self._transport.close()
 

@@ -12,8 +12,8 @@ from functools import partial
 from broker.api.context import Listener
 from broker.core import limits
 from broker.core.peer_log import PEERS
-from broker.core.timers import Timers
 from broker.net.connection import Connection, Shared
+from broker.runtime.timer_driver import wait_at_most
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
@@ -51,7 +51,7 @@ class Server:
             server = await loop.create_server(partial(Connection, shared, listener), sock=bound, backlog=self._backlog)
             self._servers.append(server)
 
-    def watch_idle(self, timers: Timers, max_idle_ms: int) -> None:
+    def watch_idle(self, max_idle_ms: int) -> None:
         """From now on close connections that were silent for `max_idle_ms` (-1: never)."""
         shared = self._shared
         assert shared is not None, "watching begins after start"
@@ -66,20 +66,20 @@ class Server:
                     silent_ms = now - connection.last_active_ms
                     peer_logger.info("Closing a connection that was idle for %d ms (connections.max.idle.ms)", silent_ms)
                     connection.abort()
-            timers.schedule(now + every, sweep)
+            shared.timers.schedule(now + every, sweep)
 
-        timers.schedule(shared.mono_ms() + every, sweep)
+        shared.timers.schedule(shared.mono_ms() + every, sweep)
 
-    def watch_memory(self, timers: Timers) -> None:
+    def watch_memory(self) -> None:
         """From now on see to it that peers which do not read cannot hold up all others."""
         shared = self._shared
         assert shared is not None, "watching begins after start"
 
         def look() -> None:
             shared.shed()
-            timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
+            shared.timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
 
-        timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
+        shared.timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
 
     def close(self) -> None:
         """Accept nothing more and read nothing more; what is in flight will be answered."""
@@ -98,15 +98,12 @@ class Server:
             for connection in list(self._shared.connections):
                 connection.abort()
 
-    async def wait_closed(self, timeout_s: float) -> None:
+    async def wait_closed(self, timeout_ms: int) -> None:
         """Wait until every connection has its answers, then close those that did not take them in time."""
         shared = self._shared
         if shared is None:
             return
-        try:
-            async with asyncio.timeout(timeout_s):
-                await shared.until_empty()
-        except TimeoutError:
+        if await wait_at_most(shared.timers, shared.clock, timeout_ms, [shared.until_empty()]):
             logger.warning("Closing %d connections that did not read their responses in time", len(shared.connections))
             for connection in list(shared.connections):
                 connection.abort()

@@ -127,6 +127,8 @@ class GroupService:
             partitions,
             lambda: cluster.partition_count(CONSUMER_OFFSETS),
             self._make_shard,
+            clock=clock,
+            timers=timers,
             loaded=self._on_loaded,
             closed=self._on_closed,
             chunk_bytes=settings.offsets_load_buffer_size,

@@ -21,16 +21,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
 from broker.runtime.shard import Life, Shard
+from broker.runtime.timer_driver import wait_at_most
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from broker.core.clock import Clock
+    from broker.core.timers import Timers
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
 
 LOAD_CHUNK_BYTES = 128 * 1024
 """Read back in one turn of the loop: about 1,000 records, 10 ms."""
 
-LOAD_BEFORE_SERVING_S = 0.2
+LOAD_BEFORE_SERVING_MS = 200
 """How long a start waits: about 20,000 records, more than most logs hold once they are compacted."""
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,8 @@ class Shards(Generic[ShardT]):
         partition_count: Callable[[], int],
         make: Callable[[Partition], ShardT],
         *,
+        clock: Clock,
+        timers: Timers,
         loaded: Callable[[ShardT], object],
         closed: Callable[[ShardT], object] = lambda _: None,
         chunk_bytes: int = LOAD_CHUNK_BYTES,
@@ -59,6 +64,8 @@ class Shards(Generic[ShardT]):
         self._partitions = partitions
         self._partition_count = partition_count
         self._make = make
+        self._clock = clock
+        self._timers = timers
         self._loaded = loaded
         self._closed = closed
         self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
@@ -75,7 +82,7 @@ class Shards(Generic[ShardT]):
         if not shards:
             return
         loading = self._spawn(shards)
-        await asyncio.wait({loading}, timeout=LOAD_BEFORE_SERVING_S)
+        await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [loading])
         if loading.done():
             loading.result()
 

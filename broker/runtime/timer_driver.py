@@ -1,8 +1,13 @@
-"""Drives `Timers` from the event loop: one `call_later` at a time, for the earliest deadline."""
+"""Drives `Timers` from the event loop: one wake-up at a time, for the earliest deadline.
+
+Rule: whoever waits for time does so here, by the broker's clock, and never by the loop's (`asyncio.sleep`, `asyncio.timeout`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from typing import Any
 
 from broker.core import limits
 from broker.core.clock import Clock, MovableClock
@@ -15,7 +20,7 @@ class TimerDriver:
     def __init__(self, timers: Timers, clock: Clock) -> None:
         self._timers = timers
         self._clock = clock
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -23,14 +28,14 @@ class TimerDriver:
         self._loop = asyncio.get_running_loop()
         self._timers.on_earlier = self._arm
         if isinstance(self._clock, MovableClock):
-            self._clock.on_moved = self._arm
+            self._clock.add_listener(self._arm)
         self._arm()
 
     def stop(self) -> None:
         """Run no further timer."""
         self._timers.on_earlier = None
         if isinstance(self._clock, MovableClock):
-            self._clock.on_moved = None
+            self._clock.remove_listener(self._arm)
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -41,9 +46,14 @@ class TimerDriver:
             self._handle.cancel()
             self._handle = None
         deadline = self._timers.next_deadline()
-        if deadline is not None:
-            delay_ms = max(0, deadline - self._clock.mono_ms())
+        if deadline is None:
+            return
+        delay_ms = deadline - self._clock.mono_ms()
+        if delay_ms <= 0:
+            self._handle = self._loop.call_soon(self._turn)
+        elif self._clock.runs:
             self._handle = self._loop.call_later(delay_ms / 1000, self._turn)
+        # else who moves the clock wakes us
 
     def _turn(self) -> None:
         self._handle = None
@@ -59,3 +69,33 @@ def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
     passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
     return passed
+
+
+async def wait_at_most(timers: Timers, clock: Clock, ms: int, futures: Collection[asyncio.Future[Any]]) -> list[asyncio.Future[Any]]:
+    """Wait until all of `futures` are done, or `ms` have passed on the broker's clock; those that are not done."""
+    waiting = [future for future in futures if not future.done()]
+    if not waiting:
+        return []
+    left = len(waiting)
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def one_done(_: asyncio.Future[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            end()
+
+    for future in waiting:
+        future.add_done_callback(one_done)
+    timer = timers.schedule(clock.mono_ms() + ms, end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        for future in waiting:
+            future.remove_done_callback(one_done)
+    return [future for future in waiting if not future.done()]

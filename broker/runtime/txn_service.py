@@ -100,6 +100,8 @@ class TxnService:
             partitions,
             lambda: catalog.partition_count(TRANSACTION_STATE),
             lambda partition: _Shard(partition, settings.transaction_version),
+            clock=clock,
+            timers=timers,
             loaded=self._on_loaded,
             closed=self._completion.stop,
         )

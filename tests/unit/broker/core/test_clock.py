@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.clock import AHEAD_MS_MAX, Clock, MovableClock
+from broker.core.clock import AHEAD_MS_MAX, Clock, MovableClock, VirtualClock
 
 
 def test_both_clocks_go_forward_together() -> None:
@@ -31,7 +31,23 @@ def test_a_clock_stays_within_times_that_a_record_can_carry() -> None:
 def test_who_wants_to_know_is_told_after_the_move() -> None:
     clock = MovableClock()
     seen: list[int] = []
-    clock.on_moved = lambda: seen.append(clock.ahead_ms)
+
+    def first() -> None:
+        seen.append(clock.ahead_ms)
+
+    def second() -> None:
+        seen.append(-clock.ahead_ms)
+
+    clock.add_listener(first)
+    clock.add_listener(second)
     clock.advance(5)
+    clock.remove_listener(first)
     clock.advance(7)
-    assert seen == [5, 12]
+    assert seen == [5, -5, -12]
+
+
+def test_a_virtual_clock_stands_still_until_it_is_moved() -> None:
+    clock = VirtualClock(now_ms=1_000)
+    assert (clock.now_ms(), clock.mono_ms()) == (1_000, 0)
+    clock.advance(5)
+    assert (clock.now_ms(), clock.mono_ms()) == (1_005, 5)

@@ -13,8 +13,10 @@ from broker.api.context import Listener
 from broker.api.dispatch import Dispatcher
 from broker.api.reply import Reply
 from broker.core import limits
+from broker.core.timers import Timers
 from broker.net.connection import Connection, Shared
 from broker.net.session import ByteBudget
+from tests.support.manual_clock import ManualClock
 
 PING = b"\0\0\0\4ping"
 HELD = 2 * limits.WRITE_HIGH_BYTES
@@ -58,14 +60,14 @@ class Clocked:
     """Shared state of which a test moves the clock."""
 
     def __init__(self, limit: int) -> None:
-        self.now_ms = 1_000
+        self.clock = ManualClock()
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         dispatcher = SimpleNamespace(handle=lambda _peer, frame: replies.get(bytes(frame), [b"pong"]))
-        self.shared = Shared(cast(Dispatcher, dispatcher), lambda: self.now_ms, 1 << 20, ByteBudget(limit))
+        self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, Timers(), 1 << 20, ByteBudget(limit))
 
     def look(self) -> None:
-        self.now_ms += limits.STARVED_MS
+        self.clock.advance(limits.STARVED_MS)
         self.shared.shed()
 
 
@@ -104,12 +106,12 @@ async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_it
     pipe = Pipe()
     connection = pipe.connect(scene.shared)
     connection.data_received(b"\0\0\0\4wait")
-    scene.now_ms += 600_000
+    scene.clock.advance(600_000)
     assert not connection.idle
     scene.pending.set_result([b"late"])
     await asyncio.sleep(0)
     assert connection.idle
-    assert connection.last_active_ms == scene.now_ms
+    assert connection.last_active_ms == scene.clock.mono_ms()
     assert pipe.kept == 4
 
 

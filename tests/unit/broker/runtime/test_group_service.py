@@ -21,6 +21,7 @@ from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
 from broker.runtime.group_service import GroupService, new_member_id
+from broker.runtime.shards import LOAD_BEFORE_SERVING_MS
 from broker.runtime.txn_markers import TxnMarker
 from broker.topics.topic_names import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
@@ -323,13 +324,13 @@ def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
     assert len(new_member_id("\N{SNOWMAN}" * 10_922).encode()) <= 32_767
 
 
-async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker.runtime import shards
-
-    monkeypatch.setattr(shards, "LOAD_BEFORE_SERVING_S", 0)
+async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place) -> None:
     for offset in range(50):
         place.commit(offset)
-    await place.open(chunk_bytes=1).load()
+    starting = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    await asyncio.sleep(0)
+    place.pass_ms(LOAD_BEFORE_SERVING_MS)
+    await starting
     with pytest.raises(Rejected):
         place.service.get("h")
     async with asyncio.timeout(10):

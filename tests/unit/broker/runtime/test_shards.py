@@ -12,10 +12,12 @@ import pytest
 from broker.core.effects import Effects
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
+from broker.core.timers import Timers
 from broker.runtime.shard import Life, Shard
 from broker.runtime.shards import Shards
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition
 
 TOPIC = "__words"
@@ -56,6 +58,8 @@ class Place:
             registry,
             lambda: self.count,
             lambda partition: Shard(partition, Words(), lambda word: (b"k", word.encode()), _decode),
+            clock=ManualClock(),
+            timers=Timers(),
             loaded=lambda shard: self.loaded.append(shard.partition.index),
             closed=lambda shard: self.closed.append(shard.partition.index),
             chunk_bytes=1,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 
 from broker.core import limits
-from broker.core.clock import Clock, MovableClock
+from broker.core.clock import Clock, MovableClock, VirtualClock
 from broker.core.timers import Timers
-from broker.runtime.timer_driver import TimerDriver, pause
+from broker.runtime.timer_driver import TimerDriver, pause, wait_at_most
 
 
 async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
@@ -80,5 +80,51 @@ async def test_a_pause_that_nobody_waits_for_any_more_is_harmless() -> None:
     pause(timers, clock, 1_000).cancel()
     clock.advance(1_000)
     await asyncio.wait_for(pause(timers, clock, 0), 5)
+    assert len(timers) == 0
+    driver.stop()
+
+
+async def test_all_who_share_a_clock_wake_when_it_moves() -> None:
+    clock, sets = MovableClock(), [Timers(), Timers()]
+    drivers = [TimerDriver(timers, clock) for timers in sets]
+    for driver in drivers:
+        driver.start()
+    hours = [pause(timers, clock, 3_600_000) for timers in sets]
+    clock.advance(3_600_000)
+    await asyncio.wait_for(asyncio.gather(*hours), 5)
+    for driver in drivers:
+        driver.stop()
+
+
+async def test_on_a_virtual_clock_a_timer_runs_when_the_clock_is_moved_and_the_loops_time_is_not_asked() -> None:
+    clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    soon = pause(timers, clock, 1)
+    begun = loop.time()
+    while loop.time() < begun + 0.005:  # noqa: ASYNC110 # the machine's time is to pass
+        await asyncio.sleep(0)
+    assert not soon.done()
+    clock.advance(1)
+    await asyncio.wait_for(soon, 5)
+    driver.stop()
+
+
+async def test_a_wait_ends_with_the_last_future_or_with_the_time_and_leaves_no_timer() -> None:
+    clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    first, second = loop.create_future(), loop.create_future()
+    waiting = loop.create_task(wait_at_most(timers, clock, 10, [first, second]))
+    await asyncio.sleep(0)
+    first.set_result(None)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.advance(10)
+    assert await waiting == [second]
+    waiting = loop.create_task(wait_at_most(timers, clock, 10, [second]))
+    await asyncio.sleep(0)
+    second.cancel()
+    assert await waiting == []
     assert len(timers) == 0
     driver.stop()

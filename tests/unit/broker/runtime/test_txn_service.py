@@ -287,8 +287,12 @@ async def test_until_it_is_read_back_an_id_is_loading(
         opened.init(f"tx-{i}")
     opened.crash()
     monkeypatch.setattr(shards, "LOAD_CHUNK_BYTES", 100)
-    monkeypatch.setattr(shards, "LOAD_BEFORE_SERVING_S", 0)
-    again = await TxnDir(tmp_path, files=files).load()
+    again = TxnDir(tmp_path, files=files)
+    starting = asyncio.ensure_future(again.load())
+    while not starting.done():  # the groups and the transactions each wait a while
+        await asyncio.sleep(0)
+        again.pass_ms(shards.LOAD_BEFORE_SERVING_MS)
+    await starting
     assert again.init() == Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(Rejected) as loading:
         list(again.txns.all_transactions())
