@@ -5,7 +5,8 @@ Rules that hold here:
 * The generation that such a member sees is its member epoch. It is never the leader: the coordinator assigns, and a SyncGroup fetches
   what it decided.
 * A join is answered at once, and is where the member takes a step towards its target: by what it owns, as its subscription says, it tells
-  what it gave back. A heartbeat tells it to join again (REBALANCE_IN_PROGRESS) whenever there is a step to take.
+  what it gave back. A heartbeat tells it to join again (REBALANCE_IN_PROGRESS) whenever there is a step to take; the heartbeats of
+  members of the consumer protocol, and joins, compute the assignment that it is a step to.
 * Once told, it has its rebalance timeout to join, and after the join as long to sync; else it is out.
 
 Source: KAFKA GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings for Sync, Heartbeat and Leave.
@@ -94,10 +95,8 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
     _check_generation(member, generation)
     draft.keep_session(member)
     group = draft.group
-    # What this finds is not written: the join that is asked for finds it again.
-    draft.refresh(subscriptions_changed=False)
     has_step = (
-        member.epoch < draft.next_epoch
+        member.epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
     )

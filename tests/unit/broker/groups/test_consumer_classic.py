@@ -104,15 +104,17 @@ def test_a_refused_join_names_no_member(driver: GroupsDriver, member_id: str) ->
     assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
-def test_a_member_is_not_told_to_join_before_there_is_something_to_get_by_it() -> None:
+def test_a_member_is_told_to_join_once_a_member_of_the_consumer_protocol_has_computed_what_there_is_to_get() -> None:
     driver = GroupsDriver(assignment_interval_ms=1_000)
     driver.join("new")
     driver.pass_ms(1_000)
     joined = driver.joined()
-    driver.join("third")
+    third = driver.join("third")
     assert driver.classic_beat(joined.member_id, joined.generation) is ErrorCode.NONE
     assert driver.sync(joined.member_id, joined.generation).error is ErrorCode.NONE
     driver.pass_ms(1_000)
+    assert driver.classic_beat(joined.member_id, joined.generation) is ErrorCode.NONE
+    driver.beat("third", third.epoch)
     assert driver.classic_beat(joined.member_id, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.joined(joined.member_id, protocols=protocols()).generation == joined.generation + 1
 
