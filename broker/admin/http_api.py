@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from broker.core.clock import MovableClock
 from broker.faults.engine import Faults
-from broker.faults.rules import STEPS, Action, FaultSyntax, make_rule
+from broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
 from broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class RuleIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    action: Annotated[str, Field(description=", ".join(action.value for action in Action), examples=["drop-ack"])]
+    action: Annotated[str, Field(description=", ".join(action.value for action in FaultAction), examples=["drop-ack"])]
     api: Annotated[str | int | None, Field(description="Kafka's name or number of the API", examples=["Produce"])] = None
     client_id: str | None = None
     transactional_id: str | None = None

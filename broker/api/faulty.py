@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from broker.api.reply import CLOSE, Buffer, LastWords, Reply
 from broker.faults.answers import overwrite, refusal
 from broker.faults.engine import Exchange, Faults
-from broker.faults.rules import Action, FaultRule
+from broker.faults.rules import FaultAction, FaultRule
 from broker.faults.subject import Subject, subject_of
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from broker.api.routes import Route
     from protocol.codec import Request
 
-_DELAYED = frozenset({Action.DELAY_REQUEST, Action.HOLD_REQUEST})
-_ANSWERED_LATE = frozenset({Action.DELAY, Action.HOLD_RESPONSE})
-_NOT_SEEN = frozenset({Action.DROP_ACK, Action.CUT_RESPONSE, Action.SWALLOW, Action.LATE_REQUEST})
+_DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
+_ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
+_NOT_SEEN = frozenset({FaultAction.DROP_ACK, FaultAction.CUT_RESPONSE, FaultAction.SWALLOW, FaultAction.LATE_REQUEST})
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Case:
     rules: list[FaultRule]
     number: int = 0
 
-    def rule(self, action: Action) -> FaultRule | None:
+    def rule(self, action: FaultAction) -> FaultRule | None:
         """The first rule of this action, if any."""
         return next((rule for rule in self.rules if rule.action is action), None)
 
@@ -76,7 +76,7 @@ class FaultyPath:
         api, connection = ApiKey(request.header.api_key), context.connection.number
         subject = subject_of(api, context.client_id, connection, request.body, lambda topic_id: _name_of(context, topic_id))
         case = _Case(context, request, route, subject, self._faults.met_by(subject))
-        late = case.rule(Action.LATE_REQUEST)
+        late = case.rule(FaultAction.LATE_REQUEST)
         if late is not None:
             self._faults.hold(late, f"request of {case.what}", lambda: self._later(self._handle_after(case, [])))
             return CLOSE
@@ -96,17 +96,17 @@ class FaultyPath:
 
     def _handle(self, case: _Case) -> Reply | asyncio.Future[Reply]:
         case.number = next(self._faults.numbers)
-        if case.rule(Action.DROP_REQUEST) is not None:
+        if case.rule(FaultAction.DROP_REQUEST) is not None:
             self._tell(case, None, seen=False)
             return CLOSE
-        if case.rule(Action.EXPIRE_PRODUCER) is not None:
+        if case.rule(FaultAction.EXPIRE_PRODUCER) is not None:
             self._expire_producers(case)
-        error = case.rule(Action.ERROR)
+        error = case.rule(FaultAction.ERROR)
         try:
             if error is not None and error.code is not None:
                 return self._after(case, _refusal(case, error.code))
             answer = case.route.handle(case.context, case.request.body)
-            again = case.route.handle(case.context, case.request.body) if case.rule(Action.DUPLICATE) is not None else None
+            again = case.route.handle(case.context, case.request.body) if case.rule(FaultAction.DUPLICATE) is not None else None
             if isinstance(answer, Awaitable) or isinstance(again, Awaitable):
                 return self._later(self._finish(case, answer, again))
             return self._after(case, answer)
@@ -128,24 +128,24 @@ class FaultyPath:
     def _after(self, case: _Case, response: Any) -> Reply | asyncio.Future[Reply]:
         if response is None:
             self._tell(case, None, seen=False)
-            return None if case.rule(Action.DROP_ACK) is None else CLOSE
+            return None if case.rule(FaultAction.DROP_ACK) is None else CLOSE
         self._change(case, response)
         waits = [rule for rule in case.rules if rule.action in _ANSWERED_LATE]
         seen = not waits and not any(rule.action in _NOT_SEEN for rule in case.rules)
         self._tell(case, response, seen=seen, late=bool(waits))
-        if case.rule(Action.SWALLOW) is not None:
+        if case.rule(FaultAction.SWALLOW) is not None:
             return self._park()
-        reply: Reply = CLOSE if case.rule(Action.DROP_ACK) is not None else self._encode(response, case.request)
-        cut = case.rule(Action.CUT_RESPONSE)
+        reply: Reply = CLOSE if case.rule(FaultAction.DROP_ACK) is not None else self._encode(response, case.request)
+        cut = case.rule(FaultAction.CUT_RESPONSE)
         if cut is not None and isinstance(reply, list):
             reply = LastWords([_first_bytes(reply, cut.bytes)])
         return self._later(self._answer_late(case, waits, reply)) if waits else reply
 
     def _change(self, case: _Case, response: Any) -> None:
         for rule in case.rules:
-            if rule.action is Action.ERROR_AFTER and rule.code is not None:
+            if rule.action is FaultAction.ERROR_AFTER and rule.code is not None:
                 overwrite(response, rule.code, rule.wants, lambda topic_id: _name_of(case.context, topic_id))
-            elif rule.action is Action.THROTTLE and hasattr(response, "throttle_time_ms"):
+            elif rule.action is FaultAction.THROTTLE and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = rule.ms
 
     async def _answer_late(self, case: _Case, rules: list[FaultRule], reply: Reply) -> Reply:
@@ -182,7 +182,7 @@ class FaultyPath:
             self._faults.told(told)
 
     def _expire_producers(self, case: _Case) -> None:
-        rules = [rule for rule in case.rules if rule.action is Action.EXPIRE_PRODUCER]
+        rules = [rule for rule in case.rules if rule.action is FaultAction.EXPIRE_PRODUCER]
         for topic, index in case.subject.partitions:
             found = case.context.services.partitions.by_name(topic)
             if found is None or not any(rule.wants(topic, index) for rule in rules):

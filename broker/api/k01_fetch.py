@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from broker.api.context import Context
 from broker.core import limits
 from broker.core.rejected import Rejected
-from broker.runtime.fetch_sessions import FetchContext, Target, TopicKey
+from broker.runtime.fetch_sessions import FetchContext, FetchTarget, TopicKey
 from broker.storage.partition_log import Isolation
 from protocol.error_codes import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -50,7 +50,7 @@ class _Read:
     __slots__ = ("bytes", "must_answer", "results", "watched")
 
     def __init__(self) -> None:
-        self.results: list[tuple[Target, PartitionData]] = []
+        self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.watched: list[Partition] = []
         self.bytes = 0
         self.must_answer = False
@@ -77,9 +77,9 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
     return _wait(ctx, request, fetch, deadline, _park(ctx, request, read, deadline))
 
 
-def _targets(request: FetchRequest, by_id: bool) -> list[Target]:
+def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     """Of a partition that is named twice the last counts, as in Kafka (FetchRequest.fetchData)."""
-    named = (Target(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
+    named = (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
     return list({target.key: target for target in named}.values())
 
 
@@ -208,7 +208,7 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
     return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
 
 
-def _error(ctx: Context, target: Target, rejected: Rejected) -> PartitionData:
+def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionData:
     aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
     data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING:
@@ -234,7 +234,7 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
     return FetchResponse(session_id=session_id, responses=topics, node_endpoints=_endpoints(ctx, read.results))
 
 
-def _endpoints(ctx: Context, results: Sequence[tuple[Target, PartitionData]]) -> list[NodeEndpoint]:
+def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
     """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
     if not any(data.current_leader.leader_id >= 0 for _, data in results):
         return []

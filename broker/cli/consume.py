@@ -22,7 +22,7 @@ POLL_MS = 200
 RECORDS_AT_ONCE = 1_000
 
 
-class Isolation(StrEnum):
+class IsolationLevel(StrEnum):
     """What of open and aborted transactions is shown."""
 
     READ_UNCOMMITTED = "read_uncommitted"
@@ -38,7 +38,7 @@ class _Plan:
     partition: int | None
     max_messages: int | None
     exit_at_end: bool
-    isolation: Isolation
+    isolation: IsolationLevel
     as_json: bool
     key_separator: str | None
 
@@ -54,8 +54,8 @@ def consume(
     max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="Stop at what is the end now.")] = False,
     isolation: Annotated[
-        Isolation, typer.Option(help="Whether to show records of open and aborted transactions.")
-    ] = Isolation.READ_COMMITTED,
+        IsolationLevel, typer.Option(help="Whether to show records of open and aborted transactions.")
+    ] = IsolationLevel.READ_COMMITTED,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with offset, timestamp, key and headers.")] = False,
     key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print key, this, value.")] = None,
 ) -> None:

@@ -1,6 +1,6 @@
 """Reads every kind of file in a log directory, this broker's or Apache Kafka's, row by row, without trusting a byte.
 
-Rules: a file is only read, never repaired; a row is a dict whose keys are the columns; what cannot be read becomes a `Damage` row with
+Rules: a file is only read, never repaired; a row is a dict whose keys are the columns; what cannot be read becomes a `Corruption` row with
 its position in bytes, and reading goes on behind it wherever the format says where that is.
 """
 
@@ -43,7 +43,7 @@ PARTITION_DIR = re.compile(r"(?P<topic>.+)-\d+(\.[0-9a-f]{32}-(delete|future|str
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class Corruption:
     """Bytes that are not what the format says. `position` counts from the start of the file."""
 
     position: int
@@ -57,7 +57,7 @@ class Options:
     records: bool = False
 
 
-Reader = Callable[[Path, Options], Iterator[Row | Damage]]
+Reader = Callable[[Path, Options], Iterator[Row | Corruption]]
 
 
 def reader_of(path: Path) -> tuple[str, Reader] | None:
@@ -89,7 +89,7 @@ def topic_of(path: Path) -> str:
     return match["topic"] if match else ""
 
 
-def read_log(path: Path, options: Options) -> Iterator[Row | Damage]:
+def read_log(path: Path, options: Options) -> Iterator[Row | Corruption]:
     """A segment: one row a batch, or one a record."""
     topic, end, expected = topic_of(path), 0, _base_offset(path)
     with _mapped(path) as data:
@@ -98,20 +98,20 @@ def read_log(path: Path, options: Options) -> Iterator[Row | Damage]:
                 end = position + header.size_bytes
                 batch = data[position:end]
                 if header.base_offset < expected:
-                    yield Damage(position, f"base offset {header.base_offset} after offset {expected - 1}")
+                    yield Corruption(position, f"base offset {header.base_offset} after offset {expected - 1}")
                 expected = header.next_offset
                 good = header.magic < MAGIC_V2 or crc_ok(batch, header)
                 if not good:
-                    yield Damage(position, f"batch at offset {header.base_offset}: its bytes do not have the CRC that its header states")
+                    yield Corruption(position, f"batch at offset {header.base_offset}: its bytes do not have the CRC of its header")
                 if options.records and good:
                     yield from _record_rows(topic, position, header, batch)
                 elif not options.records:
                     yield _batch_row(position, header, good)
         except ProtocolError as error:
-            yield Damage(end, str(error))
+            yield Corruption(end, str(error))
             return
         if end < len(data):
-            yield Damage(end, f"{len(data) - end} bytes after the last whole batch")
+            yield Corruption(end, f"{len(data) - end} bytes after the last whole batch")
 
 
 def _batch_row(position: int, header: BatchHeader, crc_good: bool) -> Row:
@@ -139,15 +139,15 @@ def _batch_row(position: int, header: BatchHeader, crc_good: bool) -> Row:
     }
 
 
-def _record_rows(topic: str, position: int, header: BatchHeader, batch: memoryview) -> Iterator[Row | Damage]:
+def _record_rows(topic: str, position: int, header: BatchHeader, batch: memoryview) -> Iterator[Row | Corruption]:
     if header.magic < MAGIC_V2:
-        yield Damage(position, f"records of magic {header.magic} (before Kafka 0.11) are not read")
+        yield Corruption(position, f"records of magic {header.magic} (before Kafka 0.11) are not read")
         return
     try:
         for record in iter_records(batch):
             yield _record_row(topic, header, record)
     except ProtocolError as error:
-        yield Damage(position, f"batch at offset {header.base_offset}: {error}")
+        yield Corruption(position, f"batch at offset {header.base_offset}: {error}")
 
 
 def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
@@ -157,7 +157,7 @@ def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
     return row | describe_record(topic, record)
 
 
-def read_index(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """An offset index: where in the segment to look for an offset."""
     base = _base_offset(path)
     for position, (relative, at) in _entries(path, OFFSET_ENTRY):
@@ -166,23 +166,23 @@ def read_index(path: Path, _options: Options) -> Iterator[Row | Damage]:
         yield {"offset": base + relative, "position": at}
 
 
-def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """A time index: from which offset on to look for a timestamp."""
     base, last = _base_offset(path), -1
     for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
         if position and timestamp == 0 and relative == 0:
             return
         if timestamp < last:
-            yield Damage(position, f"timestamp {timestamp} after {last}")
+            yield Corruption(position, f"timestamp {timestamp} after {last}")
         last = timestamp
         yield {"timestamp": timestamp, "offset": base + relative}
 
 
-def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """A transaction index: the aborted transactions that end in the segment."""
     for position, (version, producer, first, last, stable) in _entries(path, TXN_ENTRY):
         if version != 0:
-            yield Damage(position, f"entry of version {version}")
+            yield Corruption(position, f"entry of version {version}")
         yield {"producer": producer, "first offset": first, "last offset": last, "last stable offset": stable}
     yield from _torn_tail(path, TXN_ENTRY)
 
@@ -194,26 +194,26 @@ def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[int,
         yield position, entry.unpack_from(data, position)
 
 
-def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Damage]:
+def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
     size = path.stat().st_size
     if torn := size % entry.size:
-        yield Damage(size - torn, f"{torn} bytes after the last whole entry of {entry.size}")
+        yield Corruption(size - torn, f"{torn} bytes after the last whole entry of {entry.size}")
 
 
-def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """A producer snapshot: what the broker knows of each producer at the offset in the file's name."""
     data = path.read_bytes()
     if len(data) < SNAPSHOT_HEAD.size:
-        yield Damage(0, f"{len(data)} bytes are no producer snapshot")
+        yield Corruption(0, f"{len(data)} bytes are no producer snapshot")
         return
     version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
-        yield Damage(0, f"producer snapshot of version {version}")
+        yield Corruption(0, f"producer snapshot of version {version}")
         return
     if crc32c(memoryview(data)[SNAPSHOT_CRC_END:]) != crc:
-        yield Damage(2, "its bytes do not have the CRC that it states")
+        yield Corruption(2, "its bytes do not have the CRC that it states")
     if not 0 <= count * SNAPSHOT_ENTRY.size == len(data) - SNAPSHOT_HEAD.size:
-        yield Damage(SNAPSHOT_CRC_END, f"{count} producers in {len(data)} bytes")
+        yield Corruption(SNAPSHOT_CRC_END, f"{count} producers in {len(data)} bytes")
         return
     for producer, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_start in SNAPSHOT_ENTRY.iter_unpack(
         memoryview(data)[SNAPSHOT_HEAD.size :]
@@ -230,54 +230,54 @@ def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Damage]:
         }
 
 
-def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Damage]:
+def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Corruption]:
     """Lines `0`, `<count>`, then so many of `columns`, blank-separated; all but the first column of three are numbers."""
     position, lines = 0, path.read_bytes().splitlines(keepends=True)
     header = [line.strip() for line in lines[:2]]
     if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():
-        yield Damage(0, "it begins with neither version 0 nor a count of lines")
+        yield Corruption(0, "it begins with neither version 0 nor a count of lines")
         return
     for number, line in enumerate(lines):
         cells = line.decode(errors="replace").split()
         if number > 1:
             names, numbers = cells[: len(columns) - 2], cells[len(columns) - 2 :]
             if len(cells) != len(columns) or not all(re.fullmatch(r"-?\d+", cell) for cell in numbers):
-                yield Damage(position, f"line {line.strip()!r}")
+                yield Corruption(position, f"line {line.strip()!r}")
             else:
                 yield dict(zip(columns, [*names, *map(int, numbers)], strict=True))
         position += len(line)
     if len(lines) - 2 != int(header[1]):
-        yield Damage(position, f"{len(lines) - 2} lines where {int(header[1])} are announced")
+        yield Corruption(position, f"{len(lines) - 2} lines where {int(header[1])} are announced")
 
 
-def read_epochs(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_epochs(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """The leader-epoch checkpoint: at which offset each leader epoch began."""
     yield from _read_checkpoint(path, ("epoch", "start offset"))
 
 
-def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """A checkpoint of one offset a partition."""
     yield from _read_checkpoint(path, ("topic", "partition", "offset"))
 
 
-def read_properties(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """meta.properties and partition.metadata: names and values."""
     text = path.read_text(errors="replace")
     try:
         found = javaproperties.loads(text)
     except ValueError as error:
-        yield Damage(0, str(error))
+        yield Corruption(0, str(error))
         return
     for name, value in sorted(found.items()):
         yield {"name": name, "value": value}
 
 
-def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Damage]:
+def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """The marker of a clean stop."""
     try:
         found = json.loads(path.read_bytes() or b"{}")
     except ValueError as error:
-        yield Damage(0, str(error))
+        yield Corruption(0, str(error))
         return
     yield {"name": "clean shutdown", "value": json.dumps(found)}
 

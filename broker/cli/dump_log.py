@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from broker.cli.common import CliError, command, note, print_table
-from broker.cli.dump_files import Damage, Options, Row, reader_of
+from broker.cli.dump_files import Corruption, Options, Row, reader_of
 
 ROWS_AT_ONCE = 1_000
 EXIT_DAMAGED = 1
@@ -69,12 +69,12 @@ def _dump(path: Path, options: Options, *, as_json: bool) -> int:
     damaged = 0
     rows = read(path, options)
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        good = [row for row in chunk if not isinstance(row, Damage)]
-        bad = [row for row in chunk if isinstance(row, Damage)]
+        good = [row for row in chunk if not isinstance(row, Corruption)]
+        bad = [row for row in chunk if isinstance(row, Corruption)]
         damaged += len(bad)
         if as_json:
             for row in chunk:
-                document = {"damage": row.reason, "position": row.position} if isinstance(row, Damage) else row
+                document = {"damage": row.reason, "position": row.position} if isinstance(row, Corruption) else row
                 typer.echo(json.dumps({"file": str(path), "kind": kind, **document}, ensure_ascii=False))
         else:
             _print(good)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from broker.cli.common import AsJson, CliError, command, note, print_json, print_table
-from broker.faults.rules import STEPS, Action, FaultSyntax, parse_rule
+from broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 
 app = typer.Typer(
     help="Script faults on a running broker (started with --admin-port): drop, hold, delay or refuse requests, fill the disk, and more.",
@@ -143,7 +143,7 @@ def check(admin: Admin = ADMIN) -> None:
 @command
 def actions() -> None:
     """List what a rule can do."""
-    for action in Action:
+    for action in FaultAction:
         typer.echo(action.value)
     note(
         f"Fields: api, client_id, transactional_id, group, topic, partition, connection, after, times, share, seed, name; "

@@ -43,7 +43,7 @@ class InvalidConfig(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Validator:
     """Which parsed values are allowed: what is wrong with one, in the words of Kafka's validators, or None."""
 
     problem: Callable[[Value], str | None]
@@ -72,7 +72,7 @@ class ConfigKey:
     type: ConfigType
     default: Value
     doc: str
-    rule: Rule | None = None
+    validator: Validator | None = None
     dynamic: bool = False
     internal: bool = False
     synonyms: tuple[Synonym, ...] = ()
@@ -85,7 +85,7 @@ class ConfigKey:
     def parse(self, text: str) -> Value:
         """The typed value of `text`; raises InvalidConfig."""
         value = self._typed(text.strip())
-        problem = None if self.rule is None else self.rule.problem(value)
+        problem = None if self.validator is None else self.validator.problem(value)
         if problem is not None:
             raise self._invalid(text, problem)
         return value
@@ -130,49 +130,49 @@ def render(value: Value) -> str | None:
     return str(value).replace("e+", "E").replace("e-", "E-") if isinstance(value, float) else str(value)
 
 
-def rule(allows: Callable[[Value], bool], problem: str) -> Rule:
+def validator(allows: Callable[[Value], bool], problem: str) -> Validator:
     """Values for which `allows` is true; `problem` says of all others what is wrong."""
-    return Rule(lambda value: None if allows(value) else problem)
+    return Validator(lambda value: None if allows(value) else problem)
 
 
-def at_least(low: float) -> Rule:
+def at_least(low: float) -> Validator:
     """Numbers from `low` up."""
-    return rule(lambda value: isinstance(value, int | float) and value >= low, f"Value must be at least {low}")
+    return validator(lambda value: isinstance(value, int | float) and value >= low, f"Value must be at least {low}")
 
 
-def between(low: float, high: float) -> Rule:
+def between(low: float, high: float) -> Validator:
     """Numbers from `low` to `high`, both included."""
     above = f"Value must be no more than {high}"
-    return Rule(lambda value: at_least(low).problem(value) or (above if isinstance(value, int | float) and value > high else None))
+    return Validator(lambda value: at_least(low).problem(value) or (above if isinstance(value, int | float) and value > high else None))
 
 
-def one_of(*choices: str) -> Rule:
+def one_of(*choices: str) -> Validator:
     """One of a few words."""
-    return rule(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
+    return validator(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
 
 
-def one_of_in_any_case(*choices: str) -> Rule:
+def one_of_in_any_case(*choices: str) -> Validator:
     """One of a few words, written in lower or upper case."""
     problem = "String must be one of (case insensitive): " + ", ".join(choices)
-    return rule(lambda value: isinstance(value, str) and value.lower() in choices, problem)
+    return validator(lambda value: isinstance(value, str) and value.lower() in choices, problem)
 
 
-def each_of(*choices: str) -> Rule:
+def each_of(*choices: str) -> Validator:
     """A list whose items are among a few words."""
     problem = "String must be one of: " + ", ".join(choices)
-    return rule(lambda value: isinstance(value, tuple) and all(item in choices for item in value), problem)
+    return validator(lambda value: isinstance(value, tuple) and all(item in choices for item in value), problem)
 
 
-def any_of(rules: Sequence[Rule]) -> Rule:
-    """Values that one of `rules` allows."""
+def any_of(validators: Sequence[Validator]) -> Validator:
+    """Values that one of `validators` allows."""
 
     def problem(value: Value) -> str | None:
-        problems = [each.problem(value) for each in rules]
+        problems = [each.problem(value) for each in validators]
         return None if None in problems else " or ".join(filter(None, problems))
 
-    return Rule(problem)
+    return Validator(problem)
 
 
-def exactly(value: Value) -> Rule:
+def exactly(value: Value) -> Validator:
     """One value only."""
-    return rule(lambda found: found == value, f"Value must be {render(value)}")
+    return validator(lambda found: found == value, f"Value must be {render(value)}")

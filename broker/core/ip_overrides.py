@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 
-from broker.core.config_keys import Rule, Value
+from broker.core.config_keys import Validator, Value
 
 
 @lru_cache(maxsize=8)
@@ -45,5 +45,5 @@ def _problem(value: Value) -> str | None:
     return None
 
 
-IP_OVERRIDES = Rule(_problem)
+IP_OVERRIDES = Validator(_problem)
 """Overrides of which each has an address and a count."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Rule, Value, at_least
+from broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Validator, Value, at_least
 
 _T = ConfigType
 _POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)
 _THREADS_DOC = "Threads of this kind in Kafka; there are none here."
 
 
-def _key(name: str, kind: ConfigType, default: Value, doc: str, rule: Rule | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", rule, dynamic=True)
+def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None) -> ConfigKey:
+    return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", validator, dynamic=True)
 
 
 def _throttle(name: str, doc: str) -> ConfigKey:

@@ -1,4 +1,4 @@
-"""The broker's settings: Kafka's names with `.` written `_`, typed, each declared once with its default, its rule and what it does.
+"""The broker's settings: Kafka's names with `.` written `_`, typed, each declared once with its default, its validator and what it does.
 
 `BROKER_KEYS` and the attributes of `BrokerSettings` are the same table, so a setting cannot be documented and not exist.
 Reading the sources (file, environment, command line) is `settings_load`.
@@ -14,7 +14,7 @@ from broker.core.config_keys import (
     INT64_MAX,
     ConfigKey,
     ConfigType,
-    Rule,
+    Validator,
     Value,
     any_of,
     at_least,
@@ -36,9 +36,9 @@ _NOT_NEGATIVE = at_least(0)
 _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
 
-def _key(kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, **flags: bool) -> Any:
+def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
     """A field of BrokerSettings that is also a row of BROKER_KEYS, with its flags. Any, as dataclasses.field is typed by its default."""
-    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "rule": rule, **flags})
+    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
 
 
 @dataclass(slots=True)

@@ -11,15 +11,15 @@ from broker.core.config_keys import (
     INT64_MAX,
     ConfigKey,
     ConfigType,
-    Rule,
     Synonym,
+    Validator,
     Value,
     at_least,
     between,
     each_of,
     exactly,
     one_of,
-    rule,
+    validator,
 )
 
 _HOURS = 3_600_000
@@ -28,7 +28,7 @@ _MINUTES = 60_000
 POLICIES = each_of("compact", "delete")
 CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
-GZIP_LEVELS = rule(
+GZIP_LEVELS = validator(
     lambda value: isinstance(value, int) and (1 <= value <= 9 or value == -1), "Value must be between 1 and 9 or equal to -1"
 )
 LZ4_LEVELS = between(1, 17)
@@ -41,15 +41,15 @@ def _is_throttle(value: Value) -> bool:
     return isinstance(value, tuple) and (value == ("*",) or all(item.count(":") == 1 for item in value))
 
 
-_THROTTLED = rule(
+_THROTTLED = validator(
     _is_throttle,
     "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
 )
 
 
-def _key(name: str, kind: ConfigType, default: Value, doc: str, rule: Rule | None = None, *synonyms: str | Synonym) -> ConfigKey:
+def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, *synonyms: str | Synonym) -> ConfigKey:
     chain = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    return ConfigKey(name, kind, default, doc, rule, dynamic=True, synonyms=chain)
+    return ConfigKey(name, kind, default, doc, validator, dynamic=True, synonyms=chain)
 
 
 _T = ConfigType

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.faults.engine import Faults
-from broker.faults.rules import Action
+from broker.faults.rules import FaultAction
 from broker.storage.files import Buffer, Files
 
 _PARTITION_DIR: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
@@ -38,7 +38,7 @@ class FillableFiles(Files):
         super().close(fd)
 
     def _rules_changed(self) -> None:
-        if any(rule.action is Action.DISK_FULL for rule in self._faults.rules):
+        if any(rule.action is FaultAction.DISK_FULL for rule in self._faults.rules):
             self.pwrite = self._pwrite_or_fail  # type: ignore[method-assign] # so that without a rule nothing is asked
         else:
             self.__dict__.pop("pwrite", None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.rules import AT_STEPS, EXCLUSIVE, Action, FaultRule
+from broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
 
 if TYPE_CHECKING:
     import asyncio
@@ -168,7 +168,7 @@ class Faults:
 
     def refuses_connection(self) -> bool:
         """Whether a new connection is closed at once."""
-        return any([rule.draw() for rule in self.rules if rule.action is Action.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
+        return any([rule.draw() for rule in self.rules if rule.action is FaultAction.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
 
     def stops_at(self, step: str, transactional_id: str, go_on: Continue, topic: str | None = None, partition: int | None = None) -> bool:
         """Whether the transaction coordinator stops at `step`; if so `go_on` is called on release, and never after a crash."""
@@ -179,7 +179,7 @@ class Faults:
             return True
         for rule in self.rules:
             if rule.action in AT_STEPS and rule.hits_step(step, transactional_id, topic, partition):
-                if rule.action is Action.CRASH:
+                if rule.action is FaultAction.CRASH:
                     self.on_crash()
                 else:
                     place = "" if topic is None else f" for {topic}-{partition}"
@@ -189,7 +189,7 @@ class Faults:
 
     def fills_disk(self, topic: str, partition: int) -> bool:
         """Whether a write to this log fails."""
-        return any([rule.draw() for rule in self.rules if rule.action is Action.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
+        return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
     def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
         """Keep `go_on` until `release`."""

@@ -24,7 +24,7 @@ class FaultSyntax(ValueError):
     """A rule that cannot be read; the text says what is expected."""
 
 
-class Action(Enum):
+class FaultAction(Enum):
     """What happens to a request, a connection, a step of the transaction coordinator or a write."""
 
     DROP_REQUEST = "drop-request"
@@ -69,28 +69,28 @@ STEPS: Final = ("prepared", "marker", "marked")
 """Steps of the coordinator: `prepared` (the decision is durable, no marker is written), `marker` (before the marker of `topic` and
 `partition`), `marked` (all markers are durable, the end is not written)."""
 
-AT_STEPS: Final = frozenset({Action.PAUSE, Action.CRASH})
-NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, Action.REFUSE_CONNECTION, Action.DISK_FULL})
+AT_STEPS: Final = frozenset({FaultAction.PAUSE, FaultAction.CRASH})
+NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, FaultAction.REFUSE_CONNECTION, FaultAction.DISK_FULL})
 _MS_MAX: Final = 2**31 - 1
 """throttle_time_ms has 32 bits."""
-EXCLUSIVE: Final[Mapping[Action, frozenset[str]]] = {
-    Action.DROP_REQUEST: frozenset({"handling", "answering"}),
-    Action.ERROR: frozenset({"handling"}),
-    Action.DUPLICATE: frozenset({"handling"}),
-    Action.DROP_ACK: frozenset({"answering"}),
-    Action.CUT_RESPONSE: frozenset({"answering"}),
-    Action.SWALLOW: frozenset({"answering"}),
-    Action.LATE_REQUEST: frozenset({"answering"}),
+EXCLUSIVE: Final[Mapping[FaultAction, frozenset[str]]] = {
+    FaultAction.DROP_REQUEST: frozenset({"handling", "answering"}),
+    FaultAction.ERROR: frozenset({"handling"}),
+    FaultAction.DUPLICATE: frozenset({"handling"}),
+    FaultAction.DROP_ACK: frozenset({"answering"}),
+    FaultAction.CUT_RESPONSE: frozenset({"answering"}),
+    FaultAction.SWALLOW: frozenset({"answering"}),
+    FaultAction.LATE_REQUEST: frozenset({"answering"}),
 }
 """What of a request these take for themselves: of two that want the same only one can do what it says."""
-_NEEDED: Final[Mapping[Action, str]] = {
-    Action.DELAY: "ms",
-    Action.DELAY_REQUEST: "ms",
-    Action.THROTTLE: "ms",
-    Action.ERROR: "code",
-    Action.ERROR_AFTER: "code",
-    Action.PAUSE: "step",
-    Action.CRASH: "step",
+_NEEDED: Final[Mapping[FaultAction, str]] = {
+    FaultAction.DELAY: "ms",
+    FaultAction.DELAY_REQUEST: "ms",
+    FaultAction.THROTTLE: "ms",
+    FaultAction.ERROR: "code",
+    FaultAction.ERROR_AFTER: "code",
+    FaultAction.PAUSE: "step",
+    FaultAction.CRASH: "step",
 }
 
 
@@ -102,7 +102,7 @@ class FaultRule:
     `name` is what `release` and the command line call it.
     """
 
-    action: Action
+    action: FaultAction
     api: ApiKey | None = None
     client_id: str | None = None
     transactional_id: str | None = None
@@ -226,9 +226,9 @@ def make_rule(given: Mapping[str, Any]) -> FaultRule:
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
     try:
-        kind = Action(action)
+        kind = FaultAction(action)
     except ValueError:
-        raise FaultSyntax(f"unknown fault {action!r}; there are {', '.join(each.value for each in Action)}") from None
+        raise FaultSyntax(f"unknown fault {action!r}; there are {', '.join(each.value for each in FaultAction)}") from None
     unknown = set(values) - set(_FIELDS)
     if unknown:
         raise FaultSyntax(f"fault {action}: unknown {', '.join(sorted(unknown))}; there are {', '.join(_FIELDS)}")

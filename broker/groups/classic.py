@@ -5,8 +5,8 @@ Rules that hold here:
 * Time is an argument; a deadline is met by calling `expire` at or after `next_deadline()`. Nothing here waits: a caller that must wait
   leaves a ticket.
 * Membership between two generations is soft state and changes at once. What is persisted (generation, protocol, leader, members,
-  assignments) is decided as a `GroupMetadataValue` in `Outcome.record` and takes effect only in `apply`, the very call that reads it back
-  at start-up.
+  assignments) is decided as a `GroupMetadataValue` in `ClassicOutcome.record` and takes effect only in `apply`, the very call that reads it
+  back at start-up.
 * A record is written when the leader's assignment arrives, when a generation begins with nobody in it, and when a static member returns
   under a new id without a rebalance. If it cannot be written, `abandon` puts the group back on its feet; there is nothing to roll back.
 * A ticket is answered exactly once. One that a later request of the same member replaces is answered REBALANCE_IN_PROGRESS
@@ -44,7 +44,7 @@ class ClassicConfig:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ClassicOutcome:
     """What an operation decided: whom to answer, once `record` (if any) is appended, applied and durable."""
 
     replies: list[Reply] = field(default_factory=list)
@@ -158,19 +158,19 @@ class ClassicGroup:
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
-    def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> Outcome:
+    def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> ClassicOutcome:
         """Give a member its assignment, at once or when the leader has sent it."""
         error = self._check_sync(syncing)
         if error is not ErrorCode.NONE:
-            return Outcome([Reply(ticket, SyncAnswer(error=error))])
+            return ClassicOutcome([Reply(ticket, SyncAnswer(error=error))])
         member = self.members[syncing.member_id]
         self._pending_sync.discard(member.member_id)
         if not self._pending_sync:
             self._sync_deadline_ms = None
         self.reset_session(member, now)
         if self.state is ClassicState.STABLE:
-            return Outcome([Reply(ticket, self._assignment_of(member.assignment))])
-        outcome = Outcome()
+            return ClassicOutcome([Reply(ticket, self._assignment_of(member.assignment))])
+        outcome = ClassicOutcome()
         self._supersede(member.awaiting_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), outcome)
         member.awaiting_sync = ticket
         if member.member_id == self.leader_id:
@@ -189,9 +189,9 @@ class ClassicGroup:
         self.reset_session(self.members[member_id], now)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
-    def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Outcome]:
+    def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
         """Take members out, one error code for each in order; then rebalance if one was there."""
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
         errors = [self._leave_one(one, outcome) for one in leaving]
@@ -226,9 +226,9 @@ class ClassicGroup:
         if member is not None:
             self.reset_session(member, now)
 
-    def expire(self, now: Now) -> Outcome:
+    def expire(self, now: Now) -> ClassicOutcome:
         """Let everything happen whose deadline has come, in the order of the deadlines."""
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
             for m in self.members
@@ -284,26 +284,26 @@ class ClassicGroup:
         self.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
         self.subscribed_topics = self._read_subscriptions()
 
-    def on_loaded(self, now: Now) -> Outcome:
+    def on_loaded(self, now: Now) -> ClassicOutcome:
         """After the log was read: every member gets a full session to show itself, and a group over its limit rebalances."""
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         for member in self.members:
             self.reset_session(member, now)
         if len(self.members) > self.config.max_size:
             self.prepare_rebalance(now, outcome)
         return outcome
 
-    def abandon(self, now: Now) -> Outcome:
+    def abandon(self, now: Now) -> ClassicOutcome:
         """The record of the last operation could not be written: forget it, and let the members start over."""
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         self.replacement = None
         if self.state is ClassicState.COMPLETING_REBALANCE:
             self.prepare_rebalance(now, outcome)
         return outcome
 
-    def release_waiting(self, error: ErrorCode) -> Outcome:
+    def release_waiting(self, error: ErrorCode) -> ClassicOutcome:
         """Answer everybody who waits with an error: the broker stops."""
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         for member in self.members:
             self.answer_waiting(member, error, member.member_id, outcome)
         return outcome
@@ -318,14 +318,14 @@ class ClassicGroup:
     def reset_session(self, member: Member, now: Now, timeout_ms: int | None = None) -> None:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def prepare_or_complete(self, now: Now, outcome: Outcome) -> None:
+    def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
         """Something about the membership changed: start a rebalance, or see whether the running one has everybody."""
         if ClassicState.PREPARING_REBALANCE in MOVES[self.state]:
             self.prepare_rebalance(now, outcome)
         else:
             self.maybe_complete_join(now, outcome)
 
-    def prepare_rebalance(self, now: Now, outcome: Outcome) -> None:
+    def prepare_rebalance(self, now: Now, outcome: ClassicOutcome) -> None:
         """Ask everybody to join again. The first rebalance of an empty group leaves others time to arrive: none at all when the delay is
         0."""
         if self.state is ClassicState.COMPLETING_REBALANCE:
@@ -344,7 +344,7 @@ class ClassicGroup:
         else:
             self._join_deadline_ms = now.mono_ms + self.members.rebalance_timeout_ms()
 
-    def maybe_complete_join(self, now: Now, outcome: Outcome) -> None:
+    def maybe_complete_join(self, now: Now, outcome: ClassicOutcome) -> None:
         if self.state is ClassicState.PREPARING_REBALANCE and self._initial_delay_left_ms is None and self._everybody_joined():
             self._complete_join(now, outcome)
 
@@ -356,11 +356,11 @@ class ClassicGroup:
     def forget_pending_sync(self, member_id: str) -> None:
         self._pending_sync.discard(member_id)
 
-    def await_join(self, member: Member, ticket: Ticket, outcome: Outcome) -> None:
+    def await_join(self, member: Member, ticket: Ticket, outcome: ClassicOutcome) -> None:
         self._supersede(member.awaiting_join, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id), outcome)
         member.awaiting_join = ticket
 
-    def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: Outcome) -> None:
+    def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
         """Answer what the member waits for with an error; it waits for nothing afterwards."""
         self._supersede(member.awaiting_join, JoinAnswer(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncAnswer(error=error), outcome)
@@ -376,7 +376,7 @@ class ClassicGroup:
     def _everybody_joined(self) -> bool:
         return not self.pending and all(member.awaiting_join is not None for member in self.members)
 
-    def _complete_join(self, now: Now, outcome: Outcome) -> None:
+    def _complete_join(self, now: Now, outcome: ClassicOutcome) -> None:
         """End the join phase: whoever is not here is out (static members excepted), and the next generation begins."""
         self._join_deadline_ms = self._initial_delay_left_ms = None
         for absent in [m for m in self.members if m.awaiting_join is None and m.instance_id is None]:
@@ -419,7 +419,7 @@ class ClassicGroup:
     def _assignment_of(self, assignment: bytes) -> SyncAnswer:
         return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
 
-    def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: Outcome) -> None:
+    def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: ClassicOutcome) -> None:
         """The leader has spoken: everyone who waits is answered, a member it forgot with nothing to do."""
         outcome.record = self.record(assignments, now)
         for member in self.members:
@@ -428,7 +428,7 @@ class ClassicGroup:
                 member.awaiting_sync = None
                 self.reset_session(member, now)
 
-    def _fail_syncs(self, error: ErrorCode, now: Now, outcome: Outcome) -> None:
+    def _fail_syncs(self, error: ErrorCode, now: Now, outcome: ClassicOutcome) -> None:
         for member in self.members:
             member.assignment = b""
             if member.awaiting_sync is not None:
@@ -436,7 +436,7 @@ class ClassicGroup:
                 member.awaiting_sync = None
                 self.reset_session(member, now)
 
-    def _leave_one(self, leaving: Leaving, outcome: Outcome) -> ErrorCode:
+    def _leave_one(self, leaving: Leaving, outcome: ClassicOutcome) -> ErrorCode:
         member_id = leaving.member_id
         if not member_id:
             holder = None if leaving.instance_id is None else self.members.static_member_id(leaving.instance_id)
@@ -453,14 +453,14 @@ class ClassicGroup:
         self._remove(member_id, outcome)
         return ErrorCode.NONE
 
-    def _remove(self, member_id: str, outcome: Outcome) -> None:
+    def _remove(self, member_id: str, outcome: ClassicOutcome) -> None:
         """A member may be removed while its join is parked; UNKNOWN_MEMBER_ID makes a client that still lives start over."""
         member = self.members.remove(member_id)
         if member is not None:
             self.answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
         self._pending_sync.discard(member_id)
 
-    def _expire_member(self, member_id: str, now: Now, outcome: Outcome) -> None:
+    def _expire_member(self, member_id: str, now: Now, outcome: ClassicOutcome) -> None:
         if self.pending.get(member_id, now.mono_ms + 1) <= now.mono_ms:
             del self.pending[member_id]
             self.maybe_complete_join(now, outcome)
@@ -477,7 +477,7 @@ class ClassicGroup:
         else:
             self.maybe_complete_join(now, outcome)
 
-    def _expire_join(self, now: Now, outcome: Outcome) -> None:
+    def _expire_join(self, now: Now, outcome: ClassicOutcome) -> None:
         left = self._initial_delay_left_ms
         if left and self._joined_during_initial_delay:
             delay = min(self.config.initial_rebalance_delay_ms, left)
@@ -487,7 +487,7 @@ class ClassicGroup:
         else:
             self._complete_join(now, outcome)
 
-    def _expire_sync(self, now: Now, outcome: Outcome) -> None:
+    def _expire_sync(self, now: Now, outcome: ClassicOutcome) -> None:
         """Those who joined and never came for their assignment are out."""
         self._sync_deadline_ms = None
         for member_id in sorted(self._pending_sync):
@@ -495,7 +495,7 @@ class ClassicGroup:
         self.prepare_rebalance(now, outcome)
 
     @staticmethod
-    def _supersede(ticket: Ticket | None, answer: JoinAnswer | SyncAnswer, outcome: Outcome) -> None:
+    def _supersede(ticket: Ticket | None, answer: JoinAnswer | SyncAnswer, outcome: ClassicOutcome) -> None:
         if ticket is not None:
             outcome.replies.append(Reply(ticket, answer))
 

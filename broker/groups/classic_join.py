@@ -11,7 +11,7 @@ and takes the place of whoever held it (KIP-345): without a rebalance when the g
 from dataclasses import dataclass, replace
 
 from broker.groups.answers import JoinAnswer, Reply, Ticket
-from broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, Outcome
+from broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
 from broker.groups.roster import JoinProtocol, Member
 from broker.groups.states import ClassicState, Now
 from protocol.error_codes import ErrorCode
@@ -40,7 +40,7 @@ class Joining:
         return {protocol.name for protocol in self.protocols}
 
 
-def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> Outcome:
+def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> ClassicOutcome:
     """Let a member join; it is answered now, or when the join phase completes."""
     attempt = _Join(group, joining, ticket, now)
     attempt.run()
@@ -55,7 +55,7 @@ class _Join:
         self.joining = joining
         self.ticket = ticket
         self.now = now
-        self.outcome = Outcome()
+        self.outcome = ClassicOutcome()
 
     def run(self) -> None:
         group, joining = self.group, self.joining

@@ -24,7 +24,7 @@ from broker.groups.classic_join import Joining
 from broker.groups.consumer_draft import Draft
 from broker.groups.consumer_heartbeat import existing_member
 from broker.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
-from broker.groups.deadlines import Kind
+from broker.groups.deadlines import DeadlineKind
 from broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
@@ -60,9 +60,9 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         group = draft.group
         migration.downgrade(draft, has_to_rebalance=not all(one.is_reconciled_to(group.assignment_epoch) for one in group.members.values()))
     if draft.downgraded is None:
-        draft.deadlines.cancel(Kind.JOIN, member_id)
+        draft.deadlines.cancel(DeadlineKind.JOIN, member_id)
         draft.keep_session(member)
-        draft.deadlines.set(Kind.SYNC, member_id, draft.now.mono_ms + joining.rebalance_timeout_ms)
+        draft.deadlines.set(DeadlineKind.SYNC, member_id, draft.now.mono_ms + joining.rebalance_timeout_ms)
     return JoinAnswer(
         member_id=member_id,
         generation=member.epoch,
@@ -80,7 +80,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
     if draft.group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _ask_to_join(draft, member)
         raise Rejected(ErrorCode.REBALANCE_IN_PROGRESS)
-    draft.deadlines.cancel(Kind.SYNC, member.member_id)
+    draft.deadlines.cancel(DeadlineKind.SYNC, member.member_id)
     draft.keep_session(member)
     return SyncAnswer(
         protocol_type=syncing.protocol_type,
@@ -161,4 +161,4 @@ def _check_generation(member: ConsumerMember, generation: int) -> ClassicMember:
 
 
 def _ask_to_join(draft: Draft, member: ConsumerMember) -> None:
-    draft.deadlines.set_if_absent(Kind.JOIN, member.member_id, draft.now.mono_ms + member.rebalance_timeout_ms)
+    draft.deadlines.set_if_absent(DeadlineKind.JOIN, member.member_id, draft.now.mono_ms + member.rebalance_timeout_ms)

@@ -21,7 +21,7 @@ from broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
 from broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.deadlines import DeadlineKind, Deadlines
 from broker.groups.group_records import GroupMetadataKey, GroupRecord
 from broker.groups.reconciliation import Target, reconcile
 from broker.groups.states import Now
@@ -182,15 +182,15 @@ class Draft:
         self.put_assignment(after)
         if after.classic is None:
             if after.state is MemberState.UNREVOKED_PARTITIONS:
-                self.deadlines.set(Kind.REBALANCE, member_id, self.now.mono_ms + after.rebalance_timeout_ms, after.epoch)
+                self.deadlines.set(DeadlineKind.REBALANCE, member_id, self.now.mono_ms + after.rebalance_timeout_ms, after.epoch)
             else:
-                self.deadlines.cancel(Kind.REBALANCE, member_id)
+                self.deadlines.cancel(DeadlineKind.REBALANCE, member_id)
         return after
 
     def keep_session(self, member: ConsumerMember) -> None:
         """The member was heard of."""
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-        self.deadlines.set(Kind.SESSION, member.member_id, self.now.mono_ms + timeout_ms)
+        self.deadlines.set(DeadlineKind.SESSION, member.member_id, self.now.mono_ms + timeout_ms)
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
 

@@ -18,14 +18,14 @@ from broker.core.effects import Effects
 from broker.core.rejected import Rejected
 from broker.groups import consumer_classic, consumer_heartbeat, migration
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
-from broker.groups.classic import ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic import ClassicGroup, ClassicOutcome, Leaving, Syncing
 from broker.groups.classic_join import Joining
 from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import ConsumerConfig, Draft
 from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
 from broker.groups.consumer_records import ConsumerGroupMetadataKey, ConsumerKey, ConsumerValue
-from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.deadlines import DeadlineKind, Deadlines
 from broker.groups.group_records import GroupRecord
 from broker.groups.states import Now
 from broker.groups.topics_view import TopicsView
@@ -109,7 +109,7 @@ class ConsumerGroups:
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)
-            if member is None or draft.downgraded is not None or (due.kind is Kind.REBALANCE and due.epoch != member.epoch):
+            if member is None or draft.downgraded is not None or (due.kind is DeadlineKind.REBALANCE and due.epoch != member.epoch):
                 continue
             consumer_heartbeat.fence(draft, due.member_id)
         return self._effects(draft, draft.replies)
@@ -120,21 +120,21 @@ class ConsumerGroups:
         for member in group.members.values():
             draft.keep_session(member)
             if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
-                draft.deadlines.set(Kind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
+                draft.deadlines.set(DeadlineKind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
 
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
         """Nothing that was decided took effect: members whose time was up are looked at again."""
         self._downgraded.pop(group.group_id, None)
         draft = self._draft(group, now)
         for member in group.members.values():
-            if draft.deadlines.get(Kind.SESSION, member.member_id) is None:
+            if draft.deadlines.get(DeadlineKind.SESSION, member.member_id) is None:
                 draft.keep_session(member)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
         """What the last operation decided is in the log."""
         has_to_rebalance = self._downgraded.pop(group_id, None)
         group = self._groups.get(group_id)
-        outcome = Outcome()
+        outcome = ClassicOutcome()
         if has_to_rebalance is not None and isinstance(group, ClassicGroup):
             for member in group.members:
                 group.reset_session(member, now)

@@ -21,7 +21,7 @@ from broker.core.rejected import Rejected
 from broker.groups import migration
 from broker.groups.consumer_draft import ConsumerConfig, Draft
 from broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
-from broker.groups.deadlines import Kind
+from broker.groups.deadlines import DeadlineKind
 from broker.groups.reconciliation import is_subset
 from broker.groups.topics_view import check_regex
 from protocol.error_codes import ErrorCode
@@ -133,7 +133,7 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
     member = existing_member(draft, beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
-        draft.deadlines.cancel(Kind.REBALANCE, member.member_id)
+        draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
     else:
         fence(draft, member.member_id)
     return HeartbeatAnswer(member_id=beat.member_id, epoch=beat.epoch)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from broker.groups.classic_join import Joining, join
 from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import ConsumerConfig
@@ -417,7 +417,7 @@ class GroupCoordinator:
         return expired
 
 
-def _effects(group: ClassicGroup, outcome: Outcome) -> Effects[GroupRecord, Replies]:
+def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecord, Replies]:
     if outcome.record is None:
         return Effects((), outcome.replies)
     return Effects([GroupRecord(GroupMetadataKey(group.group_id), outcome.record)], outcome.replies)

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
-class Kind(IntEnum):
+class DeadlineKind(IntEnum):
     """What a member is waited for to do."""
 
     SESSION = 0
@@ -30,7 +30,7 @@ class Due(NamedTuple):
     """A deadline that has come. `epoch` is the member epoch that it was set for, where that matters."""
 
     deadline_ms: int
-    kind: Kind
+    kind: DeadlineKind
     member_id: str
     epoch: int
 
@@ -40,24 +40,24 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.next_ms: int | None = None
-        self._due: dict[tuple[Kind, str], Due] = {}
+        self._due: dict[tuple[DeadlineKind, str], Due] = {}
 
-    def set(self, kind: Kind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
+    def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
         """One of a kind for a member: the newest counts."""
         self._due[kind, member_id] = Due(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
 
-    def set_if_absent(self, kind: Kind, member_id: str, deadline_ms: int) -> None:
+    def set_if_absent(self, kind: DeadlineKind, member_id: str, deadline_ms: int) -> None:
         """A deadline that runs already is not moved."""
         if (kind, member_id) not in self._due:
             self.set(kind, member_id, deadline_ms)
 
-    def get(self, kind: Kind, member_id: str) -> int | None:
+    def get(self, kind: DeadlineKind, member_id: str) -> int | None:
         due = self._due.get((kind, member_id))
         return None if due is None else due.deadline_ms
 
-    def cancel(self, kind: Kind, member_id: str) -> None:
+    def cancel(self, kind: DeadlineKind, member_id: str) -> None:
         self._due.pop((kind, member_id), None)
 
     def take_due(self, now_ms: int) -> list[Due]:

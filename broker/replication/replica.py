@@ -27,7 +27,7 @@ COMMITTED: Final = 2
 UNKNOWN_END: Final = -1
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """Whether appends come from clients or from another broker."""
 
     LEADER = "leader"
@@ -43,7 +43,7 @@ class Replica:
     __slots__ = ("_held", "_syncing", "followers", "high_watermark", "leader_epoch", "log_end", "role", "synced")
 
     def __init__(self, *, log_end: int, synced: int, high_watermark: int, leader_epoch: int) -> None:
-        self.role = Role.FOLLOWER
+        self.role = ReplicaRole.FOLLOWER
         self.leader_epoch = leader_epoch
         self.log_end = log_end
         self.synced = synced
@@ -69,15 +69,15 @@ class Replica:
     def lead(self, epoch: int, in_sync: Collection[int] = ()) -> int:
         """This replica leads in `epoch`; `in_sync` are the other members of the in-sync set. Raises Rejected for an epoch of the past."""
         self._begin(epoch)
-        before = self.followers if self.role is Role.LEADER else {}
-        self.role = Role.LEADER
+        before = self.followers if self.role is ReplicaRole.LEADER else {}
+        self.role = ReplicaRole.LEADER
         self.followers = {node: before.get(node, UNKNOWN_END) for node in in_sync}
         return self._committed()
 
     def follow(self, epoch: int) -> int:
         """Another replica leads in `epoch`. Raises Rejected for an epoch of the past."""
         self._begin(epoch)
-        self.role = Role.FOLLOWER
+        self.role = ReplicaRole.FOLLOWER
         self.followers = {}
         return NOTHING
 
@@ -93,7 +93,7 @@ class Replica:
 
     def check_leads(self) -> None:
         """Raises Rejected where another replica leads."""
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # --- how far the logs reach --------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Replica:
         return COMMITTED
 
     def _committed(self) -> int:
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             return NOTHING
         end = self.own_end
         if self.followers:

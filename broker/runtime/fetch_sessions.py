@@ -30,7 +30,7 @@ TopicKey = str | bytes
 
 
 @dataclass(slots=True)
-class Target:
+class FetchTarget:
     """One partition that a client fetches: what it asks, and what it was last told."""
 
     topic: TopicKey
@@ -45,7 +45,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """One client's partitions, in the order in which they are read."""
 
     session_id: int
@@ -55,14 +55,14 @@ class Session:
     epoch: int = 1
     seasoned: bool = False
     """Used when it was older than `FETCH_SESSION_IDLE_MS`: a bigger one may take its place."""
-    targets: dict[tuple[TopicKey, int], Target] = field(default_factory=dict)
+    targets: dict[tuple[TopicKey, int], FetchTarget] = field(default_factory=dict)
 
 
 class FetchContext:
     """One request's view: what to read, and (`finish`) what of it to send."""
 
     def __init__(
-        self, sessions: FetchSessions, targets: Sequence[Target], session: Session | None, wants_session: bool, by_id: bool
+        self, sessions: FetchSessions, targets: Sequence[FetchTarget], session: FetchSession | None, wants_session: bool, by_id: bool
     ) -> None:
         self.targets = targets
         self._sessions = sessions
@@ -76,7 +76,9 @@ class FetchContext:
         """True when unchanged partitions are left out of the response."""
         return self._session is not None
 
-    def finish(self, results: Sequence[tuple[Target, PartitionData]], now_ms: int) -> tuple[int, Iterable[tuple[Target, PartitionData]]]:
+    def finish(
+        self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
+    ) -> tuple[int, Iterable[tuple[FetchTarget, PartitionData]]]:
         """The session id to answer and the partitions to send. Raises Rejected when another request used the session meanwhile."""
         session = self._session
         if session is None:
@@ -95,7 +97,7 @@ class FetchContext:
         return session.session_id, send
 
 
-def _changed(target: Target, data: PartitionData) -> bool:
+def _changed(target: FetchTarget, data: PartitionData) -> bool:
     """Whether the partition is to be sent; remembers what the client is told."""
     changed = bool(data.records) or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
@@ -111,7 +113,7 @@ class FetchSessions:
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
         self._new_id = new_id
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._partitions = 0
 
     def __len__(self) -> int:
@@ -126,7 +128,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        targets: Sequence[Target],
+        targets: Sequence[FetchTarget],
         forgotten: Iterable[tuple[TopicKey, int]],
         *,
         by_id: bool,
@@ -153,7 +155,7 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return FetchContext(self, list(session.targets.values()), session, wants_session=False, by_id=by_id)
 
-    def create(self, targets: Sequence[Target], by_id: bool, now_ms: int) -> Session | None:
+    def create(self, targets: Sequence[FetchTarget], by_id: bool, now_ms: int) -> FetchSession | None:
         """A new session over `targets`, or None when there is no room."""
         size = len(targets)
         if not size or not self._make_room(size, now_ms) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
@@ -161,7 +163,7 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = Session(session_id, by_id, now_ms, now_ms, targets={target.key: target for target in targets})
+        session = FetchSession(session_id, by_id, now_ms, now_ms, targets={target.key: target for target in targets})
         self._sessions[session_id] = session
         self._partitions += len(session.targets)
         return session
@@ -172,7 +174,7 @@ class FetchSessions:
         if session is not None:
             self._partitions -= len(session.targets)
 
-    def _update(self, session: Session, targets: Sequence[Target], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
+    def _update(self, session: FetchSession, targets: Sequence[FetchTarget], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
         before = len(session.targets)
         if self._partitions + len(targets) > limits.FETCH_SESSION_PARTITIONS:
             self.remove(session.session_id)

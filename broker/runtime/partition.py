@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
-from broker.replication.replica import COMMITTED, SYNC, Replica, Role
+from broker.replication.replica import COMMITTED, SYNC, Replica, ReplicaRole
 from broker.replication.waits import Condition, Waits
 from broker.storage.batch_check import check_produce_batch
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
@@ -78,7 +78,7 @@ class Partition:
     @property
     def leads(self) -> bool:
         """Whether this broker leads the partition."""
-        return self.replica.role is Role.LEADER
+        return self.replica.role is ReplicaRole.LEADER
 
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, transaction_version: int = 0) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
@@ -86,7 +86,7 @@ class Partition:
         `transaction_version` is what the producer of a transactional batch speaks.
         """
         log, replica = self.log, self.replica
-        if replica.role is not Role.LEADER:
+        if replica.role is not ReplicaRole.LEADER:
             replica.check_leads()
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is Origin.CLIENT:
@@ -151,7 +151,7 @@ class Partition:
 
     def lead(self, epoch: int, in_sync: Collection[int] = ()) -> None:
         """This replica leads in `epoch`, with `in_sync` others beside it. Raises Rejected; then it goes on as it was."""
-        again = epoch == self.replica.leader_epoch and self.replica.role is Role.LEADER
+        again = epoch == self.replica.leader_epoch and self.replica.role is ReplicaRole.LEADER
         if not again:
             self.log.become_leader(epoch)
         effects = self.replica.lead(epoch, in_sync)

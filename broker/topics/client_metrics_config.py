@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, rule
+from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, validator
 from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
 
@@ -19,7 +19,7 @@ _INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
 _PARAMETERS: Final = frozenset(
     {"client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
 )
-_NOT_EMPTY: Final = rule(lambda value: isinstance(value, tuple) and all(value), "values must not be empty")
+_NOT_EMPTY: Final = validator(lambda value: isinstance(value, tuple) and all(value), "values must not be empty")
 
 METRICS_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key

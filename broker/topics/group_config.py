@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Rule, Synonym, Value, at_least, one_of, render, rule
+from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Synonym, Validator, Value, at_least, one_of, render, validator
 from broker.core.rejected import Rejected
 from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
 from protocol.error_codes import ErrorCode
@@ -23,7 +23,7 @@ _OBEYED: Final = (SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, ASSIGNMENT_INTERVAL
 
 _STANDBYS: Final = "streams.num.standby.replicas"
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
-_OFFSET_RESET: Final = rule(
+_OFFSET_RESET: Final = validator(
     lambda value: isinstance(value, str) and (value in {"earliest", "latest"} or _DURATION.fullmatch(value) is not None),
     "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
 )
@@ -33,7 +33,7 @@ def _of_broker(name: str, doc: str, low: int) -> ConfigKey:
     return ConfigKey(name, ConfigType.INT, None, doc, at_least(low), synonyms=(Synonym(f"group.{name}"),))
 
 
-def _of_share(name: str, kind: ConfigType, default: Value, doc: str, allowed: Rule | None = None) -> ConfigKey:
+def _of_share(name: str, kind: ConfigType, default: Value, doc: str, allowed: Validator | None = None) -> ConfigKey:
     return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", allowed)
 
 

@@ -88,9 +88,9 @@ def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_roun
         application = Application(broker.bootstrap, directory)
         application.start()
         try:
-            stage = Stage(broker, application, random.Random(seed))
+            play = Play(broker, application, random.Random(seed))
             for number in range(1, rounds + 1):
-                found.rounds.append(stage.round(number))
+                found.rounds.append(play.round(number))
                 on_round(found.rounds[-1])
             application.close()
         finally:
@@ -110,7 +110,7 @@ def stop_cleanly(broker: BrokerProcess) -> None:
         raise StreamsFailed(f"the broker did not stop cleanly: exit code {code}\n{broker.output_tail()}")
 
 
-class Stage:
+class Play:
     """Everybody in the play; `until` is how time passes: flights go in, updates come out."""
 
     def __init__(self, broker: BrokerProcess, application: Application, rng: random.Random) -> None:

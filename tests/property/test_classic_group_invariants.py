@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.groups.answers import JoinAnswer, SyncAnswer, Ticket
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from broker.groups.classic_join import Joining, join
 from broker.groups.group_records import GroupMetadataValue
 from broker.groups.roster import JoinProtocol
@@ -132,7 +132,7 @@ class GroupLife(RuleBasedStateMachine):
     def move_to(self, mono_ms: int) -> None:
         self.now = Now(mono_ms, 1_000_000 + mono_ms)
 
-    def take(self, outcome: Outcome, disk_fails: bool = False) -> None:
+    def take(self, outcome: ClassicOutcome, disk_fails: bool = False) -> None:
         replies = list(outcome.replies)
         if outcome.record is not None and disk_fails:
             replies = [reply._replace(answer=replace(reply.answer, error=ErrorCode.NOT_COORDINATOR)) for reply in replies]

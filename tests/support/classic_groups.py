@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 from broker.groups.answers import JoinAnswer, SyncAnswer
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Outcome, Syncing
+from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
 from broker.groups.classic_join import Joining, join
 from broker.groups.group_records import GroupMetadataValue
 from broker.groups.roster import JoinProtocol
@@ -79,7 +79,7 @@ class GroupDriver:
             self.take(self.group.expire(self.now))
         self.mono_ms = end
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ClassicOutcome) -> None:
         if outcome.record is not None:
             self.records.append(outcome.record)
             self.group.apply(outcome.record)

@@ -10,7 +10,9 @@ from broker.core.settings_load import SettingsError, load
 
 def test_every_default_obeys_its_own_rule() -> None:
     assert [
-        key.name for key in KEPT_KEYS.values() if key.rule is not None and key.default is not None and not key.rule.allows(key.default)
+        key.name
+        for key in KEPT_KEYS.values()
+        if key.validator is not None and key.default is not None and not key.validator.allows(key.default)
     ] == []
 
 

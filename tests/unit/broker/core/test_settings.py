@@ -12,8 +12,8 @@ from broker.topics.group_config import GROUP_KEYS
 
 def test_every_default_of_a_key_obeys_its_own_rule() -> None:
     for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
-        if key.rule is not None and key.default is not None:
-            assert key.rule.allows(key.default), key.name
+        if key.validator is not None and key.default is not None:
+            assert key.validator.allows(key.default), key.name
 
 
 def test_every_synonym_of_a_topic_key_is_a_broker_setting() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.faults.rules import Action, FaultRule, FaultSyntax, make_rule, parse_rule
+from broker.faults.rules import FaultAction, FaultRule, FaultSyntax, make_rule, parse_rule
 from broker.faults.subject import Subject
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
@@ -95,7 +95,7 @@ def test_json_holds_what_was_given_and_what_was_counted() -> None:
 
 
 def test_every_action_says_what_it_does() -> None:
-    for action in Action:
+    for action in FaultAction:
         needs = {"ms": 1, "code": "UNKNOWN_SERVER_ERROR", "step": "marked"}
         rule = make_rule({"action": action.value, **needs})
         assert str(rule).startswith(action.value)

@@ -4,7 +4,7 @@ from broker.groups import consumer_records as records
 from broker.groups.consumer import ConsumerGroup
 from broker.groups.consumer_draft import ConsumerConfig, Draft
 from broker.groups.consumer_member import ConsumerMember
-from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.deadlines import DeadlineKind, Deadlines
 from broker.groups.states import Now
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, topic_id
 
@@ -64,7 +64,7 @@ def test_only_the_targets_that_changed_are_written() -> None:
 def test_a_session_is_as_long_as_the_setting_says() -> None:
     draft = draft_on(ConsumerGroup("g"))
     draft.keep_session(ConsumerMember(member_id="a"))
-    assert draft.deadlines.get(Kind.SESSION, "a") == ConsumerConfig().session_timeout_ms
+    assert draft.deadlines.get(DeadlineKind.SESSION, "a") == ConsumerConfig().session_timeout_ms
 
 
 def test_a_static_member_that_is_replaced_hands_on_its_target_and_partitions() -> None:

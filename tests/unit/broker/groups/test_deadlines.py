@@ -1,23 +1,26 @@
 from __future__ import annotations
 
-from broker.groups.deadlines import Deadlines, Kind
+from broker.groups.deadlines import DeadlineKind, Deadlines
 
 
 def test_those_that_have_come_are_given_once_in_their_order() -> None:
     deadlines = Deadlines()
-    deadlines.set(Kind.SESSION, "late", 30)
-    deadlines.set(Kind.SESSION, "b", 20)
-    deadlines.set(Kind.REBALANCE, "a", 10, epoch=3)
+    deadlines.set(DeadlineKind.SESSION, "late", 30)
+    deadlines.set(DeadlineKind.SESSION, "b", 20)
+    deadlines.set(DeadlineKind.REBALANCE, "a", 10, epoch=3)
     assert deadlines.next_ms == 10
-    assert [(due.member_id, due.kind, due.epoch) for due in deadlines.take_due(20)] == [("a", Kind.REBALANCE, 3), ("b", Kind.SESSION, -1)]
+    assert [(due.member_id, due.kind, due.epoch) for due in deadlines.take_due(20)] == [
+        ("a", DeadlineKind.REBALANCE, 3),
+        ("b", DeadlineKind.SESSION, -1),
+    ]
     assert deadlines.take_due(20) == []
     assert deadlines.next_ms == 30
 
 
 def test_a_deadline_that_moves_back_is_never_missed() -> None:
     deadlines = Deadlines()
-    deadlines.set(Kind.SESSION, "m", 10)
-    deadlines.set(Kind.SESSION, "m", 20)
+    deadlines.set(DeadlineKind.SESSION, "m", 10)
+    deadlines.set(DeadlineKind.SESSION, "m", 20)
     assert deadlines.next_ms == 10
     assert deadlines.take_due(10) == []
     assert deadlines.next_ms == 20
@@ -25,9 +28,9 @@ def test_a_deadline_that_moves_back_is_never_missed() -> None:
 
 def test_one_that_runs_is_not_moved_by_set_if_absent() -> None:
     deadlines = Deadlines()
-    deadlines.set_if_absent(Kind.JOIN, "m", 10)
-    deadlines.set_if_absent(Kind.JOIN, "m", 20)
-    assert deadlines.get(Kind.JOIN, "m") == 10
-    deadlines.cancel(Kind.JOIN, "m")
+    deadlines.set_if_absent(DeadlineKind.JOIN, "m", 10)
+    deadlines.set_if_absent(DeadlineKind.JOIN, "m", 20)
+    assert deadlines.get(DeadlineKind.JOIN, "m") == 10
+    deadlines.cancel(DeadlineKind.JOIN, "m")
     assert deadlines.take_due(100) == []
     assert deadlines.next_ms is None

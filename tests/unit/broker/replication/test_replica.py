@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.rejected import Rejected
-from broker.replication.replica import COMMITTED, NOTHING, SYNC, UNKNOWN_END, Replica, Role
+from broker.replication.replica import COMMITTED, NOTHING, SYNC, UNKNOWN_END, Replica, ReplicaRole
 from protocol.error_codes import ErrorCode
 
 
@@ -84,7 +84,7 @@ def test_an_epoch_of_the_past_is_refused_and_changes_nothing(change: object) -> 
     with pytest.raises(Rejected) as caught:
         change(replica)
     assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
-    assert (replica.role, replica.leader_epoch, list(replica.followers)) == (Role.LEADER, 3, [2])
+    assert (replica.role, replica.leader_epoch, list(replica.followers)) == (ReplicaRole.LEADER, 3, [2])
 
 
 def test_a_follower_takes_no_appends_of_clients() -> None:

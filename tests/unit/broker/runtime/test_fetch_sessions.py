@@ -7,15 +7,15 @@ import pytest
 
 from broker.core import limits
 from broker.core.rejected import Rejected
-from broker.runtime.fetch_sessions import FetchContext, FetchSessions, Target
+from broker.runtime.fetch_sessions import FetchContext, FetchSessions, FetchTarget
 from protocol.error_codes import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 INT32_MAX = 2**31 - 1
 
 
-def target(partition: int, topic: str | bytes = "t", offset: int = 0) -> Target:
-    return Target(topic, FetchPartition(partition, fetch_offset=offset))
+def target(partition: int, topic: str | bytes = "t", offset: int = 0) -> FetchTarget:
+    return FetchTarget(topic, FetchPartition(partition, fetch_offset=offset))
 
 
 def data(partition: int, records: bytes = b"", high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> PartitionData:
@@ -29,7 +29,7 @@ def sessions() -> Iterator[FetchSessions]:
 
 
 def begin(
-    sessions: FetchSessions, session_id: int, epoch: int, *targets: Target, forgotten: list[int] | None = None, now: int = 0
+    sessions: FetchSessions, session_id: int, epoch: int, *targets: FetchTarget, forgotten: list[int] | None = None, now: int = 0
 ) -> FetchContext:
     gone = [("t", index) for index in forgotten or []]
     return sessions.begin(session_id, epoch, list(targets), gone, by_id=False, now_ms=now)

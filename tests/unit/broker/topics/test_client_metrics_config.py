@@ -50,4 +50,4 @@ def test_a_subscription_has_a_name() -> None:
 
 
 def test_every_default_is_allowed() -> None:
-    assert [key.name for key in METRICS_KEYS.values() if key.rule is not None and not key.rule.allows(key.default)] == []
+    assert [key.name for key in METRICS_KEYS.values() if key.validator is not None and not key.validator.allows(key.default)] == []
