@@ -47,10 +47,10 @@ class Listener:
 
 
 @dataclass(slots=True)
-class Connection:
+class Peer:
     """What is known of the peer. `local_host`/`local_port` are the address that the client dialled, as this end of the socket sees it."""
 
-    peer_host: str
+    host: str
     local_host: str
     local_port: int
     listener: Listener
@@ -107,10 +107,10 @@ class Services:
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "connection", "services", "version")
+    __slots__ = ("client_id", "peer", "services", "version")
 
-    def __init__(self, version: int, client_id: str | None, connection: Connection, services: Services) -> None:
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services) -> None:
         self.version = version
         self.client_id = client_id
-        self.connection = connection
+        self.peer = peer
         self.services = services

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from broker.api.context import CloseConnection, Connection, Context, Services
+from broker.api.context import CloseConnection, Context, Peer, Services
 from broker.api.reply import CLOSE, Buffer, Reply
 from broker.api.routes import ROUTES, Route
 from broker.core import limits
@@ -50,7 +50,7 @@ class Dispatcher:
         """Requests whose answers are not there yet."""
         return len(self._tasks)
 
-    def handle(self, connection: Connection, frame: Buffer) -> Reply | asyncio.Future[Reply]:
+    def handle(self, peer: Peer, frame: Buffer) -> Reply | asyncio.Future[Reply]:
         """The reply to one frame, or the future that will have it. Raises ProtocolError for bytes that cannot be trusted."""
         if len(frame) > limits.STRUCTURED_REQUEST_BYTES and bytes(frame[:2]) != _PRODUCE_KEY:
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
@@ -62,7 +62,7 @@ class Dispatcher:
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
-        context = Context(header.api_version, header.client_id, connection, self._services)
+        context = Context(header.api_version, header.client_id, peer, self._services)
         if self._faults.active:
             return self._faulty.serve(context, request, route)
         try:

@@ -73,7 +73,7 @@ class FaultyPath:
 
     def serve(self, context: Context, request: Request, route: Route) -> Reply | asyncio.Future[Reply]:
         """The reply to one request, or the future that will have it."""
-        api, connection = ApiKey(request.header.api_key), context.connection.number
+        api, connection = ApiKey(request.header.api_key), context.peer.number
         subject = subject_of(api, context.client_id, connection, request.body, lambda topic_id: _name_of(context, topic_id))
         case = _Case(context, request, route, subject, self._faults.met_by(subject))
         late = case.rule(FaultAction.LATE_REQUEST)

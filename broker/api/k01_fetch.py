@@ -100,7 +100,7 @@ def _is_enough(read: _Read, wanted_bytes: int) -> bool:
 
 def _park(ctx: Context, request: FetchRequest, read: _Read, deadline: int) -> asyncio.Future[bool]:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
-    on_closed = ctx.connection.on_closed
+    on_closed = ctx.peer.on_closed
     waiting = ctx.services.fetch_waits.wait(read.watched, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
     waiting.add_done_callback(lambda _: on_closed.pop(waiting, None))
@@ -238,5 +238,5 @@ def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]
     """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
     if not any(data.current_leader.leader_id >= 0 for _, data in results):
         return []
-    host, port = ctx.connection.broker_address
+    host, port = ctx.peer.broker_address
     return [NodeEndpoint(ctx.services.node_id, host, port, ctx.services.settings.broker_rack)]

@@ -48,7 +48,7 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
 
 def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     services = ctx.services
-    host, port = ctx.connection.broker_address
+    host, port = ctx.peer.broker_address
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(services.node_id, host, port, services.settings.broker_rack)],
         cluster_id=services.cluster_id,

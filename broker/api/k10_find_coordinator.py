@@ -65,7 +65,7 @@ def _found(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
 def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    host, port = ctx.connection.broker_address
+    host, port = ctx.peer.broker_address
     # Kafka's words for "no error": one for the versions that ask for a single key, none for those that ask for many.
     return Coordinator(key, ctx.services.node_id, host, port, error_message="" if ctx.version >= 4 else "NONE")
 

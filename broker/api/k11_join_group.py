@@ -30,7 +30,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
         new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id),
         instance_id=request.group_instance_id,
         client_id=client_id,
-        client_host=f"/{ctx.connection.peer_host}",
+        client_host=f"/{ctx.peer.host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if ctx.version >= 1 else request.session_timeout_ms,
         protocol_type=request.protocol_type,

@@ -29,8 +29,8 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.version >= 3:
         if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        ctx.connection.client_software_name = request.client_software_name
-        ctx.connection.client_software_version = request.client_software_version
+        ctx.peer.client_software_name = request.client_software_name
+        ctx.peer.client_software_version = request.client_software_version
     return _response(ctx)
 
 

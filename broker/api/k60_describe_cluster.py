@@ -24,7 +24,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
             error_message=f"This listener is for brokers; the request asks for endpoint type {request.endpoint_type}.",
         )
     services = ctx.services
-    host, port = ctx.connection.broker_address
+    host, port = ctx.peer.broker_address
     response = DescribeClusterResponse(
         cluster_id=services.cluster_id,
         controller_id=services.node_id,

@@ -56,7 +56,7 @@ def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbea
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.peer_host}",
+        client_host=f"/{ctx.peer.host}",
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         topic_names=None if names is None else frozenset(names),
         topic_regex=request.subscribed_topic_regex,

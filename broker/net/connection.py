@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from broker.api.context import Connection as Peer
-from broker.api.context import Listener
+from broker.api.context import Listener, Peer
 from broker.core import limits
 from broker.core.peer_log import PEERS
 from broker.net.listeners import plain_address
@@ -229,9 +228,9 @@ class Connection(asyncio.Protocol):
         shared.forget(self)
         if self.peer is not None:
             self.peer.closed()
-            shared.per_ip[self.peer.peer_host] -= 1
-            if not shared.per_ip[self.peer.peer_host]:
-                del shared.per_ip[self.peer.peer_host]
+            shared.per_ip[self.peer.host] -= 1
+            if not shared.per_ip[self.peer.host]:
+                del shared.per_ip[self.peer.host]
         shared.wake_starved()
 
     @property

@@ -33,8 +33,8 @@ ADDING_VERSION = 2
 """From this transaction version on, writing to a partition adds it to the transaction."""
 
 
-class Coordinator(Protocol):
-    """The part of the transaction service that is asked here."""
+class TxnPartitions(Protocol):
+    """What adds partitions to transactions, and says which are in them: the part of the transaction service that is asked here."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -65,7 +65,7 @@ class TxnVerification:
     `pause` waits so many milliseconds of the broker's time.
     """
 
-    def __init__(self, coordinator: Coordinator, *, enabled: Callable[[], bool], pause: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, coordinator: TxnPartitions, *, enabled: Callable[[], bool], pause: Callable[[int], Awaitable[None]]) -> None:
         self._coordinator = coordinator
         self._pause = pause
         self._enabled = enabled

@@ -26,6 +26,9 @@ OTHERS_PRIVATE_NAMES = {
     "tests/golden/test_record_batches.py": "aiokafka's batches in pure Python have no public name",
     "tests/support/oracles.py": "kafka-python tells the versions and fields of its messages nowhere else",
 }
+SAME_CLASS_NAMES = {
+    "TopicPartition": "Kafka's, of a pair of topic and index, and of one shape in the schema of its consumers' subscriptions",
+}
 SUPPRESSION = re.compile(r"#\s*(?:noqa(?::\s*[A-Z0-9, ]+)?|type:\s*ignore(?:\[[^\]]*\])?|pragma:\s*\w[\w ]*)(?P<rest>.*)$")
 
 
@@ -105,6 +108,17 @@ def test_tests_do_not_sleep() -> None:
     sleeping = re.compile(r"\btime\.sle" + r"ep\(|asyncio\.sle" + r"ep\((?!0\))")
     tests = [p for p in ALL_PYTHON if relative(p).startswith("tests/") and "support" not in p.parts]
     assert [f"{relative(p)}:{n}" for p in tests for n, line in enumerate(p.read_text().splitlines(), 1) if sleeping.search(line)] == []
+
+
+def test_no_two_modules_of_the_broker_make_classes_of_one_name() -> None:
+    made: dict[str, list[str]] = {}
+    for path in SOURCES:
+        if relative(path).startswith("broker/"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    made.setdefault(node.name, []).append(relative(path))
+    same = {name: paths for name, paths in made.items() if len(paths) > 1 and name not in SAME_CLASS_NAMES}
+    assert same == {}
 
 
 def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:

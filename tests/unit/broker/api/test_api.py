@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from broker.api.context import Connection, Listener
+from broker.api.context import Listener, Peer
 from broker.api.routes import ROUTES, load_all
 from protocol.codec import request_class
 
 
 def test_who_waits_for_a_connection_is_told_once_that_it_closed() -> None:
-    connection = Connection("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "", 9092))
+    peer = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "", 9092))
     told: list[str] = []
-    connection.on_closed["a"] = lambda: told.append("a")
-    connection.on_closed["b"] = lambda: told.append("b")
-    del connection.on_closed["a"]
-    connection.closed()
-    connection.closed()
+    peer.on_closed["a"] = lambda: told.append("a")
+    peer.on_closed["b"] = lambda: told.append("b")
+    del peer.on_closed["a"]
+    peer.closed()
+    peer.closed()
     assert told == ["b"]
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.api.context import CloseConnection, Connection, Context, Listener, Services
+from broker.api.context import CloseConnection, Context, Listener, Peer, Services
 from broker.api.dispatch import Dispatcher
 from broker.api.reply import CLOSE, Reply
 from broker.api.routes import Route
@@ -25,7 +25,7 @@ from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
 
-PEER = Connection("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
+PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
 
 def frame(message: Message, version: int, correlation_id: int = 5) -> bytes:
@@ -49,7 +49,7 @@ def test_a_handler_sees_version_client_and_message_and_its_response_has_the_corr
     seen: list[object] = []
 
     def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-        seen.extend([ctx.version, ctx.client_id, ctx.connection, request.group_id])
+        seen.extend([ctx.version, ctx.client_id, ctx.peer, request.group_id])
         return HeartbeatResponse(error_code=25)
 
     reply = dispatcher(handle).handle(PEER, frame(HeartbeatRequest("g"), 4))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import Connection, Listener
+from broker.api.context import Listener, Peer
 from broker.core.settings import BrokerSettings
 from broker.core.settings_load import SettingsError
 from broker.net.listeners import listeners_of
@@ -48,9 +48,9 @@ def test_a_listener_that_cannot_be_served_is_refused_by_name(given: BrokerSettin
 
 
 def test_without_an_advertised_listener_a_client_is_told_the_address_that_it_dialled() -> None:
-    assert Connection("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).broker_address == ("192.168.1.5", 9092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).broker_address == ("192.168.1.5", 9092)
 
 
 def test_an_advertised_listener_is_what_a_client_is_told() -> None:
     listener = Listener("PLAINTEXT", "0.0.0.0", 9092, "kafka.example", 19092)
-    assert Connection("10.0.0.9", "192.168.1.5", 9092, listener).broker_address == ("kafka.example", 19092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).broker_address == ("kafka.example", 19092)
