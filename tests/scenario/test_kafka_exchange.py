@@ -21,8 +21,10 @@ from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
 from protocol.records.batch import split_batches
 from protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support import consumer_calls
 from tests.support.group_calls import commit, fetch, wait_until
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, describe, produce
@@ -207,3 +209,64 @@ def test_this_broker_goes_on_with_apache_kafkas_directory_and_back(tmp_path: Pat
     with ReferenceBroker(tmp_path / "data") as again, Client(HOST, again.port) as client:
         ledger.check(client)
     assert not list((tmp_path / "data").glob("*-stray"))
+
+
+class Members:
+    """Two members of the consumer protocol that share the four partitions of "t", and what the group has committed."""
+
+    def __init__(self, client: Client) -> None:
+        create(client, "t", 4)
+        ready(client)
+        self.offset = 0
+        self.epochs = {"a": 0, "b": 0}
+        self.owned: dict[str, list[int]] = {"a": [], "b": []}
+        wait_until(lambda: self.step(client) and self.are_even(), "the partitions are shared", 20)
+        self.commit(client)
+
+    def are_even(self) -> bool:
+        """Whether both have two partitions, under the same epoch."""
+        return self.epochs["a"] == self.epochs["b"] and len(self.owned["a"]) == len(self.owned["b"]) == 2
+
+    def step(self, client: Client) -> bool:
+        """One whole heartbeat of each, which says what it owns; whether both were taken. Takes what it is given."""
+        (topic,) = describe(client, "t")
+        errors = []
+        for member, epoch in self.epochs.items():
+            owns = [TopicPartitions(topic.topic_id, self.owned[member])] if self.owned[member] else []
+            answer = consumer_calls.beat(
+                client, member, epoch, rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=owns
+            )
+            errors.append(answer.error_code)
+            if not answer.error_code:
+                self.epochs[member], self.owned[member] = answer.member_epoch, consumer_calls.partitions(answer)
+        return not any(errors)
+
+    def commit(self, client: Client) -> None:
+        self.offset += 1
+        assert commit(client, self.offset, member_id="a", generation_id_or_member_epoch=self.epochs["a"]) == 0
+
+    def check(self, client: Client) -> None:
+        """The next broker knows both, with all that they have, under the epoch of before: nobody had to rebalance."""
+        ready(client)
+        epochs, owned = dict(self.epochs), {member: list(had) for member, had in self.owned.items()}
+        for _ in range(2):
+            assert self.step(client)
+        assert (self.epochs, self.owned) == (epochs, owned)
+        described = consumer_calls.describe(client)
+        assert (described.group_state, described.group_epoch, len(described.members)) == ("Stable", epochs["a"], 2)
+        assert fetch(client)[0] == self.offset
+        self.commit(client)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_a_consumer_group_goes_on_without_a_rebalance_when_kafka_takes_over_and_when_it_comes_back(tmp_path: Path, kill: bool) -> None:
+    ours = RunningBroker(tmp_path / "data").start()
+    with ours.client() as client:
+        members = Members(client)
+    end(ours, kill)
+    with ReferenceBroker(tmp_path / "data", static_voters=True) as kafka:
+        with Client(HOST, kafka.port) as client:
+            members.check(client)
+        end(kafka, kill)
+    with RunningBroker(tmp_path / "data") as again, again.client() as client:
+        members.check(client)
