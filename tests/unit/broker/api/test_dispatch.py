@@ -13,6 +13,7 @@ from broker.api.dispatch import Dispatcher
 from broker.api.reply import CLOSE, Reply
 from broker.api.routes import Route
 from broker.core import limits
+from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.faults.rules import parse_rule
 from broker.storage.errors import FsyncFailed
@@ -24,6 +25,7 @@ from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, 
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
+from tests.support.manual_clock import ManualClock
 
 PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
@@ -32,11 +34,18 @@ def frame(message: Message, version: int, correlation_id: int = 5) -> bytes:
     return b"".join(encode_request(message.API_KEY, version, correlation_id, "me", message))[4:]
 
 
-def dispatcher(handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None) -> Dispatcher:
-    """A dispatcher whose every key is handled by `handle`."""
+def dispatcher(
+    handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None, timers: Timers | None = None
+) -> Dispatcher:
+    """A dispatcher whose every key is handled by `handle`. Its clock stands at 0."""
     route = Route("none", 0, 99, 0)
     route.__dict__["handle"] = handle
-    services = cast(Services, SimpleNamespace(stop_at_once=(stops if stops is not None else []).append))
+    services = cast(
+        Services,
+        SimpleNamespace(
+            stop_at_once=(stops if stops is not None else []).append, timers=Timers() if timers is None else timers, clock=ManualClock()
+        ),
+    )
     return Dispatcher(services, Faults(parse_rule(rule) for rule in faults), dict.fromkeys(ApiKey, route))
 
 
@@ -160,10 +169,14 @@ async def test_draining_waits_for_answers_and_cuts_those_that_take_too_long() ->
         await released.wait()
         return HeartbeatResponse()
 
-    tested = dispatcher(handle)
+    timers = Timers()
+    tested = dispatcher(handle, timers=timers)
     quick = tested.handle(PEER, frame(HeartbeatRequest("quick"), 4))
     asyncio.get_running_loop().call_soon(released.set)
-    assert await tested.drain(5) == 0
+    assert await tested.drain(5_000) == 0
     assert cast("asyncio.Task[Reply]", quick).done()
     tested.handle(PEER, frame(HeartbeatRequest("slow"), 4))
-    assert await tested.drain(0.01) == 1
+    draining = asyncio.ensure_future(tested.drain(10))
+    await asyncio.sleep(0)
+    assert timers.run_due(10) == 1
+    assert await draining == 1
