@@ -53,5 +53,13 @@ def test_the_index_names_every_page_of_the_docs() -> None:
     assert [page.name for page in sorted((ROOT / "docs").rglob("*.md")) if page != index and page not in linked] == []
 
 
+def test_every_deviation_names_the_tests_that_pin_it_and_these_exist() -> None:
+    rows = (ROOT / "docs" / "deviations.md").read_text().partition("| --- |")[2].splitlines()[1:]
+    pins = [(row, re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row)) for row in rows]
+    assert [row for row, tests in pins if not tests and not row.endswith("| same |")] == []
+    stale = [f"{path}::{name}" for _, tests in pins for path, name in tests if f"def {name}" not in (ROOT / path).read_text()]
+    assert stale == []
+
+
 def test_the_readme_fits_on_a_screen() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES_MAX
