@@ -229,9 +229,7 @@ class Broker:
             groups=groups,
             markers=markers,
             txns=txns,
-            txn_verification=TxnVerification(
-                txns, enabled=lambda: settings.transaction_partition_verification_enable, pause=partial(pause, timers, clock)
-            ),
+            txn_verification=TxnVerification(txns, pause=partial(pause, timers, clock)),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
             fetch_waits=FetchWaits(timers),

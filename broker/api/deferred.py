@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
+
+from broker.core.rejected import Rejected
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def when_ready(answer: T | asyncio.Future[T], respond: Callable[[T], R]) -> R | Awaitable[R]:
-    """`respond(answer)`, at once where there is an answer already."""
-    return _later(answer, respond) if isinstance(answer, asyncio.Future) else respond(answer)
+def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R | Awaitable[R]:
+    """`respond` to what `ask` returns or `refuse` what it raises, at once where there is an answer already.
+
+    A write that is lost while it waits, because another broker leads its partition now, is refused like one that was never begun.
+    """
+    try:
+        answer = ask()
+    except Rejected as rejected:
+        return refuse(rejected)
+    return _later(answer, respond, refuse) if isinstance(answer, asyncio.Future) else respond(answer)
 
 
-async def _later(answer: asyncio.Future[T], respond: Callable[[T], R]) -> R:
-    return respond(await answer)
+async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R:
+    try:
+        known = await answer
+    except Rejected as rejected:
+        return refuse(rejected)
+    return respond(known)
+
+
+def together(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
+    """`respond` to all answers, in their order, when the last of them is there."""
+    ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
+    return respond(ready) if len(ready) == len(answers) else _all_later(answers, respond)
+
+
+async def _all_later(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R:
+    late = iter(await asyncio.gather(*[answer for answer in answers if isinstance(answer, Awaitable)]))
+    return respond([next(late) if isinstance(answer, Awaitable) else answer for answer in answers])

@@ -22,7 +22,7 @@ from broker.core.peer_log import shown
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
 from broker.runtime.timer_driver import wait_at_most
-from broker.runtime.txn_verification import ADDING_VERSION, Refused, Writer
+from broker.runtime.txn_verification import Verdicts, Writer
 from broker.topics.topic_names import CLUSTER_METADATA, is_internal
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import (
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from broker.api.context import Services
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import TopicPartitions
+    from broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview
 
@@ -74,7 +75,7 @@ _WITHOUT_START = frozenset(
 )
 """Refusals of an append that do not tell where the log starts, as Kafka's do not (ReplicaManager.appendRecordsToLeader)."""
 
-_NOTHING: Refused = {}
+_NOTHING: Verdicts = {}
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class _Appends:
     """What the appends of one request have in common. `waits`: what must come true before the request is answered."""
 
     refusal: Rejected | None
-    unverified: Refused
+    verdicts: Verdicts
     condition: Condition
     waits: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = field(default_factory=list)
 
@@ -110,10 +111,10 @@ def _drop_repeated(request: ProduceRequest) -> None:
 
 
 def _append_all(
-    ctx: Context, request: ProduceRequest, refusal: Rejected | None, unverified: Refused
+    ctx: Context, request: ProduceRequest, refusal: Rejected | None, verdicts: Verdicts
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     condition = Condition.COMMITTED if request.acks == -1 else Condition.ON_DISK
-    appends = _Appends(refusal, unverified, condition)
+    appends = _Appends(refusal, verdicts, condition)
     responses = [_append_topic(ctx, topic, appends) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
@@ -132,30 +133,31 @@ def _has_transactional(request: ProduceRequest) -> bool:
 
 
 def _verify_and_append(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Ask for all partitions at once; what may be written is appended in the turn of the answer."""
+    """Ask for all partitions at once; then append what may be written."""
     if request.transactional_id is None:
         return _append_all(ctx, request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"), _NOTHING)
-    partitions, producers = _transactional(ctx, request)
+    batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
         refusal = Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer")
         return _append_all(ctx, request, refusal, _NOTHING)
-    unverified: Refused | Awaitable[Refused] = _NOTHING
+    verdicts: Verdicts | Awaitable[Verdicts] = _NOTHING
     for producer_id, epoch in producers:
         writer = Writer(request.transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
-        unverified = ctx.services.txn_verification.verify(writer, partitions)
-    if isinstance(unverified, dict):
-        return _append_all(ctx, request, None, unverified)
-    return _append_verified(ctx, request, unverified)
+        verdicts = ctx.services.txn_verification.verify(writer, batches)
+    if isinstance(verdicts, dict):
+        return _append_all(ctx, request, None, verdicts)
+    return _append_verified(ctx, request, verdicts)
 
 
-async def _append_verified(ctx: Context, request: ProduceRequest, verified: Awaitable[Refused]) -> ProduceResponse | None:
-    answer = _append_all(ctx, request, None, await verified)
+async def _append_verified(ctx: Context, request: ProduceRequest, verdicts: Awaitable[Verdicts]) -> ProduceResponse | None:
+    answer = _append_all(ctx, request, None, await verdicts)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[Partition], set[tuple[int, int]]]:
-    """The partitions that transactional batches go to and could be written to, and the (producer id, epoch) of all of them."""
-    partitions: list[Partition] = []
+def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[tuple[Partition, int]], set[tuple[int, int]]]:
+    """The partitions that transactional batches go to and could be written to, with the batches' base sequences, and the
+    (producer id, epoch) of all of them."""
+    batches: list[tuple[Partition, int]] = []
     producers: set[tuple[int, int]] = set()
     for topic in request.topic_data:
         found, _ = _find_topic(ctx, topic)
@@ -166,19 +168,20 @@ def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[Partitio
                     continue
                 producers.add((header.producer_id, header.producer_epoch))
                 if found is not None and not is_internal(found.name):
-                    partitions.append(found.get(data.index))
+                    batches.append((found.get(data.index), header.base_sequence))
             except Rejected:
                 continue  # the append says so again, and it is the one that answers
-    return partitions, producers
+    return batches, producers
 
 
-def unverified_error(version: int, code: ErrorCode) -> Rejected:
+def unverified_error(version: int, rejected: Rejected) -> Rejected:
     """The coordinator's word as a producer of this version understands it; what it would not retry becomes what it does."""
+    code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_SINCE):
         return Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {code.name}")
-    return Rejected(code, "the partition is not in the producer's open transaction")
+    return Rejected(code, rejected.message)
 
 
 def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> TopicProduceResponse:
@@ -191,20 +194,23 @@ def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> T
             if found is None:
                 raise Rejected(missing)
             partition = found.get(data.index)
-            if appends.unverified and (partition.topic, partition.index) in appends.unverified:
-                raise unverified_error(ctx.version, appends.unverified[partition.topic, partition.index])
-            answers.append(_append(ctx, partition, data, appends))
+            verdict = appends.verdicts.get((partition.topic, partition.index)) if appends.verdicts else None
+            if isinstance(verdict, Rejected):
+                raise unverified_error(ctx.version, verdict)
+            answers.append(_append(ctx, partition, data, appends, verdict))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
-def _append(ctx: Context, partition: Partition, data: PartitionProduceData, appends: _Appends) -> PartitionProduceResponse:
+def _append(
+    ctx: Context, partition: Partition, data: PartitionProduceData, appends: _Appends, guard: VerificationGuard | None
+) -> PartitionProduceResponse:
     batch = _one_batch(data.records, ctx.version)
     if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
-        info = partition.append(batch, transaction_version=ADDING_VERSION if ctx.version >= ADDING_SINCE else 0)
+        info = partition.append(batch, guard=guard)
     except Rejected as rejected:
         refused = _error(data.index, rejected)
         if rejected.code not in _WITHOUT_START:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.topics.catalog import Topic
 from protocol.error_codes import ErrorCode
@@ -44,11 +43,11 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         offsets=offsets,
     )
     missing = ErrorCode.UNKNOWN_TOPIC_ID if ctx.version >= BY_ID_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    try:
-        errors = ctx.services.groups.commit(commit)
-    except Rejected as rejected:
-        return _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets))
-    return when_ready(errors, lambda known: _response(request, topics, missing, offsets, known))
+    return answered(
+        lambda: ctx.services.groups.commit(commit),
+        lambda errors: _response(request, topics, missing, offsets, errors),
+        lambda rejected: _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets)),
+    )
 
 
 def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> Topic | None:

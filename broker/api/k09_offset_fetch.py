@@ -8,12 +8,10 @@ offset that was committed for an earlier topic of the same name does not count.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered, together
 from broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
 from broker.topics.topic_ids import ZERO_ID
 from protocol.error_codes import ErrorCode
@@ -22,17 +20,14 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol.messages.k09_offset_fetch import OffsetFetchResponseGroup as Group
 
 BY_ID_SINCE = 10
-
-Asked = tuple[str, list[OffsetFetchRequestTopics], Fetched | asyncio.Future[Fetched] | ErrorCode]
-"""A group, the topics of unknown ids, and what the group answered or will answer."""
 
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
@@ -42,11 +37,11 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
 
 def _one(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     topics = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
-    try:
-        fetched = ctx.services.groups.fetch(request.group_id, topics, require_stable=request.require_stable)
-    except Rejected as rejected:
-        return _failed(ctx, topics or [], rejected.code)
-    return when_ready(fetched, lambda offsets: OffsetFetchResponse(topics=_old_topics(offsets)))
+    return answered(
+        lambda: ctx.services.groups.fetch(request.group_id, topics, require_stable=request.require_stable),
+        lambda fetched: OffsetFetchResponse(topics=_old_topics(fetched)),
+        lambda rejected: _failed(ctx, topics or [], rejected.code),
+    )
 
 
 def _failed(ctx: Context, topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
@@ -75,24 +70,23 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 
 def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     asked = [_ask(ctx, group, require_stable=request.require_stable) for group in request.groups]
-    waiting = [answer for _, _, answer in asked if isinstance(answer, asyncio.Future)]
-    return _when_all(ctx, waiting, asked) if waiting else OffsetFetchResponse(groups=[_group(ctx, *one) for one in asked])
+    return together(asked, lambda groups: OffsetFetchResponse(groups=groups))
 
 
-def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Asked:
+def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
     topics, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
-    try:
-        answer = ctx.services.groups.fetch(
+    return answered(
+        lambda: ctx.services.groups.fetch(
             group.group_id,
             topics,
             require_stable=require_stable,
             member_id=group.member_id,
             member_epoch=group.member_epoch,
             topic_ids=ids,
-        )
-    except Rejected as rejected:
-        return group.group_id, unknown, rejected.code
-    return group.group_id, unknown, answer
+        ),
+        lambda fetched: _group(ctx, group.group_id, unknown, fetched),
+        lambda rejected: Group(group.group_id, error_code=rejected.code),
+    )
 
 
 def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
@@ -105,17 +99,7 @@ def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics
     return wanted, ids, [topic for found, topic in known if found is None]
 
 
-async def _when_all(ctx: Context, waiting: list[asyncio.Future[Fetched]], asked: list[Asked]) -> OffsetFetchResponse:
-    await asyncio.wait(waiting)
-    return OffsetFetchResponse(groups=[_group(ctx, *one) for one in asked])
-
-
-def _group(
-    ctx: Context, group_id: str, unknown: list[OffsetFetchRequestTopics], answer: Fetched | asyncio.Future[Fetched] | ErrorCode
-) -> OffsetFetchResponseGroup:
-    fetched = answer.result() if isinstance(answer, asyncio.Future) else answer
-    if isinstance(fetched, ErrorCode):
-        return OffsetFetchResponseGroup(group_id, error_code=fetched)
+def _group(ctx: Context, group_id: str, unknown: list[OffsetFetchRequestTopics], fetched: Fetched) -> Group:
     topics = []
     for name, offsets in fetched:
         found = ctx.services.topics.topic(name)
@@ -125,7 +109,7 @@ def _group(
             OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error) for one in offsets
         ]
         topics.append(OffsetFetchResponseTopics(name, ZERO_ID if found is None else found.topic_id, partitions))
-    return OffsetFetchResponseGroup(group_id, topics + [_unknown(topic) for topic in unknown])
+    return Group(group_id, topics + [_unknown(topic) for topic in unknown])
 
 
 def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered
 from broker.groups.answers import JoinAnswer
 from broker.groups.classic_join import Joining
 from broker.groups.roster import JoinProtocol
@@ -38,11 +37,11 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
         require_known_member_id=ctx.version >= 4,
         can_skip_assignment=ctx.version >= 9,
     )
-    try:
-        answer = ctx.services.groups.join(request.group_id, joining)
-    except Rejected as rejected:
-        answer = JoinAnswer(error=rejected.code)
-    return when_ready(answer, lambda known: _response(ctx, known))
+    return answered(
+        lambda: ctx.services.groups.join(request.group_id, joining),
+        lambda answer: _response(ctx, answer),
+        lambda rejected: _response(ctx, JoinAnswer(error=rejected.code)),
+    )
 
 
 def _response(ctx: Context, answer: JoinAnswer) -> JoinGroupResponse:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered
 from broker.groups.answers import SyncAnswer
 from broker.groups.classic import Syncing
 from protocol.error_codes import ErrorCode
@@ -31,11 +30,11 @@ def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Await
         protocol_name=request.protocol_name,
         assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
     )
-    try:
-        answer = ctx.services.groups.sync(request.group_id, syncing)
-    except Rejected as rejected:
-        answer = SyncAnswer(error=rejected.code)
-    return when_ready(answer, _response)
+    return answered(
+        lambda: ctx.services.groups.sync(request.group_id, syncing),
+        _response,
+        lambda rejected: _response(SyncAnswer(error=rejected.code)),
+    )
 
 
 def _response(answer: SyncAnswer) -> SyncGroupResponse:

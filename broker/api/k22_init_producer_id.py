@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
+from broker.api.deferred import answered
 from broker.api.txn_answers import fenced_for
 from broker.core.rejected import Rejected
 from broker.runtime.producer_ids import NoProducerId
@@ -28,13 +28,17 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     if request.transactional_id is None:
         return _idempotent(ctx)
     expected = None if request.producer_id == -1 else Expected(request.producer_id, request.producer_epoch)
-    answer = ctx.services.txns.init_producer_id(request.transactional_id, request.transaction_timeout_ms, expected)
+    transactional_id = request.transactional_id
 
     def respond(answer: Answer) -> InitProducerIdResponse:
         error = fenced_for(ctx.version, answer.error, since=4)
         return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
-    return when_ready(answer, respond)
+    return answered(
+        lambda: ctx.services.txns.init_producer_id(transactional_id, request.transaction_timeout_ms, expected),
+        respond,
+        lambda rejected: respond(Answer(rejected.code)),
+    )
 
 
 def _idempotent(ctx: Context) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:

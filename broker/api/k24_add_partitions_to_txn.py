@@ -8,10 +8,10 @@ A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 
 from broker.api.context import Context
+from broker.api.deferred import answered, together
 from broker.api.txn_answers import fenced_for
 from broker.topics.topic_names import is_internal
 from broker.txns.transaction import TopicPartition
@@ -32,34 +32,23 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Answer at once, unless an addition has to become durable first."""
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
-    started = [_start(ctx, transaction) for transaction in transactions]
-    waiting = [answer for answer in started if isinstance(answer, asyncio.Future)]
-    if waiting:
-        return _when_all(ctx, transactions, started, waiting)
-    return _respond(ctx, transactions, started)
+    return together([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
 
-async def _when_all(
-    ctx: Context,
-    transactions: list[AddPartitionsToTxnTransaction],
-    started: list[Errors | ErrorCode | asyncio.Future[ErrorCode]],
-    waiting: list[asyncio.Future[ErrorCode]],
-) -> AddPartitionsToTxnResponse:
-    await asyncio.wait(waiting)
-    return _respond(ctx, transactions, started)
+def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:
+    def result(answer: Errors | ErrorCode) -> AddPartitionsToTxnResult:
+        return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, answer))
 
-
-def _start(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> Errors | ErrorCode | asyncio.Future[ErrorCode]:
-    """One error for all partitions, or one for each."""
     places = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
     wrong = {place: error for place in places if (error := _problem(ctx, place)) is not ErrorCode.NONE}
     if wrong:
-        return dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
+        return result(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
     txns = ctx.services.txns
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return txns.verify_partitions(*producer, places)
-    return txns.add_partitions(*producer, places, 2 if ctx.version >= 4 else 0)
+        return result(txns.verify_partitions(*producer, places))
+    version = 2 if ctx.version >= 4 else 0
+    return answered(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
 
 
 def _problem(ctx: Context, place: TopicPartition) -> ErrorCode:
@@ -68,15 +57,7 @@ def _problem(ctx: Context, place: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if ctx.services.topics.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _respond(
-    ctx: Context,
-    transactions: list[AddPartitionsToTxnTransaction],
-    answers: Iterable[Errors | ErrorCode | asyncio.Future[ErrorCode]],
-) -> AddPartitionsToTxnResponse:
-    results = []
-    for transaction, answer in zip(transactions, answers, strict=True):
-        done = answer.result() if isinstance(answer, asyncio.Future) else answer
-        results.append(AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, done)))
+def _response(ctx: Context, results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
     if ctx.version >= 4:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)

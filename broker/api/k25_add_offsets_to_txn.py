@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
+from broker.api.deferred import answered
 from broker.api.txn_answers import fenced_for
 from broker.core.java_hash import partition_of
 from broker.core.rejected import Rejected
@@ -38,7 +38,14 @@ def _add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnRespon
     if topic is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     place = (CONSUMER_OFFSETS, partition_of(request.group_id, len(topic.partitions)))
-    answer = ctx.services.txns.add_partitions(
-        request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), client_version=0
+
+    def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code=fenced_for(ctx.version, error, since=2))
+
+    return answered(
+        lambda: ctx.services.txns.add_partitions(
+            request.transactional_id, request.producer_id, request.producer_epoch, frozenset({place}), client_version=0
+        ),
+        respond,
+        lambda rejected: respond(rejected.code),
     )
-    return when_ready(answer, lambda error: AddOffsetsToTxnResponse(error_code=fenced_for(ctx.version, error, since=2)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
+from broker.api.deferred import answered
 from broker.api.txn_answers import fenced_for
 from broker.runtime.txn_service import Answer
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
@@ -19,16 +19,19 @@ from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Answer at once, unless the decision has to become durable first."""
-    answer = ctx.services.txns.end_txn(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        commit=request.committed,
-        client_version=2 if ctx.version >= 5 else 0,
-    )
 
     def respond(answer: Answer) -> EndTxnResponse:
         error = fenced_for(ctx.version, answer.error, since=2)
         return EndTxnResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
 
-    return when_ready(answer, respond)
+    return answered(
+        lambda: ctx.services.txns.end_txn(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            commit=request.committed,
+            client_version=2 if ctx.version >= 5 else 0,
+        ),
+        respond,
+        lambda rejected: respond(Answer(rejected.code)),
+    )

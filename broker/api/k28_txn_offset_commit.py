@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
+from broker.api.deferred import answered
 from broker.core.rejected import Rejected
 from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.runtime.txn_verification import Refused, Writer
+from broker.runtime.txn_verification import Verdicts, Writer
 from protocol.error_codes import ErrorCode
 from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -22,6 +22,7 @@ from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol.records.batch import NO_SEQUENCE
 
 Errors = list[ErrorCode]
 
@@ -38,24 +39,25 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResp
     except Rejected as rejected:
         return _refusal(ctx, request, offsets, rejected.code)
     writer = Writer(request.transactional_id, request.producer_id, request.producer_epoch, adds=ctx.version >= 5)
-    refused = ctx.services.txn_verification.verify(writer, [partition])
-    if isinstance(refused, dict):
-        return _commit(ctx, request, offsets, refused)
-    return _commit_verified(ctx, request, offsets, refused)
+    verdicts = ctx.services.txn_verification.verify(writer, [(partition, NO_SEQUENCE)])
+    if isinstance(verdicts, dict):
+        return _commit(ctx, request, offsets, verdicts)
+    return _commit_verified(ctx, request, offsets, verdicts)
 
 
 async def _commit_verified(
-    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verified: Awaitable[Refused]
+    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Awaitable[Verdicts]
 ) -> TxnOffsetCommitResponse:
-    answer = _commit(ctx, request, offsets, await verified)
+    answer = _commit(ctx, request, offsets, await verdicts)
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
 
 def _commit(
-    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], refused: Refused
+    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Verdicts
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    for error in refused.values():
-        return _refusal(ctx, request, offsets, error)
+    verdict = next(iter(verdicts.values()), None)
+    if isinstance(verdict, Rejected):
+        return _refusal(ctx, request, offsets, verdict.code)
     commit = Commit(
         group_id=request.group_id,
         generation=request.generation_id,
@@ -64,11 +66,11 @@ def _commit(
         transactional=True,
         offsets=offsets,
     )
-    try:
-        errors = ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch)
-    except Rejected as rejected:
-        return _refusal(ctx, request, offsets, rejected.code)
-    return when_ready(errors, lambda known: _response(request, offsets, known))
+    return answered(
+        lambda: ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch, verdict),
+        lambda errors: _response(request, offsets, errors),
+        lambda rejected: _refusal(ctx, request, offsets, rejected.code),
+    )
 
 
 def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:

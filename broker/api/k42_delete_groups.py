@@ -6,32 +6,22 @@ fails by itself.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered, together
 from protocol.error_codes import ErrorCode
 from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     """Answer when what was deleted is durable."""
-    waiting: list[asyncio.Future[None]] = []
-    results = []
-    for group_id in request.groups_names:
-        try:
-            deleted = ctx.services.groups.delete_group(group_id)
-        except Rejected as rejected:
-            results.append(DeletableGroupResult(group_id, rejected.code))
-            continue
-        results.append(DeletableGroupResult(group_id, ErrorCode.NONE))
-        if deleted is not None:
-            waiting.append(deleted)
-    response = DeleteGroupsResponse(results=results)
-    return _after(waiting, response) if waiting else response
 
+    def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+        return answered(
+            lambda: ctx.services.groups.delete_group(group_id),
+            lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),
+            lambda rejected: DeletableGroupResult(group_id, rejected.code),
+        )
 
-async def _after(waiting: list[asyncio.Future[None]], response: DeleteGroupsResponse) -> DeleteGroupsResponse:
-    await asyncio.gather(*waiting)
-    return response
+    return together([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered
 from broker.groups.coordinator import Topics
 from protocol.error_codes import ErrorCode
 from protocol.messages.k47_offset_delete import (
@@ -24,11 +23,11 @@ from protocol.messages.k47_offset_delete import (
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Answer when what was deleted is durable."""
     topics = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
-    try:
-        errors = ctx.services.groups.delete_offsets(request.group_id, topics)
-    except Rejected as rejected:
-        return OffsetDeleteResponse(error_code=rejected.code)
-    return when_ready(errors, lambda known: _response(ctx, topics, known))
+    return answered(
+        lambda: ctx.services.groups.delete_offsets(request.group_id, topics),
+        lambda errors: _response(ctx, topics, errors),
+        lambda rejected: OffsetDeleteResponse(error_code=rejected.code),
+    )
 
 
 def _response(ctx: Context, topics: Topics, errors: list[tuple[str, ErrorCode]]) -> OffsetDeleteResponse:

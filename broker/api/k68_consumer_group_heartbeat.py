@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from broker.api.context import Context
-from broker.api.deferred import when_ready
-from broker.core.rejected import Rejected
+from broker.api.deferred import answered
 from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from broker.groups.consumer_member import Assignment as Partitions
 from broker.groups.consumer_member import assignment_from, topics_of
@@ -38,11 +37,11 @@ def handle(
     """Answer when what was decided is durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    try:
-        answer = ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request))
-    except Rejected as rejected:
-        return ConsumerGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message[:MESSAGE_MAX] or None)
-    return when_ready(answer, _response)
+    return answered(
+        lambda: ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request)),
+        _response,
+        lambda rejected: ConsumerGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message[:MESSAGE_MAX] or None),
+    )
 
 
 def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
     from broker.runtime.txn_markers import TxnMarker
+    from broker.storage.txn_guard import VerificationGuard
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
@@ -255,17 +256,18 @@ class GroupService:
         return self.shards.of(group_id).partition
 
     def commit_transactional(
-        self, commit: Commit, producer_id: int, producer_epoch: int
+        self, commit: Commit, producer_id: int, producer_epoch: int, guard: VerificationGuard | None
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """One error for each offset, in order; what was taken becomes visible when the transaction commits.
 
-        The caller has verified that the offsets' partition belongs to the transaction. Raises Rejected for the whole request.
+        The caller has verified that the offsets' partition belongs to the transaction, which `guard` shows. Raises Rejected for the whole
+        request.
         """
         shard = self.shards.of(commit.group_id)
         effects = shard.machine.commit(commit, self._now())
         if not effects.records:
             return shard.run(effects)
-        return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms())
+        return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms(), guard)
 
     def write_marker(self, index: int, marker: TxnMarker) -> Durable:
         """End a producer's transaction in partition `index` of the offsets topic: its offsets become visible, or go.

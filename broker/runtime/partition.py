@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.runtime.flusher import Flusher
     from broker.runtime.txn_markers import TxnMarker
+    from broker.storage.txn_guard import VerificationGuard
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("broker.retries")
@@ -80,10 +81,10 @@ class Partition:
         """Whether this broker leads the partition."""
         return self.replica.role is ReplicaRole.LEADER
 
-    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, transaction_version: int = 0) -> AppendInfo:
+    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
 
-        `transaction_version` is what the producer of a transactional batch speaks.
+        A transaction's first batch needs the guard of `start_verification`.
         """
         log, replica = self.log, self.replica
         if replica.role is not ReplicaRole.LEADER:
@@ -91,16 +92,9 @@ class Partition:
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is Origin.CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
-            info = log.append_parsed(
-                checked.header,
-                checked.unstamped,
-                origin=origin,
-                leader_epoch=epoch,
-                now_ms=now_ms,
-                transaction_version=transaction_version,
-            )
+            info = log.append_parsed(checked.header, checked.unstamped, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         else:
-            info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, transaction_version=transaction_version)
+            info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:
@@ -172,6 +166,19 @@ class Partition:
         self._wake(0)
 
     # --- what a partition knows of its producers ---------------------------------------------------------------------------------
+
+    def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool = False) -> VerificationGuard | None:
+        """Before a producer's batch: what to append it with once the transaction's coordinator has been asked (KIP-890).
+
+        None: the transaction is open here, or transaction.partition.verification.enable is off, and there is nothing to ask. Producers of
+        transaction version 2 (`adds`) add the partition in any case. Raises Rejected for an epoch of the past, and where this broker does
+        not lead.
+        """
+        self.replica.check_leads()
+        if not (adds or self.log.verifies_transactions):
+            return None
+        state = self.log.producer_state
+        return state.start_verification(producer_id, epoch, sequence, adds=adds, now_ms=self._clock.now_ms())
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this producer in this epoch is open here."""

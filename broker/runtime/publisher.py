@@ -38,6 +38,10 @@ _TOPIC_DEFAULTS = frozenset(synonym.name for key in TOPIC_KEYS.values() for syno
 """Broker settings that are a topic key's default: when one changes, open logs have to hear of it."""
 
 
+_OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
+"""Broker settings that open logs keep themselves."""
+
+
 class Publisher:
     """`on_deleted` hear of each topic that is served no longer."""
 
@@ -145,9 +149,10 @@ class Publisher:
 
     def _configured(self, delta: Delta) -> None:
         changed = self._broker_configs.refresh()
-        if "producer.id.expiration.ms" in changed:
+        if changed & _OF_PRODUCERS:
             for partition in self._partitions:
                 partition.log.producer_expiration_ms = self._settings.producer_id_expiration_ms
+                partition.log.verifies_transactions = self._settings.transaction_partition_verification_enable
         if changed & _TOPIC_DEFAULTS:
             self._reconfigure(topic.name for topic in self._catalog.topics())
         else:

@@ -34,6 +34,7 @@ from protocol.records.record import SimpleRecord, build_batch, iter_records
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition
     from broker.runtime.txn_markers import TxnMarker
+    from broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")
@@ -131,9 +132,17 @@ class Shard(Generic[RecordT, MachineT]):
         return self._last_write
 
     def run_transactional(
-        self, effects: Effects[RecordT, ResponseT], producer_id: int, producer_epoch: int, now_ms: int
+        self,
+        effects: Effects[RecordT, ResponseT],
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Write the records as one batch of an open transaction. They take effect when its marker is written (`append_marker`)."""
+        """Write the records as one batch of an open transaction. They take effect when its marker is written (`append_marker`).
+
+        The first of them needs the guard of `Partition.start_verification`.
+        """
         pairs = [self._encode(record) for record in effects.records]
         batch = build_batch(
             [SimpleRecord(key, value, now_ms) for key, value in pairs],
@@ -142,7 +151,7 @@ class Shard(Generic[RecordT, MachineT]):
             transactional=True,
         )
         try:
-            info = self.partition.append(batch, Origin.COORDINATOR)
+            info = self.partition.append(batch, Origin.COORDINATOR, guard)
         except Rejected as error:
             raise as_coordinator(error) from error
         for offset, record in enumerate(effects.records, info.first_offset):

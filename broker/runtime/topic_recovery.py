@@ -104,6 +104,7 @@ def _open_topics(
                     log_dir.name_topic(existing, topic.topic_id)
                 existing.config = config
                 existing.producer_expiration_ms = settings.producer_id_expiration_ms
+                existing.verifies_transactions = settings.transaction_partition_verification_enable
                 existing.expire_producers(clock.now_ms())  # not before: the setting may be one that was changed while the broker ran
                 existing.become_leader(state.leader_epoch)
                 if config.flush_messages != INT64_MAX and existing.recovery_point < existing.log_end_offset:

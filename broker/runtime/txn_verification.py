@@ -6,35 +6,43 @@ another one there that nobody ever closes.
 
 Rules that hold here:
 
-* Kafka's verification guard is the turn of the loop: what `verify` allows is appended before anything else can happen. Whoever had to wait
-  (the addition must be durable before the data, or a crash would leave data without a transaction) asks again in the turn of its append.
+* The coordinator may be another broker, so its answer may come late. What holds meanwhile is the partition's guard: taken before the
+  question, shown with the append, gone when the transaction ends in between (`ProducerState.start_verification`).
 * An addition that meets the end of the transaction before (CONCURRENT_TRANSACTIONS) is tried again a few times: markers are on their way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core import limits
 from broker.core.rejected import Rejected
+from broker.storage.txn_guard import VerificationGuard
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition
 
 TopicPartition = tuple[str, int]
-Refused = dict[TopicPartition, ErrorCode]
-"""What may not be written, and why; all else may."""
+Batches = Sequence[tuple["Partition", int]]
+"""Where batches of one transaction go, each with its base sequence."""
+
+Verdicts = dict[TopicPartition, VerificationGuard | Rejected]
+"""What the batch of a partition is appended with, or why it is not. One that is not named needs no guard."""
+
+Errors = ErrorCode | Mapping[TopicPartition, ErrorCode]
+"""One for all partitions, or one for each."""
 
 ADDING_VERSION = 2
 """From this transaction version on, writing to a partition adds it to the transaction."""
 
 
 class TxnPartitions(Protocol):
-    """What adds partitions to transactions, and says which are in them: the part of the transaction service that is asked here."""
+    """What adds partitions to transactions, and says which are in them: the part of the transaction service that is asked here, on this
+    broker or on another."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -44,9 +52,12 @@ class TxnPartitions(Protocol):
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+    ) -> dict[TopicPartition, ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]:
         """Whether each partition belongs to the open transaction; changes nothing."""
         ...
+
+
+Answer = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,75 +71,89 @@ class Writer:
 
 
 class TxnVerification:
-    """`enabled` gives transaction.partition.verification.enable, which leaves out the question of version 0 and 1, never the addition of 2.
+    """`pause` waits so many milliseconds of the broker's time."""
 
-    `pause` waits so many milliseconds of the broker's time.
-    """
-
-    def __init__(self, coordinator: TxnPartitions, *, enabled: Callable[[], bool], pause: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]]) -> None:
         self._coordinator = coordinator
         self._pause = pause
-        self._enabled = enabled
 
-    def verify(self, writer: Writer, partitions: Collection[Partition]) -> Refused | Awaitable[Refused]:
-        """Append in the turn that this returns in, or that its awaitable ends in; another turn has to ask again.
+    def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
+        """Whether the batches may be appended: known at once where the transaction is open, or its coordinator need not wait.
 
         Errors are the coordinator's, but for INVALID_PRODUCER_EPOCH, which is what the word PRODUCER_FENCED is where data is written.
         """
-        if not (writer.adds or self._enabled()):
-            return {}
-        new = _without_transaction(writer, partitions)
-        if not new:
-            return {}
-        answer = self._add(writer, new) if writer.adds else self._ask(writer, new)
-        return answer if isinstance(answer, dict) else self._retry(writer, partitions, answer)
+        verdicts = _start(writer, batches)
+        asked = _guarded(verdicts)
+        if not asked:
+            return verdicts
+        answer = self._ask(writer, asked)
+        if isinstance(answer, asyncio.Future) or _is_early(writer, answer):
+            return self._settle(writer, batches, verdicts, answer)
+        return _judged(verdicts, answer)
 
-    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Refused:
-        found = self._coordinator.verify_partitions(writer.transactional_id, writer.producer_id, writer.epoch, partitions)
-        return {place: _as_writer_sees(error) for place, error in found.items() if error is not ErrorCode.NONE}
+    def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Answer:
+        producer = (writer.transactional_id, writer.producer_id, writer.epoch)
+        if writer.adds:
+            return self._coordinator.add_partitions(*producer, partitions, ADDING_VERSION)
+        return self._coordinator.verify_partitions(*producer, partitions)
 
-    def _add(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Refused | asyncio.Future[ErrorCode]:
-        """Raises no error but those it returns; a future where the addition, or the end of the transaction before, is not done yet."""
-        added = self._coordinator.add_partitions(writer.transactional_id, writer.producer_id, writer.epoch, partitions, ADDING_VERSION)
-        if isinstance(added, asyncio.Future):
-            return added
-        if added is ErrorCode.CONCURRENT_TRANSACTIONS:
-            return _result(added)
-        return {} if added is ErrorCode.NONE else dict.fromkeys(partitions, _as_writer_sees(added))
-
-    async def _retry(self, writer: Writer, partitions: Collection[Partition], added: asyncio.Future[ErrorCode]) -> Refused:
-        error = ErrorCode.CONCURRENT_TRANSACTIONS
-        for tries in range(1, limits.ADD_PARTITIONS_TRIES + 1):
-            error = await _outcome(added)
-            if error is ErrorCode.NONE:
-                return self._ask(writer, _without_transaction(writer, partitions))
-            if error is not ErrorCode.CONCURRENT_TRANSACTIONS or tries == limits.ADD_PARTITIONS_TRIES:
-                break
+    async def _settle(self, writer: Writer, batches: Batches, verdicts: Verdicts, answer: Answer) -> Verdicts:
+        for _ in range(limits.ADD_PARTITIONS_TRIES - 1):
+            errors = await _outcome(answer)
+            if not _is_early(writer, errors):
+                return _judged(verdicts, errors)
             await self._pause(limits.ADD_PARTITIONS_RETRY_MS)
-            new = _without_transaction(writer, partitions)
-            answer = self._add(writer, new) if new else {}
-            if isinstance(answer, dict):
-                return answer
-            added = answer
-        return dict.fromkeys(_without_transaction(writer, partitions), _as_writer_sees(error))
+            verdicts = _start(writer, batches)
+            asked = _guarded(verdicts)
+            if not asked:
+                return verdicts
+            answer = self._ask(writer, asked)
+        return _judged(verdicts, await _outcome(answer))
 
 
-def _without_transaction(writer: Writer, partitions: Collection[Partition]) -> frozenset[TopicPartition]:
-    return frozenset((each.topic, each.index) for each in partitions if not each.has_open_transaction(writer.producer_id, writer.epoch))
+def _start(writer: Writer, batches: Batches) -> Verdicts:
+    verdicts: Verdicts = {}
+    for partition, sequence in batches:
+        try:
+            guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
+        except Rejected as rejected:
+            verdicts[partition.topic, partition.index] = rejected
+        else:
+            if guard is not None:
+                verdicts[partition.topic, partition.index] = guard
+    return verdicts
+
+
+def _guarded(verdicts: Verdicts) -> frozenset[TopicPartition]:
+    return frozenset(place for place, verdict in verdicts.items() if isinstance(verdict, VerificationGuard))
+
+
+def _is_early(writer: Writer, answer: object) -> bool:
+    return writer.adds and answer is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
+    """The guards that the coordinator has nothing against, and its errors for the others."""
+
+    def judged(place: TopicPartition, verdict: VerificationGuard | Rejected) -> VerificationGuard | Rejected:
+        if isinstance(verdict, Rejected):
+            return verdict
+        error = errors if isinstance(errors, ErrorCode) else errors[place]
+        if error is ErrorCode.NONE:
+            return verdict
+        return Rejected(_as_writer_sees(error), "the partition is not in the producer's open transaction")
+
+    return {place: judged(place, verdict) for place, verdict in verdicts.items()}
 
 
 def _as_writer_sees(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
 
-def _result(error: ErrorCode) -> asyncio.Future[ErrorCode]:
-    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    future.set_result(error)
-    return future
-
-
-async def _outcome(added: asyncio.Future[ErrorCode]) -> ErrorCode:
+async def _outcome(answer: Answer) -> Errors:
+    if not isinstance(answer, asyncio.Future):
+        return answer
     try:
-        return await added
+        return await answer
     except Rejected as rejected:  # what was to be written is lost with its partition
         return rejected.code

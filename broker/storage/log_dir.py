@@ -227,6 +227,7 @@ class LogDir:
             open_files=self._open_files,
             rng=self._rng,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
+            verifies_transactions=self.settings.transaction_partition_verification_enable,
         )
 
     # --- partitions ------------------------------------------------------------------------------------------------------------

@@ -34,4 +34,5 @@ class LogParts:
     recovery_point: int
     log_end_offset: int
     producer_expiration_ms: int
+    verifies_transactions: bool
     rng: random.Random

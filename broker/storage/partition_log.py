@@ -40,6 +40,7 @@ from broker.storage.producer_replay import find_duplicate, load_snapshot, replay
 from broker.storage.producer_state import BatchMetadata, CompletedTxn, Origin, ProducerStateEntry
 from broker.storage.retention import deletable
 from broker.storage.segment import Segment
+from broker.storage.txn_guard import VerificationGuard
 from broker.storage.txn_index import AbortedTxn
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import (
@@ -48,6 +49,7 @@ from protocol.records.batch import (
     LOG_OVERHEAD,
     NO_LEADER_EPOCH,
     STAMPED_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     crc_ok,
     read_header,
@@ -78,6 +80,7 @@ class PartitionLog:
         self.recovery_point = parts.recovery_point
         self.leader_epoch = max(parts.epochs.latest, 0)
         self.producer_expiration_ms = parts.producer_expiration_ms
+        self.verifies_transactions = parts.verifies_transactions
         self.failure: OSError | None = None
         self.segments = parts.segments
         self.producer_state = parts.producers
@@ -132,11 +135,21 @@ class PartitionLog:
 
     # --- append ----------------------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, *, origin: Origin, leader_epoch: int, now_ms: int, transaction_version: int = 0) -> AppendInfo:
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        origin: Origin,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
         """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`, having written nothing.
 
         `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
-        which are written as they are. `transaction_version` is of the coordinator that sends a marker, or of a transactional producer.
+        which are written as they are. `transaction_version` is of the coordinator that sends a marker. `guard` is of a transaction's first
+        batch: see `ProducerState.start_verification`.
         """
         if origin is Origin.REPLICATION:
             return self._append_replicated(batch, now_ms)
@@ -145,7 +158,7 @@ class PartitionLog:
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch")
         rest = (memoryview(batch)[STAMPED_BYTES:],)
         return self.append_parsed(
-            header, rest, origin=origin, leader_epoch=leader_epoch, now_ms=now_ms, transaction_version=transaction_version
+            header, rest, origin=origin, leader_epoch=leader_epoch, now_ms=now_ms, transaction_version=transaction_version, guard=guard
         )
 
     def append_parsed(
@@ -157,6 +170,7 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """As `append`, one batch whose header is known; `unstamped` are its bytes from the magic on, in as many pieces as there are."""
         if self.failure is not None:
@@ -174,7 +188,9 @@ class PartitionLog:
                     known = self._find_duplicate(header)
                     if known is not None:
                         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
-                self.producer_state.check_batch(header, origin, transaction_version)
+                if header.attributes & TRANSACTIONAL and self.verifies_transactions:
+                    self.producer_state.check_verified(header, guard)
+                self.producer_state.check_batch(header, origin)
         if leader_epoch > self.epochs.latest:
             self.become_leader(leader_epoch)
         head = stamped_head(base_offset, header.batch_length, leader_epoch)

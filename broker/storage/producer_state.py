@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from broker.core.rejected import Rejected
+from broker.storage.txn_guard import VerificationGuard
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.control import ControlType, Marker
@@ -111,10 +112,11 @@ class CompletedTxn(NamedTuple):
 class ProducerState:
     """All producers of one partition up to (not including) `end_offset`."""
 
-    __slots__ = ("_entries", "_ongoing", "_unreplicated", "end_offset")
+    __slots__ = ("_entries", "_guards", "_ongoing", "_unreplicated", "end_offset")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerStateEntry] = {}
+        self._guards: dict[int, VerificationGuard] = {}
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
         self.end_offset = 0
@@ -153,17 +155,26 @@ class ProducerState:
                 return known
         return None
 
-    def check_batch(self, batch: BatchHeader, origin: Origin, transaction_version: int = 0) -> None:
-        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before.
+    def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
+        """Raises `Rejected` for a transactional batch that would open a transaction which its coordinator did not say is there.
 
-        From transaction version 2 on every transaction begins an epoch, hence with sequence 0: of an unknown producer any other sequence
-        says that batches before it were lost (KIP-890).
+        `guard` is that of the question which the coordinator has answered.
         """
         entry = self._entries.get(batch.producer_id)
+        if entry is not None:
+            if entry.current_txn_first_offset != NO_OFFSET and entry.producer_epoch == batch.producer_epoch:
+                return
+            self._check_epoch(entry, batch.producer_epoch)
+        if guard is None or self._guards.get(batch.producer_id) is not guard:
+            raise Rejected(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+    def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
+        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before."""
+        guard = self._guards.get(batch.producer_id) if origin is Origin.CLIENT else None
+        entry = self._entries.get(batch.producer_id)
+        if guard is not None:
+            self._check_first(guard, batch, known=entry is not None)
         if entry is None:
-            if transaction_version >= 2 and origin is Origin.CLIENT and batch.is_transactional and batch.base_sequence != 0:
-                message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
-                raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
             return
         if origin is Origin.REPLICATION:
             return
@@ -174,6 +185,17 @@ class ProducerState:
             raise Rejected(
                 ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} has an open transaction; its batch is not transactional"
             )
+
+    @staticmethod
+    def _check_first(guard: VerificationGuard, batch: BatchHeader, *, known: bool) -> None:
+        """From transaction version 2 on every transaction begins an epoch, hence with sequence 0: of an unknown producer any other sequence
+        says that batches before it were lost (KIP-890)."""
+        if guard.adds and not known and batch.base_sequence != 0:
+            message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
+            raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+        if batch.base_sequence > guard.lowest_sequence:
+            message = f"producer {batch.producer_id}: sequence {batch.base_sequence} before {guard.lowest_sequence}"
+            raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     @staticmethod
     def _check_epoch(entry: ProducerStateEntry, epoch: int) -> None:
@@ -218,6 +240,26 @@ class ProducerState:
             message = f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}"
             raise Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
+    # --- verification (KIP-890) -------------------------------------------------------------------------------------------------
+
+    def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int) -> VerificationGuard | None:
+        """The guard to append a transaction's first batch with, once the coordinator has said that the transaction is there.
+
+        None: it is open here, and there is nothing to ask. All who ask at the same time have one guard. Raises `Rejected` for an epoch of
+        the past (KAFKA UnifiedLog.maybeStartTransactionVerification).
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            if entry.current_txn_first_offset != NO_OFFSET and entry.producer_epoch == epoch:
+                return None
+            self._check_epoch(entry, epoch)
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = VerificationGuard(now_ms, epoch, sequence, adds)
+        else:
+            guard.saw(epoch, sequence)
+        return guard
+
     # --- changes ---------------------------------------------------------------------------------------------------------------
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
@@ -231,12 +273,22 @@ class ProducerState:
         delta = batch.last_offset_delta
         entry.batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, batch.max_timestamp))
         entry.last_timestamp = batch.max_timestamp
-        if batch.attributes & TRANSACTIONAL and entry.current_txn_first_offset == NO_OFFSET:
-            entry.current_txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
+        if batch.attributes & TRANSACTIONAL:
+            if self._guards:
+                self._guards.pop(producer_id, None)
+            if entry.current_txn_first_offset == NO_OFFSET:
+                entry.current_txn_first_offset = base_offset
+                self._ongoing[base_offset] = producer_id
 
     def apply_marker(self, batch: BatchHeader, marker: Marker, offset: int) -> CompletedTxn | None:
-        """A marker was written at `offset`; returns the transaction that it completes, if one was open."""
+        """A marker was written at `offset`; returns the transaction that it completes, if one was open.
+
+        It also ends what was asked for that transaction. A guard of the marker's own epoch is of the next one, which a producer of
+        transaction version 2 begins before the markers of the last have come (KAFKA UnifiedLog.updateProducers).
+        """
+        guard = self._guards.get(batch.producer_id)
+        if guard is not None and not (guard.adds and guard.epoch == batch.producer_epoch):
+            del self._guards[batch.producer_id]
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerStateEntry(batch.producer_id)
@@ -281,7 +333,11 @@ class ProducerState:
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers silent for so long by their records' timestamps, but none with an open transaction; returns how many."""
+        """Forgets producers silent for so long by their records' timestamps, but none with an open transaction; returns how many.
+
+        So it does with questions to coordinators that led to no batch.
+        """
+        self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if now_ms - guard.started_ms < expiration_ms}
         gone = [
             e.producer_id
             for e in self._entries.values()
@@ -293,6 +349,7 @@ class ProducerState:
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
         """Starts again from a snapshot."""
+        self._guards = {}
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

@@ -54,6 +54,7 @@ class OpenRequest:
     recovery_point: int = 0
     log_start_offset: int = 0
     producer_expiration_ms: int = 86_400_000
+    verifies_transactions: bool = True
 
 
 @dataclass(slots=True)
@@ -99,6 +100,7 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
         recovery_point=end if request.clean and not load.findings else min(request.recovery_point, end),
         log_end_offset=end,
         producer_expiration_ms=request.producer_expiration_ms,
+        verifies_transactions=request.verifies_transactions,
         rng=request.rng,
     )
     return PartitionLog(parts), load.findings

@@ -179,14 +179,12 @@ def test_an_unknown_producer_may_begin_with_any_sequence(box: LogBox, between: B
 @every_way
 def test_from_transaction_version_2_on_an_unknown_transactional_producer_begins_with_0(box: LogBox, between: Between) -> None:
     between(box)
-    assert refused(box, batch(PID, 0, 3, transactional=True), version=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert not box.append(batch(PID, 0, 0, transactional=True), version=2).duplicate
+    box.log.producer_state.start_verification(PID, 0, 3, adds=True, now_ms=NOW_MS)
+    assert refused(box, batch(PID, 0, 3, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    box.log.producer_state.start_verification(PID, 0, 0, adds=True, now_ms=NOW_MS)
+    assert not box.append(batch(PID, 0, 0, transactional=True)).duplicate
     between(box)
-    assert not box.append(batch(PID, 0, 1, transactional=True), version=2).duplicate
-
-
-def test_the_version_is_of_no_matter_to_batches_outside_of_transactions(box: LogBox) -> None:
-    assert box.append(batch(PID, 0, 3), version=2).first_offset == 0
+    assert not box.append(batch(PID, 0, 1, transactional=True)).duplicate
 
 
 def test_a_coordinators_sequences_are_not_looked_at(box: LogBox) -> None:

@@ -54,6 +54,7 @@ class LogBox:
     config: LogConfig = field(default_factory=LogConfig)
     files: Files = FILES
     expiration_ms: int = 86_400_000
+    verifies: bool = False
     findings: list[Damage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class LogBox:
             recovery_point=recovery_point,
             log_start_offset=log_start,
             producer_expiration_ms=self.expiration_ms,
+            verifies_transactions=self.verifies,
         )
         self.log, self.findings = open_log(request)
         self.log.advance_high_watermark(self.log.log_end_offset)

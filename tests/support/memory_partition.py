@@ -10,6 +10,7 @@ from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
 from broker.runtime.txn_markers import TxnMarker
 from broker.storage.partition_log import Isolation, Origin
+from broker.storage.txn_guard import VerificationGuard
 from protocol.records.batch import read_header, stamp
 from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch
@@ -61,7 +62,7 @@ class MemoryPartition:
         self.holds_back = False
         self._waiting: list[asyncio.Future[None]] = []
 
-    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None) -> Appended:
         if self.refusal is not None:
             raise self.refusal
         first = self.log.log_end_offset

@@ -8,9 +8,12 @@ from broker.core.clock import Clock
 from broker.core.log_config import LogConfig
 from broker.core.settings import BrokerSettings
 from broker.runtime.flusher import Flusher
+from broker.runtime.partition import Partition
 from broker.runtime.partitions import Partitions
 from broker.storage.files import FILES, Files
 from broker.storage.log_dir import LogDir
+from broker.storage.log_values import AppendInfo
+from protocol.records.batch import read_header
 from protocol.records.record import SimpleRecord, build_batch
 
 TOPIC_ID = b"\x05" * 16
@@ -18,6 +21,13 @@ TOPIC_ID = b"\x05" * 16
 
 def one_batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytes:
     return build_batch([SimpleRecord(None, value, timestamp) for value in values or (b"x",)])
+
+
+def append_verified(partition: Partition, batch: bytes) -> AppendInfo:
+    """Append a batch of a transaction that the coordinator has."""
+    header = read_header(batch)
+    guard = partition.start_verification(header.producer_id, header.producer_epoch, header.base_sequence)
+    return partition.append(batch, guard=guard)
 
 
 class PartitionScene:

@@ -22,9 +22,10 @@ from broker.topics.topic_names import CONSUMER_OFFSETS
 from broker.txns.decide import Expected
 from broker.txns.transaction import TopicPartition, Transaction
 from protocol.error_codes import ErrorCode
-from protocol.records.batch import split_batches
+from protocol.records.batch import NO_SEQUENCE, split_batches
 from protocol.records.control import ControlType, parse_marker
 from protocol.records.record import SimpleRecord, build_batch
+from tests.support.partition_logs import append_verified
 from tests.support.topic_dirs import TopicDir
 
 T = TypeVar("T")
@@ -114,11 +115,13 @@ class TxnDir(TopicDir):
             base_sequence=sequence,
             transactional=True,
         )
-        return self.partitions.get(*place).append(batch).first_offset
+        return append_verified(self.partitions.get(*place), batch).first_offset
 
     def commit_offset(self, producer: Answer, offset: int) -> list[ErrorCode]:
         commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("in", 0, offset)])
-        return now(self.groups.commit_transactional(commit, producer.producer_id, producer.producer_epoch))
+        place = (producer.producer_id, producer.producer_epoch)
+        guard = self.groups.offsets_partition("g").start_verification(*place, NO_SEQUENCE)
+        return now(self.groups.commit_transactional(commit, *place, guard))
 
     # --- what can be seen --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.api.k00_produce import unverified_error
+from broker.core.rejected import Rejected
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -310,7 +311,7 @@ def test_another_producers_transactional_id_does_not_verify(broker: RunningBroke
     ],
 )
 def test_what_a_producer_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
-    assert unverified_error(version, told).code is seen
+    assert unverified_error(version, Rejected(told)).code is seen
 
 
 @pytest.mark.broker_settings({"log.flush.interval.messages": "1"})

@@ -225,7 +225,7 @@ async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: 
 
 async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place: Place) -> None:
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
-    assert place.service.commit_transactional(commit, 5, 0) == [ErrorCode.NONE]
+    assert place.service.commit_transactional(commit, 5, 0, None) == [ErrorCode.NONE]
     load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
     with pytest.raises(Rejected) as refused:
         place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
@@ -241,7 +241,7 @@ def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: P
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
     place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected) as refused:
-        place.service.commit_transactional(commit, 5, 0)
+        place.service.commit_transactional(commit, 5, 0, None)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
     fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
     assert isinstance(fetched, list)

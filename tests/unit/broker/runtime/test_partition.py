@@ -17,7 +17,7 @@ from broker.storage.partition_log import Isolation, Origin
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.manual_clock import ManualClock
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionScene, append_verified, one_batch
 
 Open = Callable[..., PartitionScene]
 
@@ -262,7 +262,7 @@ def test_a_coordinators_batch_skips_the_rules_for_clients(scene: Open) -> None:
 async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(scene: Open) -> None:
     partition = scene().partitions.get("t", 0)
     records = [SimpleRecord(None, b"x", 1)]
-    partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    append_verified(partition, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     woken: list[int] = []
     partition.watchers["me"] = woken.append
     partition.append_marker(TxnMarker(7, 0, True, 3, 0))

@@ -56,15 +56,23 @@ async def test_changed_settings_reach_open_logs(opened: TopicDir) -> None:
     assert sizes == [99, 7]
 
 
-async def test_a_changed_expiration_of_producers_reaches_open_logs_and_survives_a_restart(tmp_path: Path) -> None:
+def _of_producers(opened: TopicDir) -> tuple[int, bool]:
+    log = opened.partitions.get("t", 0).log
+    return log.producer_expiration_ms, log.verifies_transactions
+
+
+async def test_changed_settings_of_producers_reach_open_logs_and_survive_a_restart(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t")])
-    ops = [ConfigOp("producer.id.expiration.ms", OpType.SET, "99")]
+    ops = [
+        ConfigOp("producer.id.expiration.ms", OpType.SET, "99"),
+        ConfigOp("transaction.partition.verification.enable", OpType.SET, "false"),
+    ]
     assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
-    assert opened.partitions.get("t", 0).log.producer_expiration_ms == 99
+    assert _of_producers(opened) == (99, False)
     opened.close()
     again = TopicDir(tmp_path)
-    assert again.partitions.get("t", 0).log.producer_expiration_ms == 99
+    assert _of_producers(again) == (99, False)
     again.crash()
 
 

@@ -10,7 +10,7 @@ from broker.runtime.txn_markers import LocalMarkers, TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
-from tests.support.partition_logs import PartitionScene
+from tests.support.partition_logs import PartitionScene, append_verified
 from tests.support.txn_dirs import TxnDir
 
 PLACE = ("t", 0)
@@ -29,7 +29,7 @@ def local(scene: PartitionScene) -> LocalMarkers:
 
 def begin(scene: PartitionScene) -> None:
     batch = build_batch([SimpleRecord(None, b"x", 1)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    scene.partitions.get(*PLACE).append(batch)
+    append_verified(scene.partitions.get(*PLACE), batch)
 
 
 async def test_a_marker_ends_the_transaction_of_its_producer(scene: PartitionScene) -> None:
@@ -43,7 +43,7 @@ async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the
     begin(scene)
     local(scene).write(PLACE, TxnMarker(7, 0, True, 9, 0))
     begin_again = build_batch([SimpleRecord(None, b"y", 1)], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
-    scene.partitions.get(*PLACE).append(begin_again)
+    append_verified(scene.partitions.get(*PLACE), begin_again)
     late = TxnMarker(7, 1, False, 3, 0)
     with pytest.raises(Rejected) as fenced:
         local(scene).write(PLACE, late)

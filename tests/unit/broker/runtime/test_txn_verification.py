@@ -9,11 +9,14 @@ import pytest
 
 from broker.core import limits
 from broker.core.rejected import Rejected
-from broker.runtime.txn_verification import Refused, TxnVerification, Writer
+from broker.runtime.partition import Partition
+from broker.runtime.txn_markers import TxnMarker
+from broker.runtime.txn_verification import TxnVerification, Verdicts, Writer
+from broker.storage.txn_guard import VerificationGuard
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
-from tests.support.partition_logs import PartitionScene
+from tests.support.partition_logs import PartitionScene, append_verified
 
 PID = 7
 ADDING = Writer("tx", PID, 0, adds=True)
@@ -22,6 +25,8 @@ T0 = ("t", 0)
 T1 = ("t", 1)
 
 Answer = ErrorCode | asyncio.Future[ErrorCode]
+Places = frozenset[tuple[str, int]]
+Verified = dict[tuple[str, int], ErrorCode]
 
 
 async def a_turn(ms: int) -> None:
@@ -38,11 +43,10 @@ class Coordinator:
         self.answers: list[Answer] = []
         self.asked: list[frozenset[tuple[str, int]]] = []
         self.verdict: ErrorCode | None = None
+        self.slow: asyncio.Future[Verified] | None = None
         self.epoch = 0
 
-    def add_partitions(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]], client_version: int
-    ) -> Answer:
+    def add_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: Places, client_version: int) -> Answer:
         assert (transactional_id, producer_id, epoch, client_version) == ("tx", PID, 0, 2)
         self.asked.append(partitions)
         answer = self.answers.pop(0) if self.answers else ErrorCode.NONE
@@ -50,8 +54,12 @@ class Coordinator:
             self.added |= partitions
         return answer
 
-    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]]) -> Refused:
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]]
+    ) -> dict[tuple[str, int], ErrorCode] | asyncio.Future[dict[tuple[str, int], ErrorCode]]:
         assert (transactional_id, producer_id, epoch) == ("tx", PID, self.epoch)
+        if self.slow is not None:
+            return self.slow
         if self.verdict is not None:
             return dict.fromkeys(partitions, self.verdict)
         return {p: ErrorCode.NONE if p in self.added else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
@@ -71,25 +79,40 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def verification(coordinator: Coordinator) -> TxnVerification:
-    return TxnVerification(coordinator, enabled=lambda: True, pause=a_turn)
+    return TxnVerification(coordinator, pause=a_turn)
+
+
+def a_batch(sequence: int = 0) -> bytes:
+    records = [SimpleRecord(None, b"x", 1)]
+    return build_batch(records, producer_id=PID, producer_epoch=0, base_sequence=sequence, transactional=True)
 
 
 def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
     """A batch of the transaction; it is open in the partition from now on."""
-    records = [SimpleRecord(None, b"x", 1)]
-    batch = build_batch(records, producer_id=PID, producer_epoch=0, base_sequence=sequence, transactional=True)
-    scene.partitions.get("t", index).append(batch)
+    append_verified(scene.partitions.get("t", index), a_batch(sequence))
 
 
-def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Refused:
-    """The answer of a verification that need not wait."""
-    answer = verification.verify(writer, [scene.partitions.get("t", index) for index in indexes])
+def batches(scene: PartitionScene, *indexes: int) -> list[tuple[Partition, int]]:
+    return [(scene.partitions.get("t", index), 0) for index in indexes]
+
+
+def refused(verdicts: Verdicts) -> Verified:
+    return {place: verdict.code for place, verdict in verdicts.items() if isinstance(verdict, Rejected)}
+
+
+def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verified:
+    """What is refused, by a verification that need not wait; all else may be appended."""
+    answer = verification.verify(writer, batches(scene, *indexes))
     assert isinstance(answer, dict)
-    return answer
+    return refused(answer)
 
 
-async def verify_later(verification: TxnVerification, scene: PartitionScene, *indexes: int) -> Refused:
-    answer = verification.verify(ADDING, [scene.partitions.get("t", index) for index in indexes or (0,)])
+async def verify_later(verification: TxnVerification, scene: PartitionScene, *indexes: int) -> Verified:
+    return refused(await verdicts_later(verification, ADDING, scene, *indexes))
+
+
+async def verdicts_later(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verdicts:
+    answer = verification.verify(writer, batches(scene, *indexes or (0,)))
     assert inspect.isawaitable(answer)
     return await answer
 
@@ -118,11 +141,15 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
     assert verify(verification, Writer("tx", PID, 1, adds=False), scene, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
-def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(coordinator: Coordinator, scene: PartitionScene) -> None:
-    off = TxnVerification(coordinator, enabled=lambda: False, pause=a_turn)
-    assert verify(off, ASKING, scene, 0) == {}
-    assert verify(off, ADDING, scene, 0) == {}
+def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    partition = scene.partitions.get("t", 0)
+    partition.log.verifies_transactions = False
+    assert verify(verification, ASKING, scene, 0) == {}
+    assert verify(verification, ADDING, scene, 0) == {}
     assert coordinator.asked == [frozenset({T0})]
+    assert partition.append(a_batch()).first_offset == 0
 
 
 def test_all_new_partitions_of_a_request_are_added_at_once(
@@ -162,16 +189,52 @@ async def test_an_addition_is_waited_for_until_it_is_durable(
     assert await waiting == {}
 
 
-async def test_a_transaction_that_ended_while_its_addition_was_written_is_not_written_to(
+@pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
+async def test_an_answer_of_another_broker_that_comes_after_the_transactions_end_opens_no_other(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer
+) -> None:
+    partition = scene.partitions.get("t", 0)
+    loop = asyncio.get_running_loop()
+    added: asyncio.Future[ErrorCode] = loop.create_future()
+    coordinator.answers, coordinator.slow = [added], loop.create_future()
+    waiting = asyncio.ensure_future(verdicts_later(verification, writer, scene))
+    await asyncio.sleep(0)
+    partition.append_marker(TxnMarker(PID, 1 if writer.adds else 0, False, 0, 2 if writer.adds else 0))
+    added.set_result(ErrorCode.NONE)
+    coordinator.slow.set_result({T0: ErrorCode.NONE})
+    guard = (await waiting)[T0]
+    assert isinstance(guard, VerificationGuard)
+    with pytest.raises(Rejected) as stale:
+        partition.append(a_batch(), guard=guard)
+    assert stale.value.code is (ErrorCode.INVALID_PRODUCER_EPOCH if writer.adds else ErrorCode.INVALID_TXN_STATE)
+    assert not partition.has_open_transaction(PID, 0)
+
+
+async def test_what_is_verified_late_is_appended_with_its_guard(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
-    durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    coordinator.answers = [durable]
-    waiting = asyncio.ensure_future(verify_later(verification, scene))
+    coordinator.slow = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(verdicts_later(verification, ASKING, scene))
     await asyncio.sleep(0)
-    coordinator.verdict = ErrorCode.PRODUCER_FENCED
-    durable.set_result(ErrorCode.NONE)
-    assert await waiting == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    coordinator.slow.set_result({T0: ErrorCode.NONE})
+    guard = (await waiting)[T0]
+    assert isinstance(guard, VerificationGuard)
+    scene.partitions.get("t", 0).append(a_batch(), guard=guard)
+    assert verify(verification, ASKING, scene, 0) == {}
+
+
+def test_a_batch_that_nobody_verified_opens_no_transaction(scene: PartitionScene) -> None:
+    with pytest.raises(Rejected) as unasked:
+        scene.partitions.get("t", 0).append(a_batch())
+    assert (unasked.value.code, unasked.value.message) == (ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+
+def test_an_epoch_of_the_past_is_refused_before_anybody_is_asked(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    scene.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
+    assert verify(verification, ADDING, scene, 0) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert coordinator.asked == []
 
 
 async def test_an_addition_that_is_lost_refuses_the_batch(

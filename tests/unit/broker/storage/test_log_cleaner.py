@@ -41,6 +41,7 @@ def opened(directory: Path, *, config: LogConfig = CONFIG, files: Files | None =
             open_files=OpenFiles(10),
             rng=random.Random(1),
             clean=clean,
+            verifies_transactions=False,
         )
     )
     log.advance_high_watermark(log.log_end_offset)

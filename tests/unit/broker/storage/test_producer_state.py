@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from broker.core.rejected import Rejected
 from broker.storage.producer_state import LAST_EPOCH, Origin, ProducerState
+from broker.storage.txn_guard import VerificationGuard
+from protocol.error_codes import ErrorCode
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.control import end_txn_marker, parse_marker
 from protocol.records.record import SimpleRecord, build_batch
@@ -68,3 +70,83 @@ def test_a_transaction_of_the_last_epoch_is_ended_in_that_epoch() -> None:
     end(LAST_EPOCH)
     with pytest.raises(Rejected):
         end(LAST_EPOCH - 1)
+
+
+def opens(state: ProducerState, guard: VerificationGuard | None, epoch: int = 0, sequence: int = 0) -> ErrorCode:
+    """What a batch that would open a transaction is told."""
+    batch = header(sequence, epoch=epoch, transactional=True)
+    try:
+        state.check_verified(batch, guard)
+        state.check_batch(batch, Origin.CLIENT)
+    except Rejected as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+def end(state: ProducerState, epoch: int) -> None:
+    data = end_txn_marker(committed=False, producer_id=PRODUCER, producer_epoch=epoch, coordinator_epoch=0, timestamp=0)
+    state.apply_marker(read_header(data), parse_marker(data), 50)
+
+
+def started(state: ProducerState, epoch: int = 0, sequence: int = 0, *, adds: bool = False) -> VerificationGuard:
+    guard = state.start_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=0)
+    assert guard is not None
+    return guard
+
+
+def test_a_transaction_is_opened_with_the_guard_of_its_question_alone() -> None:
+    state = ProducerState()
+    assert opens(state, None) is ErrorCode.INVALID_TXN_STATE
+    guard = started(state)
+    assert opens(state, None) is ErrorCode.INVALID_TXN_STATE
+    assert opens(state, guard) is ErrorCode.NONE
+
+
+def test_a_guard_from_before_the_abort_opens_no_transaction_after_it() -> None:
+    state = ProducerState()
+    stale = started(state)
+    end(state, epoch=0)
+    assert opens(state, stale) is ErrorCode.INVALID_TXN_STATE
+    fresh = started(state)
+    assert (opens(state, stale), opens(state, fresh)) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(("adds", "told"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
+def test_the_marker_of_the_transaction_before_leaves_the_guard_of_version_2s_next_one(adds: bool, told: ErrorCode) -> None:
+    state = ProducerState()
+    next_one = started(state, epoch=1, adds=adds)
+    end(state, epoch=1)
+    assert opens(state, next_one, epoch=1) is told
+
+
+def test_the_first_batch_ends_the_question_and_an_open_transaction_asks_none() -> None:
+    state = ProducerState()
+    guard = started(state)
+    state.apply_batch(header(0, transactional=True), 0)
+    assert state.start_verification(PRODUCER, 0, 1, adds=False, now_ms=0) is None
+    assert opens(state, None, sequence=1) is ErrorCode.NONE
+    end(state, epoch=0)
+    assert opens(state, guard, sequence=1) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_epoch_of_the_past_is_told_so_before_its_missing_guard() -> None:
+    state = after(header(0, epoch=1))
+    assert opens(state, None, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(Rejected):
+        state.start_verification(PRODUCER, 0, 0, adds=False, now_ms=0)
+
+
+def test_of_batches_that_wait_together_none_goes_before_the_first() -> None:
+    state = ProducerState()
+    assert started(state, sequence=5) is started(state, sequence=3)
+    assert opens(state, started(state, sequence=5), sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert opens(state, started(state, sequence=5), sequence=3) is ErrorCode.NONE
+
+
+def test_a_question_that_led_to_no_batch_is_forgotten_with_silent_producers() -> None:
+    state = ProducerState()
+    guard = started(state)
+    state.expire(99, 100)
+    assert opens(state, guard) is ErrorCode.NONE
+    state.expire(100, 100)
+    assert opens(state, guard) is ErrorCode.INVALID_TXN_STATE

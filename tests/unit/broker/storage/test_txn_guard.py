@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from broker.storage.txn_guard import VerificationGuard
+
+
+def test_a_guard_is_equal_to_itself_alone() -> None:
+    assert VerificationGuard(1, 0, 0, adds=False) != VerificationGuard(1, 0, 0, adds=False)
+
+
+def test_a_later_epoch_begins_its_sequences_anew_and_an_older_one_is_not_looked_at() -> None:
+    guard = VerificationGuard(1, epoch=3, lowest_sequence=7, adds=True)
+    guard.saw(3, 9)
+    assert guard.lowest_sequence == 7
+    guard.saw(4, 9)
+    guard.saw(3, 0)
+    assert (guard.epoch, guard.lowest_sequence) == (4, 9)
+    guard.saw(4, 2)
+    assert guard.lowest_sequence == 2
