@@ -3,54 +3,69 @@
 Rules:
 * A leader's high watermark is the least log end of all in-sync replicas, itself included, and it never goes back. A follower's is what its
   leader last said, as far as its own log reaches; it may go back.
+* It is not moved by an election: what lies above becomes committed only when every in-sync replica has it.
 * A leader counts its own log only as far as its sync rule allows (flush.messages): while a sync is due or under way, up to what is on disk.
 * What an in-sync follower has is unknown until it fetches from this leadership, and an unknown end holds the high watermark where it is.
-* Every change says what has to be done for it: `SYNC` (records have to go to disk first), `COMMITTED` (the high watermark has moved).
+* Metadata of an older partition epoch is ignored; of the same it is not, as the answer to a proposal may come before its record.
+* Every change says what has to be done for it.
 
-Source: KAFKA Partition.maybeIncrementLeaderHW, makeLeader, makeFollower; KIP-101, KIP-279.
+Source: KAFKA Partition.maybeIncrementLeaderHW, makeLeader, makeFollower, updateFollowerFetchState, submitAlterPartition; KIP-101, KIP-279.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from enum import Enum
 from typing import Final
 
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
+from broker.replication.brokers import Brokers
+from broker.replication.in_sync import VERDICTS, Accepted, InSync, Proposal, Verdict
+from broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Leadership, Registration
+from broker.replication.progress import FollowerFetch
 from protocol.error_codes import ErrorCode
 
 NOTHING: Final = 0
 SYNC: Final = 1
+"""Records have to go to disk first."""
 COMMITTED: Final = 2
-
-UNKNOWN_END: Final = -1
-
-
-class ReplicaRole(Enum):
-    """Whether appends come from clients or from another broker."""
-
-    LEADER = "leader"
-    FOLLOWER = "follower"
+"""The high watermark has moved."""
+PROPOSE: Final = 4
+"""The controller is to be asked for `proposal`."""
+LOW_WATERMARK: Final = 8
+"""Another replica has deleted what was before its log start: the low watermark may have moved."""
+FETCH: Final = 16
+"""A leadership has begun elsewhere: fetching begins anew, from the same broker too."""
 
 
 class Replica:
-    """The replica of one broker. Offsets are of records; ends are one past the last.
+    """The replica of one broker. Offsets are of records; ends are one past the last; times are in ms of a clock that never goes back.
 
-    Each change returns effects: a sum of `SYNC` and `COMMITTED`, or `NOTHING`.
+    Each change returns effects, a sum of those above, or `NOTHING`.
     """
 
-    __slots__ = ("_held", "_syncing", "followers", "high_watermark", "leader_epoch", "log_end", "role", "synced")
+    __slots__ = ("_held", "_syncing", "high_watermark", "leader_epoch", "leads", "log_end", "others", "partition_epoch", "shared", "synced")
 
-    def __init__(self, *, log_end: int, synced: int, high_watermark: int, leader_epoch: int) -> None:
-        self.role = ReplicaRole.FOLLOWER
-        self.leader_epoch = leader_epoch
+    def __init__(
+        self,
+        *,
+        log_end: int,
+        synced: int,
+        high_watermark: int,
+        brokers: Brokers | None = None,
+        lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
+    ) -> None:
+        self.leads = False
+        """Whether appends come from clients, or from another broker."""
+        self.leader_epoch = -1
+        self.partition_epoch = -1
         self.log_end = log_end
         self.synced = synced
         """Everything below it is on disk."""
         self.high_watermark = high_watermark
-        self.followers: dict[int, int] = {}
-        """Log ends of the other in-sync replicas, by node id; `UNKNOWN_END` until they fetch."""
+        self.others = Leadership(brokers or Brokers(), lag_max_ms)
+        """What is known of the other replicas; nothing while following."""
+        self.shared = False
+        """Whether this replica leads others; without them every append is committed, and the time of it is not looked at."""
         self._syncing = False
         self._held = False
 
@@ -66,25 +81,37 @@ class Replica:
 
     # --- who leads ---------------------------------------------------------------------------------------------------------------
 
-    def lead(self, epoch: int, in_sync: Collection[int] = ()) -> int:
-        """This replica leads in `epoch`; `in_sync` are the other members of the in-sync set. Raises Rejected for an epoch of the past."""
-        self._begin(epoch)
-        before = self.followers if self.role is ReplicaRole.LEADER else {}
-        self.role = ReplicaRole.LEADER
-        self.followers = {node: before.get(node, UNKNOWN_END) for node in in_sync}
-        return self._committed()
+    def is_stale(self, registration: Registration) -> bool:
+        """Whether something newer than `registration` is known already."""
+        return registration.partition_epoch < self.partition_epoch
 
-    def follow(self, epoch: int) -> int:
-        """Another replica leads in `epoch`. Raises Rejected for an epoch of the past."""
-        self._begin(epoch)
-        self.role = ReplicaRole.FOLLOWER
-        self.followers = {}
-        return NOTHING
+    def is_elected(self, registration: Registration) -> bool:
+        """Whether `registration` begins a leadership."""
+        return registration.leader_epoch > self.leader_epoch
 
-    def _begin(self, epoch: int) -> None:
-        if epoch < self.leader_epoch:
-            raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is older than {self.leader_epoch}")
-        self.leader_epoch = epoch
+    def lead(self, registration: Registration, now_ms: int) -> int:
+        """Metadata says that this replica leads, and with whom. What was proposed meanwhile is forgotten."""
+        if self.is_stale(registration):
+            return NOTHING
+        self.others.assigned(registration)
+        if self.is_elected(registration):
+            self.others.began(self.log_end, now_ms, again=self.leads)
+            self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.leads = True
+        self.shared = bool(self.others.followers)
+        return self._committed(now_ms)
+
+    def follow(self, registration: Registration) -> int:
+        """Metadata says that another replica leads, or none."""
+        if self.is_stale(registration):
+            return NOTHING
+        elected = self.is_elected(registration)
+        self.leads = self.shared = False
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.others.ended(registration)
+        return FETCH if elected else NOTHING
 
     def check_epoch(self, requested: int) -> None:
         """Raises Rejected when a client knows another leader epoch (KIP-320); -1 asks for no check."""
@@ -93,43 +120,115 @@ class Replica:
 
     def check_leads(self) -> None:
         """Raises Rejected where another replica leads."""
-        if self.role is not ReplicaRole.LEADER:
+        if not self.leads:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    # --- how far the logs reach --------------------------------------------------------------------------------------------------
+    # --- the other replicas ------------------------------------------------------------------------------------------------------
 
-    def appended(self, log_end: int, flush_messages: int = INT64_MAX) -> int:
+    def check_follower(self, node: int, leader_epoch: int) -> None:
+        """Raises Rejected where `node` may not fetch from this replica as a follower in `leader_epoch` (-1: not said).
+
+        Who is not assigned has newer metadata, perhaps, than this broker: it is to try again in this epoch (KAFKA-14078).
+        """
+        self.check_epoch(leader_epoch)
+        self.check_leads()
+        if node not in self.others.followers:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> int:
+        """A follower has fetched, and did not diverge. `leader_end` is where this log ended before it was read for that.
+
+        Raises Rejected as `check_follower` does, and for an incarnation that has been replaced (KIP-903).
+        """
+        self.check_follower(fetch.node, fetch.leader_epoch)
+        others = self.others
+        if others.has_replaced(fetch):
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {fetch.node} has registered again since epoch {fetch.broker_epoch}")
+        progress = others.followers[fetch.node]
+        log_end, lowest_start = progress.log_end, others.lowest_start()
+        progress.fetched(fetch, leader_end, now_ms)
+        effects = self._propose(others.expansion(fetch.node, self.high_watermark))
+        if progress.log_end != log_end:
+            effects |= self._committed(now_ms)
+        if others.lowest_start() > lowest_start:
+            effects |= LOW_WATERMARK
+        return effects
+
+    def look_for_laggards(self, now_ms: int) -> int:
+        """Who lags behind leaves the in-sync set. To be called every half of replica.lag.time.max.ms."""
+        return self._propose(self.others.shrinkage(self.log_end, now_ms))
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The in-sync set that the controller is asked for."""
+        return self.others.in_sync.proposal
+
+    def answered(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
+        """The controller has answered a proposal. Of no account unless that is still the present one."""
+        others = self.others
+        if others.in_sync.proposal is not proposal:
+            return NOTHING
+        if isinstance(answer, ErrorCode):
+            verdict = VERDICTS.get(answer, Verdict.RETRY)
+            if verdict is Verdict.REVERT:
+                others.in_sync = InSync.settled(others.in_sync.committed)
+                return self._committed(now_ms)
+            return PROPOSE if verdict is Verdict.RETRY else NOTHING
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            return NOTHING
+        self.partition_epoch = answer.partition_epoch
+        others.in_sync = InSync.settled(answer.members)
+        return self._committed(now_ms)
+
+    def _propose(self, nodes: frozenset[int] | None) -> int:
+        if nodes is None:
+            return NOTHING
+        self.others.propose(Proposal(self.leader_epoch, self.partition_epoch, self.others.members(nodes)))
+        return PROPOSE
+
+    # --- acks=all, DeleteRecords -------------------------------------------------------------------------------------------------
+
+    def check_enough_in_sync(self) -> None:
+        """Raises Rejected where too few are in sync for acks=all; to be called before the append."""
+        if self.others.below_min_in_sync:
+            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.others.in_sync.committed)} replica(s) are in sync")
+
+    def check_enough_have_it(self) -> None:
+        """Raises Rejected where too few were in sync when what acks=all waited for was committed."""
+        if len(self.others.in_sync.maximal) < self.others.effective_min_in_sync:
+            raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.others.in_sync.maximal)} replica(s) are in sync")
+
+    def min_in_sync_changed(self, min_in_sync: int, now_ms: int) -> int:
+        """The topic's min.insync.replicas is another one now."""
+        self.others.min_in_sync = min_in_sync
+        return self._committed(now_ms)
+
+    def low_watermark(self, log_start: int) -> int:
+        """Below it every replica that lives has deleted its records; `log_start` is this one's."""
+        return min(log_start, self.others.lowest_start())
+
+    # --- how far the own log reaches ---------------------------------------------------------------------------------------------
+
+    def appended(self, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
         """Records were appended here. `flush_messages` is the topic's flush.messages: so many may wait for a sync."""
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
-            return self._committed()
+            return self._committed(now_ms)
         due = log_end - self.synced >= flush_messages
         self._held = due or self._syncing
-        return (SYNC if due else NOTHING) | self._committed()
+        return (SYNC if due else NOTHING) | self._committed(now_ms)
 
     def sync_began(self) -> None:
         """What is in the log now is on its way to the disk."""
         self._syncing = True
 
-    def sync_ended(self, offset: int, flush_messages: int = INT64_MAX) -> int:
+    def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
         """Everything below `offset` is on disk."""
         self._syncing = False
         self.synced = max(self.synced, offset)
         self._held = self.log_end - self.synced >= flush_messages
-        return (SYNC if self._held else NOTHING) | self._committed()
-
-    def follower_reached(self, node: int, log_end: int) -> int:
-        """An in-sync follower has fetched up to `log_end`; what others than in-sync replicas have commits nothing."""
-        if node not in self.followers:
-            return NOTHING
-        self.followers[node] = log_end
-        return self._committed()
-
-    def in_sync_changed(self, in_sync: Collection[int]) -> int:
-        """The in-sync set, without this replica, is another one now."""
-        self.followers = {node: self.followers.get(node, UNKNOWN_END) for node in in_sync}
-        return self._committed()
+        return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
     def leader_said(self, high_watermark: int) -> int:
         """A follower was told its leader's high watermark."""
@@ -148,12 +247,12 @@ class Replica:
         self.high_watermark = log_end
         return COMMITTED
 
-    def _committed(self) -> int:
-        if self.role is not ReplicaRole.LEADER:
+    def _committed(self, now_ms: int) -> int:
+        if not self.leads:
             return NOTHING
-        end = self.own_end
-        if self.followers:
-            end = min(end, *self.followers.values())
+        end = self.own_end if self._held else self.log_end
+        if self.shared:
+            end = self.others.committable(end, self.log_end, now_ms)
         if end <= self.high_watermark:
             return NOTHING
         self.high_watermark = end

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.log_config import INT64_MAX
 from broker.core.rejected import Rejected
-from broker.replication.replica import COMMITTED, SYNC, Replica, ReplicaRole
+from broker.replication.leadership import Registration, alone
+from broker.replication.replica import COMMITTED, SYNC, Replica
 from broker.replication.waits import Condition, Waits
 from broker.storage.batch_check import check_produce_batch
 from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
@@ -66,10 +67,8 @@ class Partition:
         self._unsynced_since_ms = 0
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
-        self.replica = Replica(
-            log_end=log.log_end_offset, synced=log.recovery_point, high_watermark=log.high_watermark, leader_epoch=log.leader_epoch
-        )
-        self._act(self.replica.lead(log.leader_epoch))
+        self.replica = Replica(log_end=log.log_end_offset, synced=log.recovery_point, high_watermark=log.high_watermark)
+        self._act(self.replica.lead(alone(log.leader_epoch), clock.mono_ms()))
 
     @property
     def leader_epoch(self) -> int:
@@ -79,7 +78,7 @@ class Partition:
     @property
     def leads(self) -> bool:
         """Whether this broker leads the partition."""
-        return self.replica.role is ReplicaRole.LEADER
+        return self.replica.leads
 
     def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
@@ -87,7 +86,7 @@ class Partition:
         A transaction's first batch needs the guard of `start_verification`.
         """
         log, replica = self.log, self.replica
-        if replica.role is not ReplicaRole.LEADER:
+        if not replica.leads:
             replica.check_leads()
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is Origin.CLIENT:
@@ -143,19 +142,24 @@ class Partition:
         self._waits.add(condition, info.last_offset, future)
         return future
 
-    def lead(self, epoch: int, in_sync: Collection[int] = ()) -> None:
-        """This replica leads in `epoch`, with `in_sync` others beside it. Raises Rejected; then it goes on as it was."""
-        again = epoch == self.replica.leader_epoch and self.replica.role is ReplicaRole.LEADER
-        if not again:
-            self.log.become_leader(epoch)
-        effects = self.replica.lead(epoch, in_sync)
-        if not again:
+    def lead(self, registration: Registration) -> None:
+        """Metadata says that this replica leads; what is older than is known is ignored. Raises Rejected; then it goes on as it was."""
+        replica = self.replica
+        if replica.is_stale(registration):
+            return
+        elected = replica.is_elected(registration)
+        if elected:
+            self.log.become_leader(registration.leader_epoch)
+        effects = replica.lead(registration, self._clock.mono_ms())
+        if elected:
             self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"))
         self._act(effects)
 
-    def follow(self, epoch: int) -> None:
-        """Another replica leads in `epoch`: who waits is told so. Raises Rejected for an epoch of the past."""
-        self.replica.follow(epoch)
+    def follow(self, registration: Registration) -> None:
+        """Metadata says that another replica leads: who waits is told so. What is older than is known is ignored."""
+        if self.replica.is_stale(registration):
+            return
+        self.replica.follow(registration)
         self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads now"))
         self._wake(0)
 
@@ -217,10 +221,11 @@ class Partition:
         return sync
 
     def _grew(self, size: int) -> None:
-        log = self.log
+        log, replica = self.log, self.replica
         if log.config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
-        effects = self.replica.appended(log.log_end_offset, log.config.flush_messages)
+        now_ms = self._clock.mono_ms() if replica.shared else 0
+        effects = replica.appended(log.log_end_offset, now_ms, log.config.flush_messages)
         if log.segments.active is not self._active:
             self._active = log.segments.active
             effects |= SYNC
@@ -229,7 +234,7 @@ class Partition:
             self._wake(size)
 
     def _synced(self, offset: int) -> None:
-        effects = self.replica.sync_ended(offset, self.log.config.flush_messages)
+        effects = self.replica.sync_ended(offset, self._clock.mono_ms(), self.log.config.flush_messages)
         if not self.removed:
             self._act(effects)
             self._wake(0)

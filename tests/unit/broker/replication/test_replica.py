@@ -5,102 +5,332 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.rejected import Rejected
-from broker.replication.replica import COMMITTED, NOTHING, SYNC, UNKNOWN_END, Replica, ReplicaRole
+from broker.replication.brokers import Brokers, BrokerStanding
+from broker.replication.in_sync import Accepted, InSyncMember, Proposal
+from broker.replication.leadership import Registration, alone
+from broker.replication.progress import UNKNOWN_END, FollowerFetch
+from broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, NOTHING, PROPOSE, SYNC, Replica
 from protocol.error_codes import ErrorCode
 
+LAG_MS = 30
+LATER = 10**6
 
-def leader(*followers: int, log_end: int = 10, high_watermark: int = 10, epoch: int = 3) -> Replica:
-    replica = Replica(log_end=log_end, synced=log_end, high_watermark=high_watermark, leader_epoch=epoch)
-    replica.lead(epoch, followers)
+
+def brokers() -> Brokers:
+    """Brokers n live in epoch 70 + n; this one is 1."""
+    made = Brokers(own_epoch=71)
+    made.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
+    return made
+
+
+def registration(
+    *isr: int, epoch: int = 3, partition_epoch: int = 5, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)
+) -> Registration:
+    return Registration(leader, replicas, isr, epoch, partition_epoch)
+
+
+def leader(*isr: int, log_end: int = 10, high_watermark: int = 10, replicas: tuple[int, ...] = (1, 2, 3)) -> Replica:
+    """Broker 1 leads since time 0, in epoch 3 and partition epoch 5."""
+    replica = Replica(log_end=log_end, synced=log_end, high_watermark=high_watermark, brokers=brokers(), lag_max_ms=LAG_MS)
+    replica.lead(registration(*isr, replicas=replicas), 0)
     return replica
 
 
+def lonely() -> Replica:
+    replica = Replica(log_end=10, synced=10, high_watermark=10)
+    replica.lead(alone(3), 0)
+    return replica
+
+
+def fetch(replica: Replica, node: int, offset: int, *, now_ms: int = LATER, **rest: int) -> int:
+    return replica.fetched(FollowerFetch(node, offset, **({"broker_epoch": 70 + node} | rest)), replica.log_end, now_ms)
+
+
+# --- who leads -----------------------------------------------------------------------------------------------------------------------
+
+
 def test_alone_in_the_in_sync_set_a_leader_commits_what_it_appends() -> None:
-    replica = leader()
-    assert replica.appended(12) == COMMITTED
+    replica = lonely()
+    assert replica.appended(12, 0) == COMMITTED
     assert replica.high_watermark == 12
-
-
-def test_what_an_in_sync_follower_has_not_fetched_is_not_committed() -> None:
-    replica = leader(2, 3)
-    assert replica.appended(12) == NOTHING
-    assert replica.follower_reached(2, 12) == NOTHING
-    assert replica.follower_reached(3, 11) == COMMITTED
-    assert replica.high_watermark == 11
 
 
 def test_at_an_election_nothing_is_committed_before_every_in_sync_follower_has_fetched() -> None:
-    replica = Replica(log_end=10, synced=10, high_watermark=7, leader_epoch=3)
-    assert replica.lead(4, {2, 3}) == NOTHING
-    assert replica.followers == {2: UNKNOWN_END, 3: UNKNOWN_END}
-    replica.follower_reached(2, 10)
+    replica = leader(1, 2, 3, high_watermark=7)
     assert replica.high_watermark == 7
-    assert replica.follower_reached(3, 9) == COMMITTED
+    fetch(replica, 2, 10)
+    assert replica.high_watermark == 7
+    assert fetch(replica, 3, 9) & COMMITTED
     assert replica.high_watermark == 9
 
 
-def test_a_replica_outside_of_the_in_sync_set_neither_commits_nor_holds_back() -> None:
-    replica = leader(2)
-    replica.appended(12)
-    assert replica.follower_reached(9, 12) == NOTHING
-    assert replica.follower_reached(2, 12) == COMMITTED
-
-
-def test_a_follower_that_leaves_the_in_sync_set_holds_nothing_back_any_more() -> None:
-    replica = leader(2, 3)
-    replica.appended(12)
-    replica.follower_reached(2, 12)
-    assert replica.in_sync_changed({2}) == COMMITTED
-    assert replica.high_watermark == 12
-
-
-def test_a_follower_that_joins_the_in_sync_set_never_takes_back_what_is_committed() -> None:
-    replica = leader(2)
-    replica.follower_reached(2, 10)
-    assert replica.in_sync_changed({2, 3}) == NOTHING
-    replica.follower_reached(3, 4)
-    assert replica.high_watermark == 10
-
-
-def test_leading_on_in_a_new_epoch_keeps_what_followers_are_known_to_have() -> None:
-    replica = leader(2)
-    replica.follower_reached(2, 9)
-    replica.lead(4, {2, 3})
-    assert replica.followers == {2: 9, 3: UNKNOWN_END}
+def test_a_leader_that_goes_on_keeps_what_followers_are_known_to_have() -> None:
+    replica = leader(1, 2)
+    fetch(replica, 2, 9)
+    replica.lead(registration(1, 2, epoch=4, partition_epoch=6), LATER)
+    assert replica.others.followers[2].log_end == 9
+    assert replica.others.epoch_start == 10
 
 
 def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> None:
-    replica = leader(2)
-    replica.follower_reached(2, 9)
-    replica.follow(4)
-    replica.lead(5, {2})
-    assert replica.followers == {2: UNKNOWN_END}
+    replica = leader(1, 2)
+    fetch(replica, 2, 9)
+    assert replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2)) == FETCH
+    replica.lead(registration(1, 2, epoch=5, partition_epoch=7), LATER)
+    assert replica.others.followers[2].log_end == UNKNOWN_END
 
 
-@pytest.mark.parametrize("change", [lambda replica: replica.lead(2), lambda replica: replica.follow(2)])
-def test_an_epoch_of_the_past_is_refused_and_changes_nothing(change: object) -> None:
-    replica = leader(2)
-    assert callable(change)
-    with pytest.raises(Rejected) as caught:
-        change(replica)
-    assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
-    assert (replica.role, replica.leader_epoch, list(replica.followers)) == (ReplicaRole.LEADER, 3, [2])
+def test_the_same_leadership_with_other_replicas_is_no_election() -> None:
+    replica = leader(1, 2)
+    replica.appended(15, 0)
+    replica.lead(registration(1, 2, partition_epoch=6, replicas=(1, 2)), LATER)
+    assert (replica.others.epoch_start, list(replica.others.followers)) == (10, [2])
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_older_partition_epoch_changes_nothing(leads: bool) -> None:
+    replica = leader(1, 2)
+    old = registration(1, epoch=9, partition_epoch=4, leader=1 if leads else 2)
+    assert (replica.lead(old, LATER) if leads else replica.follow(old)) == NOTHING
+    assert (replica.leads, replica.leader_epoch, replica.partition_epoch, replica.others.in_sync.committed) == (True, 3, 5, {1, 2})
+
+
+def test_a_follower_begins_to_fetch_anew_with_each_leader_epoch_and_only_then() -> None:
+    replica = leader(1, 2)
+    assert replica.follow(registration(2, epoch=4, partition_epoch=6, leader=2)) == FETCH
+    assert replica.follow(registration(2, epoch=4, partition_epoch=7, leader=2)) == NOTHING
+    assert replica.follow(registration(2, epoch=5, partition_epoch=8, leader=2)) == FETCH
 
 
 def test_a_follower_takes_no_appends_of_clients() -> None:
-    replica = leader()
+    replica = lonely()
     replica.check_leads()
-    replica.follow(4)
+    replica.follow(registration(2, epoch=4, leader=2))
     with pytest.raises(Rejected) as caught:
         replica.check_leads()
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+# --- followers' fetches --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_an_in_sync_follower_has_not_fetched_is_not_committed() -> None:
+    replica = leader(1, 2, 3)
+    assert replica.appended(12, LATER) == NOTHING
+    assert fetch(replica, 2, 12) == NOTHING
+    assert fetch(replica, 3, 11) & COMMITTED
+    assert replica.high_watermark == 11
+
+
+@pytest.mark.parametrize(
+    ("node", "leader_epoch", "leads", "code"),
+    [
+        (2, 3, True, None),
+        (2, -1, True, None),
+        (2, 2, True, ErrorCode.FENCED_LEADER_EPOCH),
+        (2, 4, True, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (9, 2, True, ErrorCode.FENCED_LEADER_EPOCH),
+        (9, 3, True, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (9, -1, True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (9, 4, False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (2, 3, False, ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+def test_the_epoch_is_looked_at_first_then_who_leads_then_who_asks(
+    node: int, leader_epoch: int, leads: bool, code: ErrorCode | None
+) -> None:
+    replica = leader(1, 2)
+    if not leads:
+        replica.follow(registration(2, epoch=4, partition_epoch=6, leader=2))
+    if code is None:
+        fetch(replica, node, 10, leader_epoch=leader_epoch)
+        return
+    with pytest.raises(Rejected) as caught:
+        fetch(replica, node, 10, leader_epoch=leader_epoch)
+    assert caught.value.code is code
+
+
+def test_an_incarnation_that_has_been_replaced_neither_commits_nor_joins() -> None:
+    replica = leader(1, 2)
+    replica.appended(12, LATER)
+    with pytest.raises(Rejected) as caught:
+        fetch(replica, 2, 12, broker_epoch=71)
+    assert (caught.value.code, replica.high_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 10)
+    assert replica.others.followers[2].log_end == UNKNOWN_END
+
+
+def test_who_is_about_to_join_counts_already_and_joins_with_its_incarnation() -> None:
+    replica = leader(1, 2)
+    fetch(replica, 2, 10)
+    assert fetch(replica, 3, 10) & PROPOSE
+    assert replica.proposal == Proposal(3, 5, (InSyncMember(1, 71), InSyncMember(2, 72), InSyncMember(3, 73)))
+    replica.appended(12, LATER)
+    fetch(replica, 2, 12)
+    assert replica.high_watermark == 10
+    assert fetch(replica, 3, 11) == COMMITTED
+    assert replica.high_watermark == 11
+
+
+def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
+    replica = leader(1, 2, 3)
+    fetch(replica, 2, 10, log_start=4)
+    assert fetch(replica, 3, 10, log_start=2) & LOW_WATERMARK
+    assert replica.low_watermark(6) == 2
+    assert not fetch(replica, 2, 10, log_start=5) & LOW_WATERMARK
+    assert fetch(replica, 3, 10, log_start=7) & LOW_WATERMARK
+    assert (replica.low_watermark(6), replica.low_watermark(3)) == (5, 3)
+    assert lonely().low_watermark(8) == 8
+
+
+# --- the in-sync set -----------------------------------------------------------------------------------------------------------------
+
+
+def shrinking() -> tuple[Replica, Proposal]:
+    """A leader that has asked to drop 3, which holds back what it and 2 have."""
+    replica = leader(1, 2, 3)
+    fetch(replica, 3, 10, now_ms=0)
+    replica.appended(12, LATER)
+    fetch(replica, 2, 12)
+    assert replica.look_for_laggards(LATER) == PROPOSE
+    assert replica.proposal is not None
+    assert [member.node for member in replica.proposal.members] == [1, 2]
+    return replica, replica.proposal
+
+
+def test_the_high_watermark_rises_when_a_shrinkage_is_committed_and_not_before() -> None:
+    replica, proposal = shrinking()
+    assert (replica.high_watermark, replica.look_for_laggards(LATER)) == (10, NOTHING)
+    assert replica.answered(proposal, Accepted(3, 6, frozenset({1, 2})), LATER) == COMMITTED
+    assert (replica.high_watermark, replica.partition_epoch, replica.proposal) == (12, 6, None)
+
+
+def test_an_answer_of_the_same_partition_epoch_settles_the_set_too() -> None:
+    replica, proposal = shrinking()
+    assert replica.answered(proposal, Accepted(3, 5, frozenset({1, 2, 3})), LATER) == NOTHING
+    assert (replica.others.in_sync.committed, replica.proposal) == ({1, 2, 3}, None)
+
+
+@pytest.mark.parametrize("answer", [Accepted(4, 6, frozenset({1})), Accepted(2, 6, frozenset({1})), Accepted(3, 4, frozenset({1}))])
+def test_an_answer_for_another_leadership_or_an_older_partition_epoch_changes_nothing(answer: Accepted) -> None:
+    replica, proposal = shrinking()
+    assert replica.answered(proposal, answer, LATER) == NOTHING
+    assert (replica.others.in_sync.committed, replica.proposal, replica.partition_epoch) == ({1, 2, 3}, proposal, 5)
+
+
+@pytest.mark.parametrize(
+    ("code", "effects", "still_pending"),
+    [
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, NOTHING, False),
+        (ErrorCode.INELIGIBLE_REPLICA, NOTHING, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING, True),
+        (ErrorCode.UNKNOWN_TOPIC_ID, NOTHING, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, NOTHING, True),
+        (ErrorCode.INVALID_UPDATE_VERSION, NOTHING, True),
+        (ErrorCode.INVALID_REQUEST, NOTHING, True),
+        (ErrorCode.NEW_LEADER_ELECTED, NOTHING, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, PROPOSE, True),
+        (ErrorCode.NOT_CONTROLLER, PROPOSE, True),
+        (ErrorCode.REQUEST_TIMED_OUT, PROPOSE, True),
+    ],
+)
+def test_an_error_leads_back_or_waits_for_metadata_or_is_tried_again(code: ErrorCode, effects: int, still_pending: bool) -> None:
+    replica, proposal = shrinking()
+    assert replica.answered(proposal, code, LATER) == effects
+    assert replica.proposal is (proposal if still_pending else None)
+    assert (replica.others.in_sync.committed, replica.high_watermark) == ({1, 2, 3}, 10)
+
+
+def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
+    replica = leader(1, 2)
+    fetch(replica, 2, 10)
+    fetch(replica, 3, 10, now_ms=0)
+    proposal = replica.proposal
+    assert proposal is not None
+    replica.appended(12, LATER)
+    fetch(replica, 2, 12)
+    assert replica.high_watermark == 10
+    assert replica.answered(proposal, ErrorCode.INELIGIBLE_REPLICA, LATER) == COMMITTED
+    assert replica.high_watermark == 12
+
+
+@pytest.mark.parametrize("partition_epoch", [5, 6])
+def test_metadata_wins_over_a_proposal_and_its_answer(partition_epoch: int) -> None:
+    replica, proposal = shrinking()
+    replica.lead(registration(1, 2, 3, partition_epoch=partition_epoch), LATER)
+    assert replica.proposal is None
+    assert replica.answered(proposal, Accepted(3, 7, frozenset({1})), LATER) == NOTHING
+    assert replica.answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, LATER) == NOTHING
+    assert (replica.others.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, partition_epoch)
+
+
+def test_who_leads_no_more_proposes_nothing() -> None:
+    replica, proposal = shrinking()
+    replica.follow(registration(1, 2, epoch=4, partition_epoch=6, leader=2))
+    assert replica.look_for_laggards(LATER) == NOTHING
+    assert replica.answered(proposal, Accepted(4, 7, frozenset({1})), LATER) == NOTHING
+
+
+# --- acks=all ------------------------------------------------------------------------------------------------------------------------
+
+
+def refusal(check: object) -> ErrorCode | None:
+    assert callable(check)
+    try:
+        check()
+    except Rejected as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize(
+    ("isr", "entry", "exit_"),
+    [
+        ((1, 2, 3), None, None),
+        ((1, 2), None, None),
+        ((1,), ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    ],
+)
+def test_acks_all_needs_min_insync_replicas(isr: tuple[int, ...], entry: ErrorCode | None, exit_: ErrorCode | None) -> None:
+    replica = leader(*isr)
+    replica.min_in_sync_changed(2, 0)
+    assert refusal(replica.check_enough_in_sync) is entry
+    assert refusal(replica.check_enough_have_it) is exit_
+
+
+def test_acks_all_is_let_in_by_the_committed_set_and_let_out_by_the_maximal_one() -> None:
+    replica = leader(1, 2)
+    replica.min_in_sync_changed(3, 0)
+    fetch(replica, 2, 10)
+    fetch(replica, 3, 10)
+    assert replica.proposal is not None
+    assert refusal(replica.check_enough_in_sync) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refusal(replica.check_enough_have_it) is None
+
+
+def test_a_lowered_min_insync_replicas_commits_what_it_held_back() -> None:
+    replica = leader(1, 2)
+    replica.min_in_sync_changed(3, 0)
+    replica.appended(12, LATER)
+    assert fetch(replica, 2, 12) == NOTHING
+    assert replica.min_in_sync_changed(2, LATER) == COMMITTED
+    assert replica.high_watermark == 12
+
+
+def test_a_partition_with_one_replica_needs_no_more_than_that() -> None:
+    replica = lonely()
+    replica.min_in_sync_changed(2, 0)
+    assert refusal(replica.check_enough_in_sync) is None
+    assert replica.appended(12, 0) == COMMITTED
+
+
+# --- a follower's own log, and syncs -------------------------------------------------------------------------------------------------
+
+
 def test_a_followers_high_watermark_is_its_leaders_as_far_as_its_own_log_reaches() -> None:
-    replica = leader(high_watermark=8)
-    replica.follow(4)
+    replica = lonely()
+    replica.follow(registration(2, epoch=4, leader=2))
     assert replica.leader_said(20) == NOTHING, "it had committed all of its log as a leader"
-    assert replica.appended(15) == NOTHING
+    assert replica.appended(15, 0) == NOTHING
     assert replica.leader_said(20) == COMMITTED
     assert replica.high_watermark == 15
     assert replica.leader_said(12) == COMMITTED
@@ -108,65 +338,75 @@ def test_a_followers_high_watermark_is_its_leaders_as_far_as_its_own_log_reaches
 
 
 def test_a_truncated_follower_has_committed_no_more_than_it_has() -> None:
-    replica = leader()
-    replica.follow(4)
+    replica = lonely()
+    replica.follow(registration(2, epoch=4, leader=2))
     assert replica.truncated(6) == COMMITTED
     assert (replica.log_end, replica.synced, replica.high_watermark) == (6, 6, 6)
     assert replica.truncated(6) == NOTHING
 
 
 def test_a_sync_that_is_due_holds_the_high_watermark_until_it_has_ended() -> None:
-    replica = leader()
-    assert replica.appended(12, flush_messages=2) == SYNC
+    replica = lonely()
+    assert replica.appended(12, 0, flush_messages=2) == SYNC
     replica.sync_began()
-    assert replica.appended(13, flush_messages=2) == SYNC
+    assert replica.appended(13, 0, flush_messages=2) == SYNC
     assert (replica.high_watermark, replica.own_end) == (10, 10)
-    assert replica.sync_ended(12, flush_messages=2) == COMMITTED
+    assert replica.sync_ended(12, 0, flush_messages=2) == COMMITTED
     assert replica.high_watermark == 13, "one record may be without its sync"
 
 
 def test_a_sync_that_leaves_too_much_behind_commits_what_is_on_disk_and_asks_for_another() -> None:
-    replica = leader()
-    replica.appended(11, flush_messages=1)
+    replica = lonely()
+    replica.appended(11, 0, flush_messages=1)
     replica.sync_began()
-    replica.appended(15, flush_messages=1)
-    assert replica.sync_ended(11, flush_messages=1) == SYNC | COMMITTED
+    replica.appended(15, 0, flush_messages=1)
+    assert replica.sync_ended(11, 0, flush_messages=1) == SYNC | COMMITTED
     assert replica.high_watermark == 11
     assert replica.sync_may_begin
 
 
 def test_a_topic_that_no_longer_asks_for_syncs_is_held_back_by_none() -> None:
-    replica = leader()
-    replica.appended(11, flush_messages=1)
-    assert replica.appended(12) == COMMITTED
+    replica = lonely()
+    replica.appended(11, 0, flush_messages=1)
+    assert replica.appended(12, 0) == COMMITTED
     assert replica.high_watermark == 12
 
 
 def test_one_sync_is_under_way_at_a_time() -> None:
-    replica = leader()
+    replica = lonely()
     assert not replica.sync_may_begin
-    replica.appended(11)
+    replica.appended(11, 0)
     assert replica.sync_may_begin
     replica.sync_began()
     assert not replica.sync_may_begin
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "fetch 2", "fetch 3", "shrink", "expand", "elect"]), st.integers(0, 30)), max_size=40))
-def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_replica_that_it_waited_for(
-    steps: list[tuple[str, int]],
-) -> None:
-    replica = leader(2, 3)
-    for what, number in steps:
-        before = replica.high_watermark
+STEPS = st.tuples(st.sampled_from(["append", "fetch 2", "fetch 3", "shrink", "expand", "elect", "lag", "answer"]), st.integers(0, 30))
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_a_leaders_high_watermark_never_goes_back_and_never_passes_an_in_sync_replica(steps: list[tuple[str, int]]) -> None:
+    replica = leader(1, 2, 3)
+    for now_ms, (what, number) in enumerate(steps):
+        before, epochs = replica.high_watermark, (replica.leader_epoch, replica.partition_epoch + 1)
         if what == "append":
-            effects = replica.appended(replica.log_end + number)
+            effects = replica.appended(replica.log_end + number, now_ms)
         elif what.startswith("fetch"):
-            effects = replica.follower_reached(int(what[-1]), min(number, replica.log_end))
+            effects = fetch(replica, int(what[-1]), min(number, replica.log_end), now_ms=now_ms)
+        elif what == "lag":
+            effects = replica.look_for_laggards(now_ms + number * LAG_MS)
+        elif what == "answer":
+            proposal = replica.proposal
+            if proposal is None:
+                continue
+            effects = replica.answered(proposal, Accepted(*epochs, frozenset(m.node for m in proposal.members)), now_ms)
         elif what == "elect":
-            effects = replica.lead(replica.leader_epoch + 1, replica.followers)
+            effects = replica.lead(registration(1, 2, 3, epoch=epochs[0] + 1, partition_epoch=epochs[1]), now_ms)
         else:
-            effects = replica.in_sync_changed({2} if what == "shrink" else {2, 3})
+            effects = replica.lead(registration(*((1, 2) if what == "shrink" else (1, 2, 3)), partition_epoch=epochs[1]), now_ms)
         assert replica.high_watermark >= before
         assert bool(effects & COMMITTED) == (replica.high_watermark > before)
+        assert bool(effects & PROPOSE) <= (replica.proposal is not None)
         if effects & COMMITTED:
-            assert replica.high_watermark == min([replica.log_end, *replica.followers.values()])
+            members = replica.others.in_sync.maximal - {1}
+            assert replica.high_watermark <= min([replica.log_end, *(replica.others.followers[node].log_end for node in members)])

@@ -9,6 +9,7 @@ import pytest
 
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
+from broker.replication.leadership import Registration, alone
 from broker.replication.waits import Condition
 from broker.runtime.partition import Partition
 from broker.runtime.txn_markers import TxnMarker
@@ -20,6 +21,11 @@ from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified, one_batch
 
 Open = Callable[..., PartitionScene]
+
+
+def beside_2(leader_epoch: int) -> Registration:
+    """Broker 1 leads; broker 2 is in sync."""
+    return Registration(1, (1, 2), (1, 2), leader_epoch, partition_epoch=leader_epoch)
 
 
 class SlowDisk(Files):
@@ -245,7 +251,7 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) ->
 )
 def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, error: ErrorCode | None) -> None:
     partition = scene().partitions.get("t", 0)
-    partition.lead(5)
+    partition.lead(alone(5))
     if error is None:
         partition.replica.check_epoch(requested)
         return
@@ -286,7 +292,7 @@ async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
     partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.arm()
     waits = [partition.when(condition, partition.append(one_batch())) for condition in Condition]
-    partition.follow(partition.replica.leader_epoch + 1)
+    partition.follow(Registration(2, (1, 2), (1, 2), partition.leader_epoch + 1, 1))
     for wait in waits:
         assert wait is not None
         with pytest.raises(Rejected) as caught:
@@ -300,10 +306,10 @@ async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
 
 async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Open) -> None:
     partition = scene().partitions.get("t", 0)
-    partition.lead(1, in_sync={2})
+    partition.lead(beside_2(1))
     wait = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert wait is not None
-    partition.lead(2, in_sync=())
+    partition.lead(Registration(1, (1, 2), (1,), 2, partition_epoch=2))
     assert partition.log.high_watermark == 1
     with pytest.raises(Rejected):
         await wait
@@ -311,8 +317,16 @@ async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Ope
 
 async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(scene: Open) -> None:
     partition = scene().partitions.get("t", 0)
-    partition.lead(1, in_sync={2})
+    partition.lead(beside_2(1))
     info = partition.append(one_batch())
     assert partition.when(Condition.ON_DISK, info) is None
     assert partition.when(Condition.COMMITTED, info) is not None
     assert partition.log.high_watermark == 0
+
+
+def test_what_metadata_said_before_changes_nothing(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(beside_2(3))
+    partition.follow(beside_2(2))
+    partition.lead(beside_2(2))
+    assert (partition.leads, partition.leader_epoch, partition.log.leader_epoch) == (True, 3, 3)

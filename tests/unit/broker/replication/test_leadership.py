@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.log_config import INT64_MAX
+from broker.replication.brokers import Brokers, BrokerStanding
+from broker.replication.in_sync import InSyncMember, Proposal
+from broker.replication.leadership import BLOCKED, Leadership, Registration, alone
+from broker.replication.progress import UNKNOWN_END, FollowerFetch
+
+LAG_MS = 30
+
+
+def leadership(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), epoch_start: int = 10) -> Leadership:
+    """Broker 1 leads since time 0; brokers n live in epoch 70 + n."""
+    brokers = Brokers(own_epoch=71)
+    brokers.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
+    made = Leadership(brokers, LAG_MS)
+    made.assigned(Registration(1, replicas, isr, 3, 5))
+    made.began(epoch_start, 0, again=False)
+    return made
+
+
+def fetch(made: Leadership, node: int, offset: int, *, leader_end: int = 100, now_ms: int = 0, broker_epoch: int | None = None) -> None:
+    epoch = 70 + node if broker_epoch is None else broker_epoch
+    made.followers[node].fetched(FollowerFetch(node, offset, 0, epoch), leader_end, now_ms)
+
+
+@pytest.mark.parametrize(
+    ("offset", "high_watermark", "joins"), [(9, 5, False), (10, 5, True), (10, 11, False), (11, 11, True), (50, 11, True)]
+)
+def test_a_replica_joins_with_all_that_is_committed_and_all_that_the_leadership_began_with(
+    offset: int, high_watermark: int, joins: bool
+) -> None:
+    made = leadership(1, 2)
+    fetch(made, 3, offset)
+    assert made.expansion(3, high_watermark) == ({1, 2, 3} if joins else None)
+
+
+@pytest.mark.parametrize("standing", [BrokerStanding(73, fenced=True), BrokerStanding(73, shutting_down=True), BrokerStanding(74), None])
+def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(standing: BrokerStanding | None) -> None:
+    made = leadership(1, 2)
+    fetch(made, 2, 100)
+    fetch(made, 3, 50)
+    assert made.committable(100, 100, 0) == 100, "it has not been seen with all that there was"
+    fetch(made, 3, 60, leader_end=60)
+    assert made.committable(100, 100, 0) == 60
+    brokers = Brokers(own_epoch=71)
+    brokers.standings = {2: BrokerStanding(72)} | ({} if standing is None else {3: standing})
+    other = Leadership(brokers, LAG_MS)
+    other.assigned(Registration(1, (1, 2, 3), (1, 2), 3, 5))
+    other.began(10, 0, again=False)
+    fetch(other, 2, 100)
+    fetch(other, 3, 60, leader_end=60)
+    assert other.expansion(3, 10) is None
+    assert other.committable(100, 100, 0) == 100
+
+
+def test_nobody_joins_twice_or_while_another_change_is_under_way() -> None:
+    made = leadership(1, 2)
+    fetch(made, 2, 50)
+    fetch(made, 3, 50)
+    assert made.expansion(2, 10) is None
+    made.propose(Proposal(3, 5, made.members({1, 2, 3})))
+    assert made.expansion(3, 10) is None
+    assert made.shrinkage(100, 10**9) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "log_end", "now_ms", "left"),
+    [(100, 100, 10**9, None), (100, 101, 30, None), (100, 101, 31, {1, 3}), (99, 100, 30, None), (99, 100, 31, {1, 3})],
+)
+def test_who_lacks_something_for_too_long_leaves_and_an_idle_partition_keeps_its_members(
+    offset: int, log_end: int, now_ms: int, left: set[int] | None
+) -> None:
+    made = leadership(1, 2, 3)
+    fetch(made, 2, offset)
+    fetch(made, 3, log_end, leader_end=log_end, now_ms=now_ms)
+    assert made.shrinkage(log_end, now_ms) == left
+
+
+def test_a_member_of_which_nothing_is_heard_leaves_when_the_time_since_the_election_is_up() -> None:
+    made = leadership(1, 2, 3)
+    assert made.shrinkage(10, LAG_MS) is None
+    assert made.shrinkage(10, LAG_MS + 1) == {1}
+
+
+def test_members_are_named_with_the_incarnation_that_fetched() -> None:
+    made = leadership(1, 2)
+    fetch(made, 3, 50)
+    assert made.members({3, 2, 1}) == (InSyncMember(1, 71), InSyncMember(2, -1), InSyncMember(3, 73))
+
+
+@pytest.mark.parametrize(
+    ("isr", "ends", "expected"),
+    [
+        ((1, 2, 3), {2: 40, 3: 60}, 40),
+        ((1, 2, 3), {2: 40}, UNKNOWN_END),
+        ((1, 2), {2: 40}, 40),
+        ((1, 2), {2: 40, 3: 20}, 40),
+        ((1,), {}, 100),
+        ((1, 2, 3), {2: 100, 3: 100}, 100),
+    ],
+)
+def test_as_much_is_committable_as_every_member_has(isr: tuple[int, ...], ends: dict[int, int], expected: int) -> None:
+    made = leadership(*isr)
+    for node, end in ends.items():
+        fetch(made, node, end)
+    assert made.committable(100, 100, 0) == expected
+
+
+def test_a_replica_that_had_all_a_moment_ago_is_waited_for_and_one_of_long_ago_is_not() -> None:
+    made = leadership(1)
+    fetch(made, 2, 50, leader_end=50)
+    assert made.committable(100, 100, LAG_MS) == 50
+    assert made.committable(100, 100, LAG_MS + 1) == 100
+
+
+@pytest.mark.parametrize("members", [{1, 2, 3}, {1}])
+def test_a_change_under_way_never_makes_more_committable(members: set[int]) -> None:
+    made = leadership(1, 2)
+    fetch(made, 2, 40)
+    fetch(made, 3, 30)
+    made.propose(Proposal(3, 5, made.members(members)))
+    assert made.committable(100, 100, 0) == (30 if 3 in members else 40)
+
+
+@pytest.mark.parametrize(
+    ("isr", "replicas", "wanted", "below"),
+    [
+        ((1, 2), (1, 2, 3), 2, False),
+        ((1,), (1, 2, 3), 2, True),
+        ((1,), (1,), 2, False),
+        ((1, 2), (1, 2), 3, False),
+        ((1,), (1, 2), 3, True),
+    ],
+)
+def test_nothing_is_committable_below_min_insync_replicas_of_which_no_more_are_asked_than_there_are(
+    isr: tuple[int, ...], replicas: tuple[int, ...], wanted: int, below: bool
+) -> None:
+    made = leadership(*isr, replicas=replicas)
+    for node in made.followers:
+        fetch(made, node, 100)
+    made.min_in_sync = wanted
+    assert made.below_min_in_sync is below
+    assert made.committable(100, 100, 0) == (BLOCKED if below else 100)
+
+
+def test_the_lowest_start_is_of_those_who_live() -> None:
+    made = leadership(1, 2, replicas=(1, 2, 9))
+    assert made.lowest_start() == UNKNOWN_END, "broker 2 has not said"
+    made.followers[2].log_start = 6
+    made.followers[9].log_start = 1
+    assert made.lowest_start() == 6
+    assert leadership(1, replicas=(1,)).lowest_start() == INT64_MAX
+
+
+def test_a_new_assignment_keeps_what_is_known_of_who_stays() -> None:
+    made = leadership(1, 2)
+    fetch(made, 2, 50)
+    fetch(made, 3, 50)
+    made.assigned(Registration(1, (1, 2, 4), (1, 2), 3, 6, adding=(4,)))
+    assert {node: progress.log_end for node, progress in made.followers.items()} == {2: 50, 4: UNKNOWN_END}
+
+
+def test_a_follower_knows_of_no_others() -> None:
+    made = leadership(1, 2)
+    made.ended(Registration(2, (1, 2), (1, 2), 4, 6))
+    assert (made.followers, made.in_sync.maximal) == ({}, frozenset())
+
+
+def test_a_replica_that_is_alone_is_older_than_any_metadata() -> None:
+    assert alone(4, node=7) == Registration(7, (7,), (7,), 4, -1)

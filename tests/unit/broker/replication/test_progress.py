@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch, Progress
+
+
+def after(*fetches: tuple[int, int, int]) -> Progress:
+    """Fetches as (follower's end, leader's end, time)."""
+    progress = Progress()
+    for offset, leader_end, now_ms in fetches:
+        progress.fetched(FollowerFetch(2, offset, log_start=1, broker_epoch=9), leader_end, now_ms)
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("fetches", "caught_up_ms"),
+    [
+        ([(10, 10, 100)], 100),
+        ([(9, 10, 100)], NEVER),
+        ([(9, 10, 100), (10, 12, 200)], 100),
+        ([(9, 10, 100), (9, 12, 200), (11, 15, 300)], NEVER),
+        ([(9, 10, 100), (9, 12, 200), (12, 15, 300)], 200),
+        ([(10, 10, 100), (10, 12, 200), (11, 14, 300)], 100),
+    ],
+)
+def test_who_has_what_the_leader_had_at_the_previous_fetch_had_caught_up_then(
+    fetches: list[tuple[int, int, int]], caught_up_ms: int
+) -> None:
+    assert after(*fetches).caught_up_ms == caught_up_ms
+
+
+def test_a_fetch_tells_where_the_log_begins_and_ends_and_which_incarnation_asks() -> None:
+    progress = after((8, 10, 100))
+    assert (progress.log_start, progress.log_end, progress.leader_end, progress.fetched_ms, progress.broker_epoch) == (1, 8, 10, 100, 9)
+
+
+@pytest.mark.parametrize(
+    ("leader_end", "now_ms", "expected"), [(10, 10**9, True), (11, 130, True), (11, 131, False), (9, 130, True), (9, 131, False)]
+)
+def test_caught_up_is_who_has_all_or_had_it_within_the_time(leader_end: int, now_ms: int, expected: bool) -> None:
+    assert after((10, 10, 100)).is_caught_up(leader_end, now_ms, 30) is expected
+
+
+def test_who_never_fetched_is_not_caught_up_however_young_the_clock_is() -> None:
+    assert not Progress().is_caught_up(10, 0, 30_000)
+
+
+@pytest.mark.parametrize(
+    ("again", "in_sync", "known", "times"),
+    [
+        (True, True, (1, 8, 20, 9), (500, 500)),
+        (True, False, (1, 8, 20, 9), (NEVER, NEVER)),
+        (False, True, (UNKNOWN_END, UNKNOWN_END, UNKNOWN_END, None), (NEVER, 500)),
+        (False, False, (UNKNOWN_END, UNKNOWN_END, UNKNOWN_END, None), (NEVER, NEVER)),
+    ],
+)
+def test_only_a_leader_that_goes_on_keeps_what_it_knows(
+    again: bool, in_sync: bool, known: tuple[int, int, int, int | None], times: tuple[int, int]
+) -> None:
+    progress = after((8, 10, 100))
+    progress.new_leadership(20, 500, in_sync=in_sync, again=again)
+    assert (progress.log_start, progress.log_end, progress.leader_end, progress.broker_epoch) == known
+    assert (progress.fetched_ms, progress.caught_up_ms) == times
