@@ -14,7 +14,6 @@ import asyncio
 import gc
 import logging
 import os
-import secrets
 import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -54,6 +53,7 @@ from broker.runtime.txn_verification import TxnVerification
 from broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from broker.storage.log_dir import LogDir
 from broker.topics.catalog import ResourceType
+from broker.world import World
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ class Broker:
     """One broker on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
 
     def __init__(
-        self, settings: BrokerSettings, faults: Faults, clock: Clock | None = None, exit_now: Callable[[int], object] = os._exit
+        self, settings: BrokerSettings, faults: Faults, world: World | None = None, exit_now: Callable[[int], object] = os._exit
     ) -> None:
         self.settings = settings
-        self.clock = clock or Clock()
+        self.world = world = world or World()
+        self.clock = world.clock
         self.timers = Timers()
         self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self.log_dir: LogDir
@@ -85,9 +86,9 @@ class Broker:
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
-        self._flusher = Flusher(self.stop_at_once)
+        self._flusher = Flusher(self.stop_at_once, world.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
-        self._server = Server(listeners_of(settings), settings.socket_listen_backlog_size)
+        self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
         self._dispatcher: Dispatcher
         self._shared: Shared
 
@@ -176,17 +177,21 @@ class Broker:
 
     def _open_log_dir(self) -> LogDir:
         path = data_dir(self.settings)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StartError(f"the data directory {path} cannot be made: {error.strerror}") from error
-        return LogDir.open(path, self.settings, self.clock.now_ms(), files=FillableFiles(self._faults))
+        return LogDir.open(
+            path,
+            self.settings,
+            self.clock.now_ms(),
+            files=FillableFiles(self._faults, self.world.files),
+            random_bytes=self.world.random.randbytes,
+            threads=self.world.threads,
+        )
 
     async def _open_services(self) -> Services:
         settings, clock, timers = self.settings, self.clock, self.timers
+        random_bytes = self.world.random.randbytes
         partitions = Partitions(self._flusher, clock)
         topic_service = open_topics(
-            self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=secrets.token_bytes
+            self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=random_bytes
         )
         cluster = ClusterView(topic_service.catalog, partitions, settings.node_id, settings.broker_rack)
         overrides_of = partial(topic_service.catalog.configs, ResourceType.GROUP)
@@ -231,9 +236,10 @@ class Broker:
             txns=txns,
             txn_verification=TxnVerification(txns, pause=partial(pause, timers, clock)),
             producer_ids=producer_ids,
-            fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, _session_id),
+            fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),
             flusher=self._flusher,
+            random_bytes=random_bytes,
             stop_at_once=self.stop_at_once,
             listeners=self._server.listeners,
         )
@@ -267,9 +273,8 @@ class Broker:
 
         loop.call_soon(next_one)
 
-
-def _session_id() -> int:
-    return secrets.randbelow(2**31 - 1) + 1
+    def _session_id(self) -> int:
+        return self.world.random.randrange(1, 2**31)
 
 
 Beside = Callable[["Broker"], AbstractAsyncContextManager[object]]
@@ -290,7 +295,7 @@ def run(
     else:
         new_loop = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(Broker(settings, faults, clock), port_file, beside or nullcontext))
+        runner.run(_serve(Broker(settings, faults, World(clock or Clock())), port_file, beside or nullcontext))
     return 0
 
 

@@ -99,6 +99,7 @@ class Services:
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
     flusher: Flusher
+    random_bytes: Callable[[int], bytes]
     stop_at_once: Callable[[BaseException], None]
     """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)

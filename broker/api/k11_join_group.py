@@ -26,7 +26,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
     client_id = ctx.client_id or ""
     joining = Joining(
         member_id=request.member_id,
-        new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id),
+        new_member_id="" if request.member_id else new_member_id(request.group_instance_id or client_id, ctx.services.random_bytes),
         instance_id=request.group_instance_id,
         client_id=client_id,
         client_host=f"/{ctx.peer.host}",

@@ -50,7 +50,7 @@ def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbea
     names = request.subscribed_topic_names
     return Heartbeat(
         group_id=request.group_id,
-        member_id=random_member_id() if joins_without_id else request.member_id,
+        member_id=random_member_id(ctx.services.random_bytes) if joins_without_id else request.member_id,
         epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,

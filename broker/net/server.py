@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +11,7 @@ from broker.api.context import Listener
 from broker.core import limits
 from broker.core.peer_log import PEERS
 from broker.net.connection import Connection, Shared
+from broker.net.network import BoundAddress, Network
 from broker.runtime.timer_driver import wait_at_most
 
 logger = logging.getLogger(__name__)
@@ -25,20 +24,20 @@ _IDLE_SWEEPS = 10
 class Server:
     """All listeners of a broker. `listeners` are as configured until `bind`, then with the ports that the kernel gave."""
 
-    def __init__(self, listeners: Sequence[Listener], backlog: int) -> None:
+    def __init__(self, network: Network, listeners: Sequence[Listener], backlog: int) -> None:
+        self._network = network
         self.listeners: list[Listener] = list(listeners)
         self._backlog = backlog
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
+        self._places: list[BoundAddress] = []
         self._shared: Shared | None = None
 
     def bind(self) -> None:
         """Take every listener's address (no connection is accepted yet); raises OSError naming the one that cannot be had."""
         try:
             for position, listener in enumerate(self.listeners):
-                bound = _bind(listener)
-                self._sockets.append(bound)
-                self.listeners[position] = replace(listener, port=bound.getsockname()[1])
+                place = self._bind(listener)
+                self._places.append(place)
+                self.listeners[position] = replace(listener, port=place.port)
         except OSError:
             self.close()
             raise
@@ -46,10 +45,8 @@ class Server:
     async def start(self, shared: Shared) -> None:
         """Accept connections."""
         self._shared = shared
-        loop = asyncio.get_running_loop()
-        for bound, listener in zip(self._sockets, self.listeners, strict=True):
-            server = await loop.create_server(partial(Connection, shared, listener), sock=bound, backlog=self._backlog)
-            self._servers.append(server)
+        for place, listener in zip(self._places, self.listeners, strict=True):
+            await place.accept(partial(Connection, shared, listener), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """From now on close connections that were silent for `max_idle_ms` (-1: never)."""
@@ -83,10 +80,8 @@ class Server:
 
     def close(self) -> None:
         """Accept nothing more and read nothing more; what is in flight will be answered."""
-        for server in self._servers:
-            server.close()
-        for bound in self._sockets:
-            bound.close()
+        for place in self._places:
+            place.close()
         if self._shared is not None:
             for connection in list(self._shared.connections):
                 connection.stop_reading()
@@ -108,21 +103,9 @@ class Server:
             for connection in list(shared.connections):
                 connection.abort()
 
-
-def _bind(listener: Listener) -> socket.socket:
-    host = listener.host or "0.0.0.0"
-    try:
-        found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # A name of both families (localhost) is bound at IPv4, as Java does: there are clients that dial nothing else.
-        family, kind, proto, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
-        bound = socket.socket(family, kind, proto)
+    def _bind(self, listener: Listener) -> BoundAddress:
+        host = listener.host or "0.0.0.0"
         try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-        except OSError:
-            bound.close()
-            raise
-    except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {listener.name}://{host}:{listener.port}: {error.strerror}") from error
-    bound.setblocking(False)
-    return bound
+            return self._network.listen(host, listener.port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {listener.name}://{host}:{listener.port}: {error.strerror}") from error

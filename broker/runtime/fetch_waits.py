@@ -21,7 +21,8 @@ class FetchWaits:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiters: set[_Waiter] = set()
+        self._waiters: dict[_Waiter, None] = {}
+        """In the order in which they came."""
 
     @property
     def parked(self) -> int:
@@ -43,14 +44,14 @@ class FetchWaits:
         timer = self._timers.schedule(deadline_mono_ms, partial(waiter.finish, False))
         for partition in partitions:
             partition.watchers[waiter] = waiter.appended
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
 
     def _unpark(self, waiter: _Waiter, timer: TimerHandle, _: object) -> None:
         timer.cancel()
         waiter.detach()
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
 
 class _Waiter:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.core import limits
+from broker.core.threads import Threads
 
 if TYPE_CHECKING:
     from broker.storage.partition_log import PartitionLog
@@ -25,9 +26,9 @@ logger = logging.getLogger(__name__)
 class Flusher:
     """Syncs logs on a few threads. `on_failure(error)` stops the process."""
 
-    def __init__(self, on_failure: Callable[[BaseException], None], threads: int = limits.FLUSH_THREADS) -> None:
+    def __init__(self, on_failure: Callable[[BaseException], None], threads: Threads = ThreadPoolExecutor) -> None:
         self._on_failure = on_failure
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="flush")
+        self._pool = threads(limits.FLUSH_THREADS, "flush")
         self._failed = False
         self.syncs = 0
         """How many fsyncs of logs were done."""

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
+from uuid import UUID
 
 from broker.core.effects import Effects
 from broker.core.rejected import Rejected
@@ -400,16 +400,16 @@ class GroupService:
             logger.warning("Could not forget offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
 
 
-def new_member_id(prefix: str) -> str:
+def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
     """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId), cut where the whole
     would be longer than a string of the protocol."""
-    suffix = f"-{uuid4()}"
+    suffix = f"-{random_member_id(random_bytes)}"
     return prefix.encode()[: STRING_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
 
 
-def random_member_id() -> str:
+def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
     """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
-    return str(uuid4())
+    return str(UUID(bytes=random_bytes(16), version=4))
 
 
 def _answer(reply: Reply) -> None:

@@ -12,7 +12,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+
+from broker.storage.dir_lock import DirLock
 
 Buffer = bytes | bytearray | memoryview
 
@@ -26,8 +28,20 @@ class FileEntry(NamedTuple):
     is_dir: bool
 
 
+class Lock(Protocol):
+    """One broker's hold on a directory."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
 class Files:
     """The operating system's files."""
+
+    def lock(self, directory: Path) -> Lock:
+        """Take a directory that is there for one broker alone. Raises `LogDirLocked`, `LogDirRefused`."""
+        return DirLock(directory)
 
     def open(self, path: Path) -> int:
         """Opens for reading and writing, creating the file when it is not there."""

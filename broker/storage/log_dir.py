@@ -14,9 +14,9 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import random
 import re
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Final
 from broker.core.descriptors import most_open_files
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
+from broker.core.threads import Threads
 from broker.storage import checkpoint_file as checkpoints
 from broker.storage import meta_properties, partition_metadata
 from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
-from broker.storage.dir_lock import DirLock
 from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
 from broker.storage.errors import Damage, FsyncFailed, LogDirRefused
 from broker.storage.files import FILES, Files
@@ -65,7 +65,9 @@ logger = logging.getLogger(__name__)
 class LogDir:
     """See the module; made by `open`. `logs` has every partition that is served, by (topic, partition)."""
 
-    def __init__(self, path: Path, settings: BrokerSettings, now_ms: int, files: Files, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, path: Path, settings: BrokerSettings, now_ms: int, *, files: Files, random_bytes: Callable[[int], bytes], threads: Threads
+    ) -> None:
         self.path = path
         self.settings = settings
         self.was_clean = False
@@ -78,6 +80,7 @@ class LogDir:
         self._now_ms = now_ms
         self._files = files
         self._random_bytes = random_bytes
+        self._threads = threads
         self._rng = random.Random(random_bytes(8))
         self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, most_open_files() // 2))
         self._doomed: dict[Path, int | None] = {}
@@ -85,7 +88,7 @@ class LogDir:
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, tuple[int, bytes]] = {}
         self._found: dict[str, dict[Key, int]] = {}
-        self._lock = DirLock(path)
+        self._lock = files.lock(path)
 
     @property
     def cluster_id(self) -> str:
@@ -99,14 +102,15 @@ class LogDir:
         now_ms: int,
         *,
         files: Files = FILES,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        threads: Threads = ThreadPoolExecutor,
     ) -> LogDir:
         """Locks the directory and recovers every partition in it. Raises `LogDirLocked`, `LogDirRefused`."""
         try:
             files.make_dir(path)
         except OSError as e:
-            raise LogDirRefused(f"{path} cannot be made: {e.strerror}") from e
-        log_dir = cls(path, settings, now_ms, files, random_bytes)
+            raise LogDirRefused(f"the data directory {path} cannot be made: {e.strerror}") from e
+        log_dir = cls(path, settings, now_ms, files=files, random_bytes=random_bytes, threads=threads)
         try:
             log_dir._load()
         except OSError as e:
@@ -374,7 +378,7 @@ class LogDir:
 
     def _close_logs(self) -> bool:
         """Syncs take their time side by side: one after the other, thousands of partitions would outlast a service manager's patience."""
-        with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as pool:
+        with self._threads(CLOSE_THREADS, "close") as pool:
             results: list[bool] = []
             logs = list(self.logs.values())
             for at in range(0, len(logs), CLOSE_AT_ONCE):

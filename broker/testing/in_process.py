@@ -31,6 +31,7 @@ from broker.faults.engine import Faults
 from broker.faults.rules import parse_rule
 from broker.testing.controls import ClockControl, FaultControl, TopicControl
 from broker.testing.history import History
+from broker.world import World
 
 if TYPE_CHECKING:
     from broker.testing.anomalies import Identity
@@ -114,7 +115,7 @@ class InProcessBroker:
 
     async def _start(self) -> None:
         wanted = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://{HOST}:{self._port}", **self.settings}
-        self.broker = Broker(load(wanted, {}, None).settings, self.script, self._clock, exit_now=self.exit_codes.append)
+        self.broker = Broker(load(wanted, {}, None).settings, self.script, World(self._clock), exit_now=self.exit_codes.append)
         await self.broker.start()
         self._port = self.broker.address[1]
 

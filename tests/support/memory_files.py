@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.storage.errors import LogDirLocked
 from broker.storage.files import Buffer, FileEntry, Files
 
 
@@ -18,6 +19,16 @@ from broker.storage.files import Buffer, FileEntry, Files
 class Node:
     data: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
+    mtime_ms: int = 0
+
+
+@dataclass
+class MemoryLock:
+    locked: set[Path]
+    directory: Path
+
+    def release(self) -> None:
+        self.locked.discard(self.directory)
 
 
 class MemoryFiles(Files):
@@ -27,6 +38,7 @@ class MemoryFiles(Files):
         self.nodes: dict[Path, Node] = {}
         self.dirs: set[Path] = {Path("/")}
         self.durable: dict[Path, Node] = {}
+        self.locked: set[Path] = set()
         self.fds: dict[int, tuple[Node, Path]] = {}
         self.renamed_dirs: list[tuple[Path, Path]] = []
         """Directories whose new name no sync of their parent has seen, as (old, new)."""
@@ -50,6 +62,7 @@ class MemoryFiles(Files):
     def power_loss(self) -> None:
         """Everything that was not synced is gone, and so is the process with its descriptors."""
         self.fds.clear()
+        self.locked.clear()
         for old, new in reversed(self.renamed_dirs):
             self.dirs = (self.dirs - {new}) | {old}
         self.renamed_dirs.clear()
@@ -73,6 +86,12 @@ class MemoryFiles(Files):
         if path not in self.nodes:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self.nodes[path]
+
+    def lock(self, directory: Path) -> MemoryLock:
+        if directory in self.locked:
+            raise LogDirLocked(f"{directory} is in use by another broker")
+        self.locked.add(directory)
+        return MemoryLock(self.locked, directory)
 
     def open(self, path: Path) -> int:
         if path not in self.nodes:
@@ -140,8 +159,10 @@ class MemoryFiles(Files):
         return len(self._at(fd)[0].data)
 
     def mtime_ms(self, path: Path) -> int:
-        self._node(path)
-        return 0
+        return self._node(path).mtime_ms
+
+    def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:
+        self._node(path).mtime_ms = mtime_ms
 
     def exists(self, path: Path) -> bool:
         return path in self.nodes or path in self.dirs

@@ -10,6 +10,7 @@ import pytest
 from broker.faults.disk import FillableFiles
 from broker.faults.engine import Faults
 from broker.faults.rules import parse_rule
+from tests.support.memory_files import MemoryFiles
 
 
 def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: Path) -> None:
@@ -37,3 +38,18 @@ def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
     assert files.pwrite != plain
     faults.remove("f")
     assert files.pwrite == plain
+
+
+def test_a_rule_fills_whatever_disk_lies_below_and_a_disk_in_memory_leaves_the_real_one_alone(tmp_path: Path) -> None:
+    faults, below = Faults(), MemoryFiles()
+    files = FillableFiles(faults, below)
+    files.make_dir(tmp_path / "a-0")
+    log = tmp_path / "a-0" / "00000000000000000000.log"
+    full = files.open(log)
+    files.pwrite(full, [b"x"], 0)
+    files.write_atomic(tmp_path / "a-0" / "checkpoint", b"y")
+    faults.add(parse_rule("disk-full:topic=a"))
+    with pytest.raises(OSError, match="No space left"):
+        files.pwrite(full, [b"z"], 1)
+    assert (below.read_bytes(log), files.read_bytes(tmp_path / "a-0" / "checkpoint")) == (b"x", b"y")
+    assert not (tmp_path / "a-0").exists()

@@ -82,3 +82,12 @@ async def test_whatever_ended_a_wait_leaves_nothing_behind(scene: Scene, how: st
     assert len(scene.timers) == 0
     assert not scene.partition(0).watchers
     assert not scene.partition(1).watchers
+
+
+async def test_those_who_wait_are_released_in_the_order_in_which_they_came(scene: Scene) -> None:
+    released: list[int] = []
+    for number in range(50):
+        scene.wait(SIZE).add_done_callback(lambda _, number=number: released.append(number))
+    scene.waits.release_all()
+    await asyncio.sleep(0)
+    assert released == list(range(50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -314,14 +315,14 @@ async def test_a_service_that_stops_answers_everybody_who_waits_and_leaves_no_ti
 
 
 def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
-    first, second = new_member_id("c"), new_member_id("c")
+    first, second = new_member_id("c", os.urandom), new_member_id("c", os.urandom)
     assert first.startswith("c-")
     assert first != second
 
 
 def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
-    assert len(new_member_id("c" * 32_767)) == 32_767
-    assert len(new_member_id("\N{SNOWMAN}" * 10_922).encode()) <= 32_767
+    assert len(new_member_id("c" * 32_767, os.urandom)) == 32_767
+    assert len(new_member_id("\N{SNOWMAN}" * 10_922, os.urandom).encode()) <= 32_767
 
 
 async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place) -> None:

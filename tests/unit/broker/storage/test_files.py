@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.storage import files as files_module
+from broker.storage.errors import LogDirLocked
 from broker.storage.files import FileEntry, Files
 from tests.support.memory_files import MemoryFiles
 
@@ -28,6 +29,14 @@ def test_bytes_written_at_a_position_are_read_back_there(files: Files, tmp_path:
     assert files.pread(fd, 3, 8) == b""
     assert files.size(fd) == 8
     files.close(fd)
+
+
+def test_a_directory_is_one_brokers_until_it_is_released(files: Files, tmp_path: Path) -> None:
+    lock = files.lock(tmp_path)
+    with pytest.raises(LogDirLocked, match=str(tmp_path)):
+        files.lock(tmp_path)
+    lock.release()
+    files.lock(tmp_path).release()
 
 
 def test_truncating_cuts_the_end(files: Files, tmp_path: Path) -> None:

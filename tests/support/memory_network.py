@@ -1,0 +1,171 @@
+"""A network in memory, for brokers and clients on one loop: what is written arrives at the other end in a later turn, always in the same
+order. It passes the same suite as the real one (test_network.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterable
+
+from broker.net.network import MakeProtocol
+from broker.storage.files import Buffer
+from protocol.codec import encode_request
+from protocol.frame import FrameReader
+from protocol.schema import Message
+
+Address = tuple[str, int]
+
+
+class MemoryNetwork:
+    def __init__(self) -> None:
+        self.places: dict[Address, MemoryPlace] = {}
+        self._next_port = 49_152
+
+    def listen(self, host: str, port: int) -> MemoryPlace:
+        if (host, port) in self.places:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        place = MemoryPlace(self, host, port or self.any_port())
+        self.places[host, place.port] = place
+        return place
+
+    async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
+        place = self.places.get((host, port))
+        if place is None or place.make is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        client = ("client", self.any_port())
+        here, there = MemoryTransport(make(), client, (host, port)), MemoryTransport(place.make(), (host, port), client)
+        here.other, there.other = there, here
+        here.protocol.connection_made(here)
+        asyncio.get_running_loop().call_soon(there.protocol.connection_made, there)
+        return here
+
+    def any_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+class MemoryPlace:
+    def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
+        self._network = network
+        self._host = host
+        self.port = port
+        self.make: MakeProtocol | None = None
+
+    async def accept(self, make: MakeProtocol, backlog: int) -> None:
+        self.make = make
+
+    def close(self) -> None:
+        self._network.places.pop((self._host, self.port), None)
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end. What it wrote and the other end has not read counts as its write buffer."""
+
+    other: MemoryTransport
+
+    def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address) -> None:
+        super().__init__({"sockname": local, "peername": remote})
+        self.protocol = protocol
+        self.unread = bytearray()
+        self.ended = False
+        self._end_told = False
+        self._reading = True
+        self._closing = False
+        self._write_paused = False
+        self._low, self._high = 16_384, 65_536
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high, self._low = high or 0, low or 0
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.other.unread)
+
+    def write(self, data: Buffer) -> None:
+        if self._closing:
+            return
+        self.other.unread += data
+        self.other.deliver_soon()
+        if self.get_write_buffer_size() > self._high and not self._write_paused:
+            self._write_paused = True
+            self.protocol.pause_writing()
+
+    def writelines(self, buffers: Iterable[Buffer]) -> None:
+        self.write(b"".join(buffers))
+
+    def write_eof(self) -> None:
+        self.other.ended = True
+        self.other.deliver_soon()
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.deliver_soon()
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self.write_eof()
+            self.lose(None)
+
+    def abort(self) -> None:
+        self.other.unread.clear()
+        self.lose(None)
+        self.other.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def lose(self, error: Exception | None) -> None:
+        if not self._closing:
+            self._closing = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)
+
+    def deliver_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        if self._closing or not self._reading:
+            return
+        if self.unread:
+            data = bytes(self.unread)
+            self.unread.clear()
+            self.protocol.data_received(data)
+            self.other.drained()
+        elif self.ended and not self._end_told:
+            self._end_told = True
+            if not self.protocol.eof_received():
+                self.close()
+            return
+        if self.ended:
+            self.deliver_soon()
+
+    def drained(self) -> None:
+        if self._write_paused and self.get_write_buffer_size() <= self._low:
+            self._write_paused = False
+            self.protocol.resume_writing()
+
+
+class MemoryClient(asyncio.Protocol):
+    """A client on the loop of its broker: sends, and keeps the frames that come, in order."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.lost = False
+        self._reader = FrameReader(1 << 24)
+        self._correlation_id = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.frames += map(bytes, self._reader.feed(data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+
+    def send(self, request: Message, version: int) -> None:
+        self._correlation_id += 1
+        self._transport.writelines(encode_request(request.API_KEY, version, self._correlation_id, "client", request))

@@ -1,0 +1,139 @@
+"""One suite for the operating system's network and for the one in memory that stands in for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.net.network import Network, Sockets
+from tests.support.memory_network import MemoryNetwork
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(params=[Sockets, MemoryNetwork])
+def network(request: pytest.FixtureRequest) -> Network:
+    made: Network = request.param()
+    return made
+
+
+class End(asyncio.Protocol):
+    """One end of a connection: what came, and how it ended."""
+
+    def __init__(self) -> None:
+        self.came = bytearray()
+        self.changed = asyncio.Event()
+        self.stays_open = False
+        self.ended = False
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.changed.set()
+
+    def data_received(self, data: bytes) -> None:
+        self.came += data
+        self.changed.set()
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        self.changed.set()
+        return self.stays_open
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self.changed.set()
+
+    async def until_came(self, size: int) -> bytes:
+        async with asyncio.timeout(10):
+            while len(self.came) < size:
+                self.changed.clear()
+                await self.changed.wait()
+        return bytes(self.came)
+
+    async def until_closed(self) -> None:
+        async with asyncio.timeout(10):
+            while not self.closed:
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_made(self) -> None:
+        async with asyncio.timeout(10):
+            await self.changed.wait()
+
+
+async def pair(network: Network) -> tuple[End, End]:
+    """Two ends: who dialled, and who was dialled."""
+    here, there = End(), End()
+    place = network.listen(HOST, 0)
+    await place.accept(lambda: there, 10)
+    await network.connect(HOST, place.port, lambda: here)
+    await there.until_made()
+    place.close()
+    return here, there
+
+
+async def test_what_one_end_writes_comes_to_the_other_in_order(network: Network) -> None:
+    here, there = await pair(network)
+    for number in range(100):
+        here.transport.write(b"%02d" % number)
+    there.transport.writelines([b"a", b"b"])
+    assert await there.until_came(200) == b"".join(b"%02d" % number for number in range(100))
+    assert await here.until_came(2) == b"ab"
+    here.transport.close()
+    await asyncio.gather(here.until_closed(), there.until_closed())
+
+
+async def test_an_end_that_closes_is_read_to_its_end(network: Network) -> None:
+    here, there = await pair(network)
+    here.transport.write(b"last words")
+    here.transport.close()
+    await there.until_closed()
+    assert bytes(there.came) == b"last words"
+    assert there.ended
+
+
+async def test_after_an_abort_both_ends_are_closed(network: Network) -> None:
+    here, there = await pair(network)
+    there.transport.abort()
+    await asyncio.gather(here.until_closed(), there.until_closed())
+
+
+async def test_an_end_that_writes_no_more_can_still_read(network: Network) -> None:
+    here, there = await pair(network)
+    there.stays_open = True
+    here.transport.write_eof()
+    async with asyncio.timeout(10):
+        while not there.ended:
+            there.changed.clear()
+            await there.changed.wait()
+    there.transport.write(b"answer")
+    assert await here.until_came(6) == b"answer"
+    there.transport.close()
+    await asyncio.gather(here.until_closed(), there.until_closed())
+
+
+async def test_nothing_is_read_while_reading_is_paused(network: Network) -> None:
+    here, there = await pair(network)
+    there.transport.pause_reading()
+    here.transport.write(b"x")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not there.came
+    there.transport.resume_reading()
+    assert await there.until_came(1) == b"x"
+    here.transport.close()
+    await asyncio.gather(here.until_closed(), there.until_closed())
+
+
+async def test_an_address_is_taken_once_and_free_again_after_its_close(network: Network) -> None:
+    place = network.listen(HOST, 0)
+    await place.accept(End, 10)
+    with pytest.raises(OSError, match="in use"):
+        network.listen(HOST, place.port)
+    place.close()
+    with pytest.raises(ConnectionRefusedError):
+        await network.connect(HOST, place.port, End)
+    network.listen(HOST, place.port).close()
