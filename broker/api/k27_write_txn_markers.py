@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 
 from broker.api.context import Context
 from broker.core.rejected import Rejected
-from broker.runtime.txn_markers import TxnMarker
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,

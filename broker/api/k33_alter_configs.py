@@ -9,7 +9,8 @@ from __future__ import annotations
 from broker.api.context import Context
 from broker.api.topic_answers import error_fields
 from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
+from broker.topics.alter_configs import AlterResource
+from broker.topics.config_op import ConfigOp, OpType
 from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from broker.api.context import Context
 from broker.api.topic_answers import error_fields
 from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource, ConfigOp
+from broker.topics.alter_configs import AlterResource
+from broker.topics.config_op import ConfigOp
 from protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

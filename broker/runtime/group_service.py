@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from broker.runtime.cluster_view import ClusterView
     from broker.runtime.partition import Partition
     from broker.runtime.partitions import Partitions
-    from broker.runtime.txn_markers import TxnMarker
     from broker.storage.txn_guard import VerificationGuard
+    from broker.txns.txn_marker import TxnMarker
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""

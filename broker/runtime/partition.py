@@ -26,8 +26,8 @@ from protocol.records.record import SimpleRecord, build_batch
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.runtime.flusher import Flusher
-    from broker.runtime.txn_markers import TxnMarker
     from broker.storage.txn_guard import VerificationGuard
+    from broker.txns.txn_marker import TxnMarker
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("broker.retries")

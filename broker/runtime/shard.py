@@ -33,8 +33,8 @@ from protocol.records.record import SimpleRecord, build_batch, iter_records
 
 if TYPE_CHECKING:
     from broker.runtime.partition import Partition
-    from broker.runtime.txn_markers import TxnMarker
     from broker.storage.txn_guard import VerificationGuard
+    from broker.txns.txn_marker import TxnMarker
 
 Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.runtime.shard import Life
-from broker.runtime.txn_markers import SendMarker, TxnMarker
+from broker.runtime.txn_markers import SendMarker
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

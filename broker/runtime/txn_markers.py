@@ -7,28 +7,18 @@ broker leads it travels in a request (WriteTxnMarkers), whose answer settles the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.replication.waits import Condition
 from broker.topics.topic_names import CONSUMER_OFFSETS
+from broker.txns.txn_marker import TxnMarker
 
 if TYPE_CHECKING:
     from broker.runtime.group_service import GroupService
     from broker.runtime.partitions import Partitions
     from broker.runtime.shard import Durable
     from broker.txns.transaction import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class TxnMarker:
-    """What ends a producer's transaction in a partition."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    transaction_version: int
 
 
 SendMarker = Callable[["TopicPartition", TxnMarker], "Durable"]

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from broker.core.config_keys import ConfigKey, ConfigType, render
 from broker.core.effects import Effects
@@ -25,29 +24,12 @@ from broker.topics.broker_loggers import check_levels
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import MetadataRecord
 from broker.topics.client_metrics_config import check_metrics_configs
+from broker.topics.config_op import ConfigOp, OpType
 from broker.topics.create_topics import config_record
 from broker.topics.group_config import GROUP_KEYS, check_group_configs
 from broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
 from broker.topics.topic_names import name_problem
 from protocol.error_codes import ErrorCode
-
-
-class OpType(IntEnum):
-    """What an incremental change does to a key (Kafka's `AlterConfigOp.OpType`)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigOp:
-    """One change: `op` as the client sent it, not yet known to be an OpType; `value` None only for DELETE."""
-
-    name: str
-    op: int
-    value: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from broker.core.rejected import Rejected
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.topics.alter_configs import ConfigOp
+    from broker.topics.config_op import ConfigOp
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.topics.alter_configs import AlterResource, ConfigOp, alter_configs
+from broker.topics.alter_configs import AlterResource, alter_configs
+from broker.topics.config_op import ConfigOp
 from broker.topics.create_topics import MorePartitions, NewTopic, Placement, create_partitions
 from broker.topics.delete_topics import TopicRef, delete_topics
 from broker.topics.producer_ids import BLOCK_SIZE, allocate_block

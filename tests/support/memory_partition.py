@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from broker.core.rejected import Rejected
 from broker.replication.waits import Condition
-from broker.runtime.txn_markers import TxnMarker
 from broker.storage.partition_log import Isolation, Origin
 from broker.storage.txn_guard import VerificationGuard
+from broker.txns.txn_marker import TxnMarker
 from protocol.records.batch import read_header, stamp
 from protocol.records.control import end_txn_marker
 from protocol.records.record import SimpleRecord, build_batch

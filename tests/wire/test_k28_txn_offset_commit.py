@@ -4,7 +4,7 @@ import pytest
 
 from broker.api.k28_txn_offset_commit import known_to
 from broker.groups.states import Now
-from broker.runtime.txn_markers import TxnMarker
+from broker.txns.txn_marker import TxnMarker
 from protocol.client import Client
 from protocol.error_codes import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics

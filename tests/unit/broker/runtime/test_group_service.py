@@ -23,8 +23,8 @@ from broker.groups.roster import JoinProtocol
 from broker.groups.states import ClassicState
 from broker.runtime.group_service import GroupService, new_member_id
 from broker.runtime.shards import LOAD_BEFORE_SERVING_MS
-from broker.runtime.txn_markers import TxnMarker
 from broker.topics.topic_names import CONSUMER_OFFSETS
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
 from tests.support.manual_clock import ManualClock

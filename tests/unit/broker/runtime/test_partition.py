@@ -12,9 +12,9 @@ from broker.core.rejected import Rejected
 from broker.replication.leadership import Registration, alone
 from broker.replication.waits import Condition
 from broker.runtime.partition import Partition
-from broker.runtime.txn_markers import TxnMarker
 from broker.storage.files import Files
 from broker.storage.partition_log import Isolation, Origin
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.manual_clock import ManualClock

@@ -12,7 +12,7 @@ from broker.core.rejected import Rejected
 from broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
 from broker.runtime.shard import Shard, as_coordinator
-from broker.runtime.txn_markers import TxnMarker
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition

@@ -8,10 +8,11 @@ import pytest
 from broker.core.settings import BrokerSettings
 from broker.storage.errors import LogDirRefused
 from broker.storage.partition_log import Isolation
-from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
+from broker.topics.alter_configs import AlterResource
 from broker.topics.broker_config import ConfigSource
 from broker.topics.catalog import ResourceType, Topic
 from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord
+from broker.topics.config_op import ConfigOp, OpType
 from broker.topics.create_topics import NewTopic
 from broker.topics.describe_configs import describe_configs
 from broker.topics.topic_ids import id_text

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource, ConfigOp, OpType
+from broker.topics.alter_configs import AlterResource
 from broker.topics.catalog import ResourceType
+from broker.topics.config_op import ConfigOp, OpType
 from broker.topics.create_topics import NewTopic
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch

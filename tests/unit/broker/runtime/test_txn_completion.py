@@ -14,9 +14,9 @@ from broker.core.timers import Timers
 from broker.faults.engine import Faults
 from broker.runtime.shard import Life
 from broker.runtime.txn_completion import TxnCompletion
-from broker.runtime.txn_markers import TxnMarker
 from broker.txns.states import TxnState
 from broker.txns.transaction import TopicPartition, Transaction
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from tests.support.manual_clock import ManualClock
 

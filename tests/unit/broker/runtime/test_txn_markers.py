@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.runtime.txn_markers import LocalMarkers, TxnMarker
+from broker.runtime.txn_markers import LocalMarkers
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock

@@ -10,9 +10,9 @@ import pytest
 from broker.core import limits
 from broker.core.rejected import Rejected
 from broker.runtime.partition import Partition
-from broker.runtime.txn_markers import TxnMarker
 from broker.runtime.txn_verification import TxnVerification, Verdicts, Writer
 from broker.storage.txn_guard import VerificationGuard
+from broker.txns.txn_marker import TxnMarker
 from protocol.error_codes import ErrorCode
 from protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock

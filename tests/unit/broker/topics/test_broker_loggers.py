@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.rejected import Rejected
-from broker.topics.alter_configs import ConfigOp, OpType
 from broker.topics.broker_loggers import BrokerLoggers, check_levels
+from broker.topics.config_op import ConfigOp, OpType
 from protocol.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = OpType

@@ -6,10 +6,10 @@ from broker.core.config_keys import ConfigType
 from broker.core.rejected import Rejected
 from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
 from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.alter_configs import ConfigOp, OpType
 from broker.topics.broker_config import BrokerConfigs, ConfigSource
 from broker.topics.catalog import Catalog, ResourceType
 from broker.topics.catalog_records import ConfigRecord, TopicRecord
+from broker.topics.config_op import ConfigOp, OpType
 from broker.topics.describe_configs import ConfigEntry, describe_configs
 from protocol.error_codes import ErrorCode
 
