@@ -107,9 +107,13 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """One error for each. An admin removes members of the consumer protocol this way too (Kafka since 4.3)."""
+    """One error for each. An admin removes members of the consumer protocol this way too (Kafka since 4.3); the last one leaves a classic
+    group to the others."""
+    of_the_consumer_protocol = {member.member_id for member in draft.group.members.values() if member.classic is None}
     errors = [_leave_one(draft, one) for one in leaving]
-    if ErrorCode.NONE in errors:
+    if of_the_consumer_protocol - draft.group.members.keys() and migration.may_downgrade(draft):
+        migration.downgrade(draft, has_to_rebalance=True)
+    elif ErrorCode.NONE in errors:
         draft.bump_after_leave()
     return errors
 

@@ -105,6 +105,8 @@ class GroupCoordinator:
         """`consumer_config` gives what one consumer group runs with, by its id; without it all do as `config` says."""
         self.config = config
         self.groups: dict[str, Group] = {}
+        self._unwritten: set[str] = set()
+        """Classic groups whose first record is not in the log yet."""
         self.offsets = Offsets()
         self.consumers = ConsumerGroups(
             self.groups, consumer_config or (lambda _: config.consumer), NoTopics() if topics is None else topics
@@ -127,6 +129,7 @@ class GroupCoordinator:
         outcome = join(group, joining, ticket, now)
         assert outcome.record is None, "nobody was assigned anything yet"
         outcome.record = GroupMetadataValue(current_state_timestamp=now.wall_ms)
+        self._unwritten.add(group_id)
         return _effects(group, outcome)
 
     def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
@@ -197,7 +200,14 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             self.consumers.abandon(group, now)
             return []
-        return [] if group is None else group.abandon(now).replies
+        if group is None:
+            return []
+        replies = group.abandon(now).replies
+        if group_id in self._unwritten:
+            self._unwritten.discard(group_id)
+            del self.groups[group_id]
+            replies += group.release_waiting(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies
+        return replies
 
     def release_waiting(self, error: ErrorCode) -> Replies:
         """Whoever waits is told this error: the broker stops."""
@@ -318,6 +328,7 @@ class GroupCoordinator:
             assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), "a value is of its key's kind"
             self.consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
+            self._unwritten.discard(key.group)
             self._classic_group(key.group).apply(value)
         elif isinstance(gone := self.groups.get(key.group), ClassicGroup):
             del self.groups[key.group]

@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.rejected import Rejected
 from broker.groups.answers import JoinAnswer
-from broker.groups.classic import ClassicGroup
+from broker.groups.classic import ClassicGroup, Leaving
 from broker.groups.consumer import ConsumerGroup, ConsumerState
 from broker.groups.coordinator import Commit, OffsetToCommit
 from broker.groups.embedded_protocol import read_assignment, write_assignment
@@ -123,6 +123,24 @@ def test_a_group_whose_assignor_hands_out_bytes_of_its_own_stays_classic() -> No
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(driver.machine.groups["g"], ClassicGroup)
     assert len(driver.log) == written
+
+
+def test_when_an_admin_removes_the_last_member_of_the_new_protocol_the_rest_is_a_classic_group_that_rebalances() -> None:
+    driver, _ = with_classic_pair()
+    driver.join("new")
+    assert driver.classic_leave(Leaving("new")) == [ErrorCode.NONE]
+    assert driver.classic.state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_new_group_whose_first_record_could_not_be_written_begins_again_with_the_next_join() -> None:
+    driver = GroupsDriver()
+    driver.refuses_writes = True
+    with pytest.raises(Rejected):
+        driver.classic_join(new_member_id="first")
+    assert "g" not in driver.machine.groups
+    driver.refuses_writes = False
+    driver.joined()
+    assert "g" in driver.restored().groups
 
 
 def test_a_subscription_that_cannot_be_read_keeps_the_group_classic() -> None:
