@@ -31,9 +31,9 @@ LEVELS: Final[Mapping[str, int]] = {
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
     "kafka": "broker",
     "kafka.authorizer.logger": None,
-    "kafka.controller": "broker.runtime.topic_service",
+    "kafka.controller": "broker.runtime.publisher",
     "kafka.coordinator.transaction": "broker.runtime.txn_service",
-    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "broker.runtime.txn_markers",
+    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "broker.runtime.txn_completion",
     "kafka.log.LogManager": "broker.storage.log_dir",
     "kafka.network": "broker.net",
     "kafka.network.RequestChannel$": None,

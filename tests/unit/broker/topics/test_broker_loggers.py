@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator
 
 import pytest
 
+from broker.core.peer_log import PEERS
 from broker.core.rejected import Rejected
-from broker.topics.broker_loggers import BrokerLoggers, check_levels
+from broker.topics.broker_loggers import COUNTERPARTS, BrokerLoggers, check_levels
 from broker.topics.config_op import ConfigOp, OpType
 from protocol.error_codes import ErrorCode
 
@@ -34,6 +36,12 @@ def test_a_logger_without_a_level_has_that_of_the_nearest_above_it(loggers: Brok
     loggers.change([ConfigOp("root", SET, "ERROR"), ConfigOp("kafka", SET, "TRACE")])
     levels = loggers.levels()
     assert (levels[REPLICAS], levels["org.apache.kafka"], levels["kafka.request.logger"]) == ("TRACE", "ERROR", "TRACE")
+
+
+@pytest.mark.parametrize("own", sorted({own for own in COUNTERPARTS.values() if own is not None} - {PEERS}))
+def test_the_counterpart_of_a_logger_of_kafkas_is_a_module_that_logs_or_a_package(own: str) -> None:
+    module = importlib.import_module(own)
+    assert hasattr(module, "__path__") or isinstance(getattr(module, "logger", None), logging.Logger)
 
 
 def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> None:
