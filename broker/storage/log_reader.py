@@ -56,6 +56,8 @@ class LogReader:
         limit = segment.size if on_older_segment else self._limit(segment, bound, log_end_offset)
         if position >= limit:
             return None
+        if max_bytes <= 0 and not min_one_batch:  # of a Fetch that is full most partitions are so: they cost no call to the disk
+            return Slice(b"", segment, position, on_older_segment)
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
         first_bytes = _size_of_batch(data, segment, position)
         if first_bytes > len(data):

@@ -8,6 +8,7 @@ import pytest
 
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
+from broker.storage.files import Files
 from broker.storage.log_values import Isolation
 from protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch
@@ -68,3 +69,22 @@ def test_damage_behind_the_first_batch_of_a_read_is_left_to_the_next_read(box: L
     assert read(box, 1) is ErrorCode.CORRUPT_MESSAGE
     assert read(box, 2) is ErrorCode.CORRUPT_MESSAGE
     assert box.append(batch(), now_ms=NOW_MS).first_offset == 6
+
+
+class CountedReads(Files):
+    """Counts how often the disk is read."""
+
+    reads = 0
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        self.reads += 1
+        return super().pread(fd, size, position)
+
+
+def test_a_reader_without_room_for_a_byte_reads_nothing_of_the_disk(tmp_path: Path) -> None:
+    files = CountedReads()
+    box = LogBox(tmp_path / "topic-0", files=files)
+    box.append(batch())
+    before = files.reads
+    assert read(box, 0, max_bytes=0, min_one_batch=False) == b""
+    assert files.reads == before
