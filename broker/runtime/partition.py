@@ -258,6 +258,7 @@ class Partition:
         for future in self._waits.drain():
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # seen, also where nobody waits any more: else the loop logs each with a trace
 
     def _wake(self, size: int) -> None:
         for woken in list(self.watchers.values()):

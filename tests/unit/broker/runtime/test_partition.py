@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -228,6 +229,21 @@ def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(scene: 
     batch = one_batch()
     partition.append(batch)
     assert heard == [len(batch)]
+
+
+async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the_log(scene: Open) -> None:
+    disk = SlowDisk()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    disk.arm()
+    wait = partition.when(Condition.COMMITTED, partition.append(one_batch(b"a")))
+    assert wait is not None
+    partition.remove()
+    del wait
+    gc.collect()
+    assert not complaints
+    disk.gate.release(10)
 
 
 async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) -> None:
