@@ -81,7 +81,7 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
     return first.size > 0 and first.header_at(0).max_timestamp < now_ms - log.config.max_compaction_lag_ms
 
 
-def clean_log(log: PartitionLog, files: Files, open_files: OpenFiles, first_dirty: int, now_ms: int) -> Cleaning:
+def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
     """One pass over `log`. Raises `OSError` (the log is offline when it struck between two renames) and `RecordsError` (a batch is
     damaged).
     """
@@ -96,7 +96,7 @@ def clean_log(log: PartitionLog, files: Files, open_files: OpenFiles, first_dirt
     last = {p.producer_id: LastOfProducer(p.last_offset, p.producer_epoch) for p in log.producers()}
     cleaner = BatchCleaner(CleaningRules(keys.latest, end, last, now_ms, log.config.delete_retention_ms), aborted)
     for group in _groups(log, end):
-        writer = _Writer(log, files, open_files, group)
+        writer = _Writer(log, log.files, log.open_files, group)
         try:
             if not (yield from writer.write(cleaner)):
                 return found.first_dirty

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from weakref import WeakSet
 
-from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
+from broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
 from broker.storage.partition_log import PartitionLog
 from protocol.records.errors import RecordsError
 
@@ -39,7 +39,7 @@ class LogCleanerManager:
         log = logs[key]
         before = log.size_bytes
         try:
-            end = yield from _blocking(log.compacting(self._cleaned.get(key, 0), now_ms))
+            end = yield from _blocking(clean_log(log, self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
             self._leave_alone(key, log, e)
             return

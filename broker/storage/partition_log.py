@@ -21,7 +21,6 @@ from typing import Final
 from broker.core.rejected import Rejected
 from broker.storage.files import Buffer
 from broker.storage.flush import FlushTicket
-from broker.storage.log_cleaner import Cleaning, clean_log
 from broker.storage.log_parts import LogParts
 from broker.storage.log_reader import LogReader
 from broker.storage.log_values import (
@@ -86,8 +85,8 @@ class PartitionLog:
         self.producer_state = parts.producers
         self.snapshots = parts.snapshots
         self.epochs = parts.epochs
-        self._files = parts.files
-        self._open_files = parts.open_files
+        self.files = parts.files
+        self.open_files = parts.open_files
         self._rng = parts.rng
         self._reader = LogReader(parts.segments)
         self._doomed: deque[tuple[int, Path]] = deque()
@@ -299,9 +298,7 @@ class PartitionLog:
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         jitter = self._rng.randrange(self.config.segment_jitter_ms) if self.config.segment_jitter_ms > 0 else 0
-        segment = Segment(
-            self._files, self._open_files, self.directory, base_offset, size=0, created_ms=now_ms, jitter_ms=jitter, fresh=True
-        )
+        segment = Segment(self.files, self.open_files, self.directory, base_offset, size=0, created_ms=now_ms, jitter_ms=jitter, fresh=True)
         try:
             segment.create_files()
         except OSError:
@@ -405,11 +402,11 @@ class PartitionLog:
             except OSError:  # the data can be synced even so; the recovery point stays, and a restart rebuilds the indexes
                 moves = self.recovery_point
             try:
-                fds.append(self._files.dup(segment.fd))
+                fds.append(self.files.dup(segment.fd))
             except OSError:
-                FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds).close()
+                FlushTicket(self.files, offset=moves, generation=self._generation, fds=fds).close()
                 raise
-            paths += [p for p in segment.paths()[1:] if self._files.exists(p)]
+            paths += [p for p in segment.paths()[1:] if self.files.exists(p)]
         paths += map(self.snapshots.path, sorted(self.snapshots.unsynced))
         self.snapshots.unsynced.clear()
         if not self.epochs.synced:
@@ -419,7 +416,7 @@ class PartitionLog:
             paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory
         self._names_synced = moves == self.log_end_offset  # else an index file may come to be only next time
-        return FlushTicket(self._files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
+        return FlushTicket(self.files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
 
     def flush_end(self, ticket: FlushTicket) -> None:
         """The ticket's sync succeeded: the recovery point moves, unless the log was truncated meanwhile."""
@@ -495,7 +492,7 @@ class PartitionLog:
         for path in [*segment.paths(), *([snapshot] if snapshot else [])]:
             with contextlib.suppress(FileNotFoundError):  # the transaction index is optional
                 gone = path.with_name(path.name + ".deleted")
-                self._files.rename(path, gone)
+                self.files.rename(path, gone)
                 self._doomed.append((now_ms + self.config.file_delete_delay_ms, gone))
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
@@ -504,7 +501,7 @@ class PartitionLog:
         They raise `OSError`; such a file goes at the next start.
         """
         while self._doomed and not 0 < self._doomed[0][0] - now_ms <= self.config.file_delete_delay_ms:
-            yield partial(self._files.remove, self._doomed.popleft()[1])
+            yield partial(self.files.remove, self._doomed.popleft()[1])
 
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 
@@ -556,7 +553,7 @@ class PartitionLog:
     def _remove(self, segment: Segment) -> None:
         segment.release()
         for path in segment.paths():
-            self._files.remove(path)
+            self.files.remove(path)
 
     # --- leaving -----------------------------------------------------------------------------------------------------------------
 
@@ -582,10 +579,6 @@ class PartitionLog:
         """Gives all descriptors back and saves nothing."""
         for segment in self.segments:
             segment.release()
-
-    def compacting(self, first_dirty: int, now_ms: int) -> Cleaning:
-        """One pass of the cleaner from its checkpoint on, in slices; see `log_cleaner`."""
-        return clean_log(self, self._files, self._open_files, first_dirty, now_ms)
 
     def segments_replaced(self) -> None:
         """The cleaner has put other segments in place: nothing that is remembered about positions holds."""

@@ -11,6 +11,7 @@ import pytest
 
 from broker.core import limits
 from broker.core.log_config import LogConfig
+from broker.storage.log_cleaner import clean_log
 from broker.storage.log_values import Isolation
 from broker.storage.producer_state import Origin
 from protocol.records.batch import split_batches
@@ -88,7 +89,7 @@ class Scene:
             self.box.log.roll(self.now_ms)
 
     def compact(self) -> None:
-        cleaning = self.box.log.compacting(self.first_dirty, self.now_ms)
+        cleaning = clean_log(self.box.log, self.first_dirty, self.now_ms)
         while True:
             try:
                 ticket = next(cleaning)

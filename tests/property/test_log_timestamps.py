@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.core.log_config import LogConfig
-from broker.storage.log_cleaner import Cleaning
+from broker.storage.log_cleaner import Cleaning, clean_log
 from broker.storage.log_values import NOT_FOUND, Isolation
 from broker.storage.producer_state import Origin
 from protocol.records.batch import split_batches
@@ -73,7 +73,7 @@ def steps(box: LogBox, rng: random.Random) -> list[Callable[[], object]]:
         box.log.flush,
         lambda: box.log.delete_records_before(rng.randint(0, box.log.log_end_offset)),
         lambda: box.log.apply_retention(NOW_MS),
-        lambda: finish(box.log.compacting(0, NOW_MS + rng.randrange(100))),
+        lambda: finish(clean_log(box.log, 0, NOW_MS + rng.randrange(100))),
         box.log.segments.active.release,
     ]
 

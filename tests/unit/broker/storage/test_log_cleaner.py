@@ -13,7 +13,7 @@ from broker.core import limits
 from broker.core.log_config import LogConfig
 from broker.core.settings import BrokerSettings
 from broker.storage.files import Files
-from broker.storage.log_cleaner import Cleaning, dirtiness, needs_cleaning
+from broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
 from broker.storage.log_dir import LogDir
 from broker.storage.open_files import OpenFiles
 from broker.storage.partition_log import Isolation, Origin, PartitionLog
@@ -109,7 +109,7 @@ def test_a_pass_keeps_what_is_true_and_gives_back_most_of_the_space(tmp_path: Pa
     truth = fill(log)
     before, end = log.size_bytes, log.log_end_offset
     assert len(log.segments) > 4
-    assert finish(log.compacting(0, NOW)) == end
+    assert finish(clean_log(log, 0, NOW)) == end
     assert content(log) == truth
     assert log.size_bytes < before / 4
     assert log.log_end_offset == end
@@ -118,7 +118,7 @@ def test_a_pass_keeps_what_is_true_and_gives_back_most_of_the_space(tmp_path: Pa
 def test_a_cleaned_log_is_the_same_after_a_restart_clean_or_not(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     truth = fill(log)
-    finish(log.compacting(0, NOW))
+    finish(clean_log(log, 0, NOW))
     end = log.log_end_offset
     log.release()
     for clean in (False, True):
@@ -133,7 +133,7 @@ def test_a_cleaned_log_is_the_same_after_a_restart_clean_or_not(tmp_path: Path) 
 def test_every_offset_can_still_be_asked_for(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     fill(log)
-    finish(log.compacting(0, NOW))
+    finish(clean_log(log, 0, NOW))
     for offset in range(log.log_end_offset):
         records = log.read(offset, 1, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
         assert not records or read_header(records).last_offset >= offset
@@ -143,12 +143,12 @@ def test_every_offset_can_still_be_asked_for(tmp_path: Path) -> None:
 def test_the_second_pass_changes_nothing_until_there_is_more_and_then_merges_small_segments(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     truth = fill(log)
-    end = finish(log.compacting(0, NOW))
+    end = finish(clean_log(log, 0, NOW))
     size, segments = log.size_bytes, len(log.segments)
-    assert finish(log.compacting(end, NOW)) == end
+    assert finish(clean_log(log, end, NOW)) == end
     assert (content(log), log.size_bytes) == (truth, size)
     fill(log, 5)
-    assert finish(log.compacting(end, NOW)) == log.log_end_offset
+    assert finish(clean_log(log, end, NOW)) == log.log_end_offset
     assert log.size_bytes < size * 2
     assert len(log.segments) < segments
 
@@ -162,7 +162,7 @@ def test_the_active_segment_and_undecided_transactions_are_not_touched(tmp_path:
     log.roll(NOW)
     append(log, build_batch([SimpleRecord(b"key1", b"active", NOW)]))
     assert log.last_stable_offset == stable
-    assert finish(log.compacting(0, NOW)) <= stable
+    assert finish(clean_log(log, 0, NOW)) <= stable
     assert content(log)[b"key1"] == b"active"
     found = log.read(stable, 1, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
     assert [r.value for r in iter_records(found)] == [b"open"]
@@ -174,7 +174,7 @@ def test_aborted_data_goes_and_its_producer_is_still_known(tmp_path: Path) -> No
     append(log, build_batch([SimpleRecord(b"a", b"aborted", NOW)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, end_txn_marker(committed=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp=NOW))
     log.roll(NOW)
-    finish(log.compacting(0, NOW))
+    finish(clean_log(log, 0, NOW))
     assert content(log) == {b"a": b"kept"}
     log.release()
     again = opened(tmp_path / "t-0")
@@ -188,7 +188,7 @@ def test_a_producers_sequence_survives_its_records(tmp_path: Path) -> None:
         append(log, build_batch([SimpleRecord(b"a", b"%d" % sequence, NOW)], producer_id=9, producer_epoch=1, base_sequence=sequence))
     append(log, build_batch([SimpleRecord(b"a", b"last", NOW)]))
     log.roll(NOW)
-    finish(log.compacting(0, NOW))
+    finish(clean_log(log, 0, NOW))
     assert content(log) == {b"a": b"last"}
     log.release()
     for path in (tmp_path / "t-0").glob("*.snapshot"):
@@ -203,11 +203,11 @@ def test_a_tombstone_is_gone_after_its_retention(tmp_path: Path) -> None:
     append(log, build_batch([SimpleRecord(b"a", None, NOW)]))
     append(log, build_batch([SimpleRecord(b"c", b"1", NOW)]))
     log.roll(NOW)
-    end = finish(log.compacting(0, NOW))
+    end = finish(clean_log(log, 0, NOW))
     assert content(log) == {b"b": b"1", b"a": None, b"c": b"1"}
     append(log, build_batch([SimpleRecord(b"d", b"1", NOW)]))
     log.roll(NOW)
-    finish(log.compacting(end, NOW + 1000))
+    finish(clean_log(log, end, NOW + 1000))
     assert content(log) == {b"b": b"1", b"c": b"1", b"d": b"1"}
 
 
@@ -218,7 +218,7 @@ def test_transactions_aborted_behind_the_stable_offset_stay_hidden(tmp_path: Pat
     append(log, data_of(5, b"b", b"aborted"))
     append(log, decided(5, committed=False))
     log.roll(NOW)
-    assert finish(log.compacting(0, NOW)) == 1
+    assert finish(clean_log(log, 0, NOW)) == 1
     append(log, decided(4, committed=True))
     found = log.read(0, 10_000, isolation=Isolation.READ_COMMITTED)
     assert found.aborted == [(5, 2)]
@@ -231,16 +231,16 @@ def test_a_tombstone_of_a_producer_that_once_aborted_takes_the_older_value_along
     append(log, data_of(5, b"b", b"aborted"))
     append(log, decided(5, committed=False))
     log.roll(NOW)
-    end = finish(log.compacting(0, NOW))
+    end = finish(clean_log(log, 0, NOW))
     append(log, data_of(5, b"a", None, sequence=1))
     append(log, decided(5, committed=True))
     append(log, build_batch([SimpleRecord(b"c", b"1", NOW)]))
     log.roll(NOW)
-    end = finish(log.compacting(end, NOW))
+    end = finish(clean_log(log, end, NOW))
     assert content(log)[b"a"] is None
     append(log, build_batch([SimpleRecord(b"d", b"1", NOW)]))
     log.roll(NOW)
-    finish(log.compacting(end, NOW + 1000))
+    finish(clean_log(log, end, NOW + 1000))
     assert content(log) == {b"c": b"1", b"d": b"1"}
 
 
@@ -253,7 +253,7 @@ def test_a_marker_stays_as_long_as_a_header_of_its_transaction(tmp_path: Path) -
     for round_ in range(3):
         append(log, build_batch([SimpleRecord(b"a", b"2", NOW)]))
         log.roll(NOW)
-        end = finish(log.compacting(end, NOW + round_ * 10_000))
+        end = finish(clean_log(log, end, NOW + round_ * 10_000))
     log.release()
     for path in (tmp_path / "t-0").glob("*.snapshot"):
         path.unlink()
@@ -268,7 +268,7 @@ def test_a_pass_over_a_deleted_log_leaves_the_new_topic_of_its_name_alone(tmp_pa
         log_dir = LogDir.open(tmp_path / str(slices), BrokerSettings(), NOW)
         log = log_dir.create_log("t", 0, b"1" * 16, CONFIG)
         fill(log)
-        cleaning = log.compacting(0, NOW)
+        cleaning = clean_log(log, 0, NOW)
         for ticket in itertools.islice(cleaning, slices):
             if ticket is not None:
                 ticket.sync()
@@ -287,7 +287,7 @@ def test_a_delete_retention_without_end_keeps_tombstones_for_ever(tmp_path: Path
     for key in (b"c", b"d"):
         append(log, build_batch([SimpleRecord(key, b"1", NOW)]))
         log.roll(NOW)
-        end = finish(log.compacting(end, NOW + 10**15))
+        end = finish(clean_log(log, end, NOW + 10**15))
     assert content(log) == {b"a": None, b"b": None, b"c": b"1", b"d": b"1"}
 
 
@@ -330,7 +330,7 @@ def test_a_crash_between_any_two_steps_loses_nothing(tmp_path: Path) -> None:
         log = opened(directory, files=files, clean=True)
         files.left = steps
         try:
-            finish(log.compacting(0, NOW))
+            finish(clean_log(log, 0, NOW))
         except Crash:
             crashed += 1
         files.left = 10**6
@@ -361,7 +361,7 @@ def test_a_full_disk_ends_the_pass_and_the_log_goes_on(tmp_path: Path) -> None:
     truth = fill(log)
     files.full = True
     with pytest.raises(OSError, match="No space"):
-        finish(log.compacting(0, NOW))
+        finish(clean_log(log, 0, NOW))
     files.full = False
     assert (content(log), log.failure) == (truth, None)
     assert not [name for name in names(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
@@ -376,7 +376,7 @@ def test_a_damaged_batch_ends_the_pass_and_leaves_the_log_as_it_was(tmp_path: Pa
     path.write_bytes(data)
     before = names(tmp_path / "t-0")
     with pytest.raises(CorruptBatch):
-        finish(log.compacting(0, NOW))
+        finish(clean_log(log, 0, NOW))
     assert names(tmp_path / "t-0") == before
 
 
@@ -384,7 +384,7 @@ def test_a_segment_that_leaves_the_log_meanwhile_ends_the_pass(tmp_path: Path, m
     monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
     log = opened(tmp_path / "t-0")
     truth = fill(log)
-    cleaning = log.compacting(0, NOW)
+    cleaning = clean_log(log, 0, NOW)
     for _ in range(60):
         next(cleaning)
     first = log.segments.first
@@ -401,7 +401,7 @@ def test_appends_between_slices_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     log = opened(tmp_path / "t-0")
     truth = fill(log)
     slices = 0
-    for ticket in log.compacting(0, NOW):
+    for ticket in clean_log(log, 0, NOW):
         slices += 1
         if ticket is not None:
             ticket.sync()
@@ -417,7 +417,7 @@ def test_more_keys_than_the_map_holds_take_more_passes(tmp_path: Path, monkeypat
     truth = fill(log)
     end = 0
     for _ in range(1000):
-        reached = finish(log.compacting(end, NOW))
+        reached = finish(clean_log(log, end, NOW))
         assert reached > end
         end = reached
         if end == log.log_end_offset:
@@ -433,7 +433,7 @@ def test_dirtiness_counts_what_is_new_and_knows_the_lag(tmp_path: Path) -> None:
     found = dirtiness(log, 0, NOW)
     assert (found.first_dirty, found.end, found.clean_bytes, found.ratio) == (0, log.log_end_offset, 0, 1.0)
     assert needs_cleaning(log, found, NOW)
-    end = finish(log.compacting(0, NOW))
+    end = finish(clean_log(log, 0, NOW))
     assert not needs_cleaning(log, dirtiness(log, end, NOW), NOW)
     assert dirtiness(log, end + 10**6, NOW).first_dirty == 0
     log.config = LogConfig(cleanup_policy=CONFIG.cleanup_policy, min_compaction_lag_ms=1000)
@@ -449,5 +449,5 @@ def test_the_file_keeps_the_newest_modification_time_of_those_it_replaces(tmp_pa
     fill(log)
     for segment in log.segments:
         Files().set_mtime_ms(segment.path, 5_000)
-    finish(log.compacting(0, NOW))
+    finish(clean_log(log, 0, NOW))
     assert Files().mtime_ms(log.segments.first.path) == 5_000

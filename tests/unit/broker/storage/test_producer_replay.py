@@ -9,6 +9,7 @@ import pytest
 from broker.core.log_config import LogConfig
 from broker.core.rejected import Rejected
 from broker.storage import producer_replay
+from broker.storage.log_cleaner import clean_log
 from broker.storage.log_values import AppendInfo
 from broker.storage.producer_state import Origin
 from protocol.error_codes import ErrorCode
@@ -152,7 +153,7 @@ def test_a_batch_that_compaction_took_ends_the_window(box: LogBox) -> None:
     five(box)
     box.log.roll(NOW_MS)
     box.append(batch(PID, 0, 5))
-    for ticket in box.log.compacting(0, NOW_MS):
+    for ticket in clean_log(box.log, 0, NOW_MS):
         if ticket is not None:
             ticket.sync()
     box.restart()
