@@ -125,6 +125,14 @@ def test_a_group_whose_assignor_hands_out_bytes_of_its_own_stays_classic() -> No
     assert len(driver.log) == written
 
 
+def test_who_waits_in_a_classic_group_goes_on_waiting_when_a_member_of_the_new_protocol_is_refused() -> None:
+    driver, _ = with_classic_pair(b"mine")
+    assert driver.classic_join() is None
+    with pytest.raises(Rejected):
+        driver.join("new")
+    assert driver.last_ticket not in driver.answers
+
+
 def test_when_an_admin_removes_the_last_member_of_the_new_protocol_the_rest_is_a_classic_group_that_rebalances() -> None:
     driver, _ = with_classic_pair()
     driver.join("new")
