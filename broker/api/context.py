@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.api.reply import CLOSE, Reply
+
 if TYPE_CHECKING:
     from broker.core.clock import Clock
     from broker.core.settings import BrokerSettings
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler that has no other way to say no (acks=0): nothing is answered and the connection closes."""
+    """Raised where there is no other way to say no (acks=0): the connection closes, and nothing is answered but `reply`."""
+
+    def __init__(self, why: str, reply: Reply = CLOSE) -> None:
+        super().__init__(why)
+        self.reply = reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from broker.api.context import CloseConnection, Context, Peer, Services
@@ -26,9 +25,8 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import FrameTooLarge, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from broker.api.faulty import FaultyPath
     from broker.faults.engine import Faults
-    from protocol.codec import RequestHeader
+    from protocol.codec import Request, RequestHeader
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
@@ -63,10 +61,8 @@ class Dispatcher:
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
         context = Context(header.api_version, header.client_id, peer, self._services)
-        if self._faults.active:
-            return self._faulty.serve(context, request, route)
         try:
-            answer = route.handle(context, request.body)
+            answer = self._intercepted(context, request, route) if self._faults.active else route.handle(context, request.body)
             if hasattr(answer, "__await__"):
                 return self._later(self._finish(answer, header))
             return _encoded(answer, header)
@@ -75,8 +71,7 @@ class Dispatcher:
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
-        if self._faults.active:
-            self._faulty.stop()
+        self._faults.drop_waiting()
         tasks = set(self._tasks)
         if not tasks:
             return 0
@@ -85,16 +80,12 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    @cached_property
-    def _faulty(self) -> FaultyPath:
-        from broker.api.faulty import FaultyPath  # noqa: PLC0415 # only brokers with scripted faults need it
+    def _intercepted(self, context: Context, request: Request, route: Route) -> Any:
+        """What the handler gives, with observers and scripted faults around it."""
+        from broker.api.pipeline import Call, intercepted  # noqa: PLC0415 # only brokers under test need it
 
-        return FaultyPath(
-            self._faults,
-            encode=lambda response, request: _encoded(response, request.header),
-            guard=lambda request, error: self._answer_to(error, request.header),
-            later=self._later,
-        )
+        call = Call(context, request, detach=lambda answer: self._later(self._finish(answer, request.header)))
+        return intercepted(call, lambda: route.handle(context, request.body), self._faults)
 
     def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
         task = asyncio.get_running_loop().create_task(reply)
@@ -112,7 +103,7 @@ class Dispatcher:
         """What an exception of a handler means for its client; call it where the exception is handled."""
         if isinstance(error, CloseConnection):
             peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), error)
-            return CLOSE
+            return error.reply
         if isinstance(error, FsyncFailed):
             self._services.stop_at_once(error)
             return CLOSE

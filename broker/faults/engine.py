@@ -1,6 +1,6 @@
 """All scripted faults of a broker: what is loaded, what is held, and who watches the requests.
 
-Rules: with nothing loaded and nothing waiting `active` is False, and that is all that a request asks; a rule acts on what the client sees
+Rules: with nothing loaded and nothing held `active` is False, and that is all that a request asks; a rule acts on what the client sees
 and when, never on what is stored, but for those whose name says so (`expire-producer`, `disk-full`). Everything here runs on the broker's
 loop.
 """
@@ -71,7 +71,8 @@ class Faults:
         """The client id whose requests meet no rule: of whoever works beside the clients under test."""
         self.numbers = count()
         """Of all requests that were handled, over restarts of the broker."""
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self.waiting: set[asyncio.Future[None]] = set()
+        """Of requests that are held back, by a rule that may be gone: what a stop has to drop."""
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
         """Keys of what is being released: a step asks again as it goes on, and is not to be stopped anew."""
@@ -129,8 +130,13 @@ class Faults:
     def drop_held(self) -> None:
         """Forget what is held, without letting it go: the broker that it was to go on in has ended."""
         self.held.clear()
-        self._waiting.clear()
+        self.waiting.clear()
         self._changed()
+
+    def drop_waiting(self) -> None:
+        """Cancel what waits: the broker that it waits in stops."""
+        for future in list(self.waiting):
+            future.cancel()
 
     def observe(self, observer: Callable[[Exchange], object]) -> None:
         """Tell `observer` of every request from now on."""
@@ -196,23 +202,13 @@ class Faults:
         self.held.append(Held(rule, what, go_on, key))
         self._changed()
 
-    def active_until(self, done: asyncio.Future[Any]) -> None:
-        """Stay active until then, also without a rule: a request waits, which a stop has to drop."""
-        self._waiting.add(done)
-        done.add_done_callback(self._no_longer)
-        self._changed()
-
     def told(self, exchange: Exchange) -> None:
         """Tell the observers."""
         for observer in self.observers:
             observer(exchange)
 
-    def _no_longer(self, done: asyncio.Future[Any]) -> None:
-        self._waiting.discard(done)
-        self._changed()
-
     def _changed(self) -> None:
-        self.active = bool(self.rules or self.held or self.observers or self._waiting)
+        self.active = bool(self.rules or self.held or self.observers)
         if self.on_disk_rules is not None:
             self.on_disk_rules()
 

@@ -13,10 +13,7 @@ from client_compat.support.brokers import BrokerProcess
 
 PACKAGES = ("broker", "protocol")
 DISPATCHER = Path("broker") / "api" / "dispatch.py"
-QUESTION = """\
-        if self._faults.active:
-            return self._faulty.serve(context, request, route)
-"""
+QUESTION = "self._intercepted(context, request, route) if self._faults.active else "
 _SOURCE = Path(__file__).parents[3]
 
 

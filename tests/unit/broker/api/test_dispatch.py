@@ -149,14 +149,15 @@ def test_an_api_versions_request_of_the_future_is_answered_as_version_0() -> Non
     assert decoded(reply, ApiKey.API_VERSIONS, 0)[1].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_dropped_acknowledgement_is_handled_and_then_closes_the_connection() -> None:
+async def test_a_dropped_acknowledgement_is_handled_and_then_closes_the_connection() -> None:
     handled: list[object] = []
 
     def handle(ctx: Context, request: object) -> HeartbeatResponse:
         handled.append(request)
         return HeartbeatResponse()
 
-    assert dispatcher(handle, "drop-ack:api=Heartbeat,share=1").handle(PEER, frame(HeartbeatRequest("g"), 4)) is CLOSE
+    reply = dispatcher(handle, "drop-ack:api=Heartbeat,share=1").handle(PEER, frame(HeartbeatRequest("g"), 4))
+    assert await cast("asyncio.Future[Reply]", reply) is CLOSE
     assert len(handled) == 1
 
 

@@ -1,0 +1,95 @@
+"""What may stand around a handler: observers, and scripted faults (`api/faulty`). Without either nothing here is imported.
+
+Rule: an interceptor is called as the handler would be and gives what a handler gives: a response, an awaitable of one, or None. What it
+lets through goes the way of every request, since the dispatcher alone catches, waits, and encodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.faults.engine import Exchange, Faults
+from broker.faults.subject import Subject, subject_of
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.api.context import Context
+    from broker.faults.rules import FaultRule
+    from protocol.codec import Request
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way. `detach` goes on with an answer for which its connection no longer waits."""
+
+    context: Context
+    request: Request
+    detach: Callable[[Awaitable[Any]], object]
+    subject: Subject = field(init=False)
+    rules: list[FaultRule] = field(default_factory=list)
+    """The faults that hit it."""
+    seen: bool = True
+    """Whether a response will be sent whole and at once."""
+    late: bool = False
+    """Whether a response will be held back."""
+
+    def __post_init__(self) -> None:
+        header, context = self.request.header, self.context
+        self.subject = subject_of(ApiKey(header.api_key), context.client_id, context.peer.number, self.request.body, self.topic_name)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, None where there is none of this id."""
+        found = self.context.services.partitions.by_topic_id(topic_id)
+        return None if found is None else found.name
+
+
+Handle = Callable[[], Any]
+"""What is left of the way: gives a response, an awaitable of it, or None; raises what the handler raises."""
+Interceptor = Callable[[Call, Handle], Any]
+
+
+def intercepted(call: Call, handle: Handle, faults: Faults) -> Any:
+    """What `handle` gives, told to the observers and changed by the rules of `faults`; those observe what came of the handler, and are told
+    before an answer is held back."""
+    interceptors: list[Interceptor] = [partial(_observed, faults)] if faults.observers else []
+    if faults.rules:
+        from broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
+
+        way = FaultyWay(faults)
+        interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
+    for interceptor in reversed(interceptors):
+        handle = partial(interceptor, call, handle)
+    return handle()
+
+
+def _observed(faults: Faults, call: Call, handle: Handle) -> Any:
+    number = next(faults.numbers)
+
+    def tell(response: Any) -> None:
+        answered, context = response is not None, call.context
+        names = tuple(rule.name for rule in call.rules)
+        now_ms = context.services.clock.now_ms()
+        seen, late = answered and call.seen, answered and call.late
+        faults.told(Exchange(call.subject, now_ms, context.version, call.request.body, response, seen, names, late, number))
+
+    async def told_later(answer: Awaitable[Any]) -> Any:
+        try:
+            response = await answer
+        except Exception:
+            tell(None)
+            raise
+        tell(response)
+        return response
+
+    try:
+        answer = handle()
+    except Exception:
+        tell(None)
+        raise
+    if isinstance(answer, Awaitable):
+        return told_later(answer)
+    tell(answer)
+    return answer
