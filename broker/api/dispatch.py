@@ -2,7 +2,8 @@
 
 Rules: a request is handled the moment it is parsed; only an answer that has to wait becomes a task. What the bytes got wrong goes up as a
 ProtocolError (the session closes that connection); what a handler got wrong is logged once with its trace and answered with
-UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection closes.
+UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection closes. Observers and scripted faults stand around the
+handler (`api/pipeline`), and change nothing of this.
 """
 
 from __future__ import annotations
