@@ -181,3 +181,18 @@ async def test_draining_waits_for_answers_and_cuts_those_that_take_too_long() ->
     await asyncio.sleep(0)
     assert timers.run_due(10) == 1
     assert await draining == 1
+
+
+async def test_draining_drops_at_once_what_a_rule_that_is_gone_delays() -> None:
+    faults = Faults([parse_rule("delay:ms=60000")])
+    route = Route("none", 0, 99, 0)
+    route.__dict__["handle"] = lambda ctx, request: HeartbeatResponse()
+    tested = Dispatcher(cast(Services, SimpleNamespace(timers=Timers(), clock=ManualClock())), faults, {ApiKey.HEARTBEAT: route})
+    delayed = cast("asyncio.Task[Reply]", tested.handle(PEER, frame(HeartbeatRequest("g"), 4)))
+    while not faults.waiting:  # noqa: ASYNC110 # a set has no event
+        await asyncio.sleep(0)
+    faults.reset()
+    assert not faults.active
+    assert await tested.drain(5_000) == 0
+    assert delayed.cancelled()
+    assert not faults.waiting
