@@ -70,9 +70,9 @@ class Faults:
         self.spared: str | None = None
         """The client id whose requests meet no rule: of whoever works beside the clients under test."""
         self.numbers = count()
-        """Of all requests that were handled, over restarts of the broker."""
+        """Of all requests that are observed, over restarts of the broker."""
         self.waiting: set[asyncio.Future[None]] = set()
-        """Of requests that are held back, by a rule that may be gone: what a stop has to drop."""
+        """What requests wait for that are held back: a stop drops it, also where the rule is gone."""
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
         """Keys of what is being released: a step asks again as it goes on, and is not to be stopped anew."""
