@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.api.context import CloseConnection, Context, Peer, Services
@@ -26,6 +27,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import FrameTooLarge, UnsupportedVersion
 
 if TYPE_CHECKING:
+    from broker.api.pipeline import Interceptor
     from broker.faults.engine import Faults
     from protocol.codec import Request, RequestHeader
 
@@ -83,10 +85,17 @@ class Dispatcher:
 
     def _intercepted(self, context: Context, request: Request, route: Route) -> Any:
         """What the handler gives, with observers and scripted faults around it."""
-        from broker.api.pipeline import Call, intercepted  # noqa: PLC0415 # only brokers under test need it
+        from broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
 
+        faults = self._faults
+        interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
+        if faults.rules:
+            from broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
+
+            way = FaultyWay(faults)
+            interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
         call = Call(context, request, detach=lambda answer: self._later(self._finish(answer, request.header)))
-        return intercepted(call, lambda: route.handle(context, request.body), self._faults)
+        return intercepted(call, lambda: route.handle(context, request.body), interceptors)
 
     def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
         task = asyncio.get_running_loop().create_task(reply)

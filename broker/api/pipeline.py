@@ -6,7 +6,7 @@ lets through goes the way of every request, since the dispatcher alone catches, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,21 +51,15 @@ Handle = Callable[[], Any]
 Interceptor = Callable[[Call, Handle], Any]
 
 
-def intercepted(call: Call, handle: Handle, faults: Faults) -> Any:
-    """What `handle` gives, told to the observers and changed by the rules of `faults`; those observe what came of the handler, and are told
-    before an answer is held back."""
-    interceptors: list[Interceptor] = [partial(_observed, faults)] if faults.observers else []
-    if faults.rules:
-        from broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
-
-        way = FaultyWay(faults)
-        interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
+def intercepted(call: Call, handle: Handle, interceptors: Sequence[Interceptor]) -> Any:
+    """What `handle` gives with `interceptors` around it, the first of them outermost."""
     for interceptor in reversed(interceptors):
         handle = partial(interceptor, call, handle)
     return handle()
 
 
-def _observed(faults: Faults, call: Call, handle: Handle) -> Any:
+def observed(faults: Faults, call: Call, handle: Handle) -> Any:
+    """An interceptor that tells the observers, before an answer is held back, of what came of the handler."""
     number = next(faults.numbers)
 
     def tell(response: Any) -> None:
