@@ -14,6 +14,7 @@ COPY constraints.txt ./
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 RUN python3 -m venv /build && /build/bin/pip install -c constraints.txt setuptools wheel cython
 COPY pyproject.toml setup.py README.md LICENSE ./
+COPY ottla ottla
 COPY protocol protocol
 COPY broker broker
 COPY spark_jobs spark_jobs

@@ -89,7 +89,7 @@ test: $(STAMP) java kcat maven go node rust databases ## Run all tests
 
 test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
-	@$(PY) -m broker.testing.start_times
+	@$(PY) -m ottla.broker.testing.start_times
 
 container: $(STAMP) ## Build the image and test it, OttlaContainer and docker-compose.yml on the Docker engine that answers, or on a private one
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py $(ARGS)

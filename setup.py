@@ -12,7 +12,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 WALKERS = ("walk", "batch_walk")
-DIRECTORY = "protocol/records"
+DIRECTORY = "ottla/protocol/records"
 
 
 class BuildOrGoOn(build_ext):
@@ -40,7 +40,7 @@ def extensions() -> list[Extension]:
         return []
     walkers = [
         Extension(
-            f"protocol.records.{name}",
+            f"ottla.protocol.records.{name}",
             [f"{DIRECTORY}/{name}.py"],
             depends=[f"{DIRECTORY}/{name}.pxd"],
             extra_compile_args=["-g0"] if os.name == "posix" else [],

@@ -21,46 +21,46 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.api.context import Services
-from broker.api.dispatch import Dispatcher
-from broker.api.routes import ROUTES
-from broker.core import limits
-from broker.core.clock import Clock
-from broker.core.descriptors import allow_open_files
-from broker.core.heap import keep_freed_memory
-from broker.core.ip_overrides import ip_overrides
-from broker.core.settings_load import data_dir
-from broker.core.timers import Timers
-from broker.faults.disk import FillableFiles
-from broker.net.connection import Shared
-from broker.net.listeners import host_and_port, listeners_of
-from broker.net.server import Server
-from broker.net.session import ByteBudget
-from broker.runtime.background import start_background_work
-from broker.runtime.cluster_view import ClusterView
-from broker.runtime.fetch_sessions import FetchSessions
-from broker.runtime.fetch_waits import FetchWaits
-from broker.runtime.flusher import Flusher
-from broker.runtime.group_service import GroupService
-from broker.runtime.housekeeping import Housekeeping
-from broker.runtime.partitions import Partitions
-from broker.runtime.producer_ids import ProducerIds
-from broker.runtime.timer_driver import TimerDriver, pause
-from broker.runtime.topic_recovery import open_topics
-from broker.runtime.txn_markers import LocalMarkers
-from broker.runtime.txn_service import TxnService
-from broker.runtime.txn_verification import TxnVerification
-from broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
-from broker.storage.log_dir import LogDir
-from broker.topics.catalog import ResourceType
-from broker.world import World
-from protocol.errors import ProtocolError
+from ottla.broker.api.context import Services
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.routes import ROUTES
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.descriptors import allow_open_files
+from ottla.broker.core.heap import keep_freed_memory
+from ottla.broker.core.ip_overrides import ip_overrides
+from ottla.broker.core.settings_load import data_dir
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.disk import FillableFiles
+from ottla.broker.net.connection import Shared
+from ottla.broker.net.listeners import host_and_port, listeners_of
+from ottla.broker.net.server import Server
+from ottla.broker.net.session import ByteBudget
+from ottla.broker.runtime.background import start_background_work
+from ottla.broker.runtime.cluster_view import ClusterView
+from ottla.broker.runtime.fetch_sessions import FetchSessions
+from ottla.broker.runtime.fetch_waits import FetchWaits
+from ottla.broker.runtime.flusher import Flusher
+from ottla.broker.runtime.group_service import GroupService
+from ottla.broker.runtime.housekeeping import Housekeeping
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.producer_ids import ProducerIds
+from ottla.broker.runtime.timer_driver import TimerDriver, pause
+from ottla.broker.runtime.topic_recovery import open_topics
+from ottla.broker.runtime.txn_markers import LocalMarkers
+from ottla.broker.runtime.txn_service import TxnService
+from ottla.broker.runtime.txn_verification import TxnVerification
+from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.topics.catalog import ResourceType
+from ottla.broker.world import World
+from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from broker.core.settings import BrokerSettings
-    from broker.faults.engine import Faults
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.faults.engine import Faults
 
-logger = logging.getLogger("broker")
+logger = logging.getLogger("ottla.broker")
 
 _GC_THRESHOLDS = (50_000, 20, 50)
 """Requests make no reference cycles, so the collector may look rarely."""

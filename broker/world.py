@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
-from broker.core.clock import Clock
-from broker.core.threads import Threads
-from broker.net.network import Network, Sockets
-from broker.storage.files import FILES, Files
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.threads import Threads
+from ottla.broker.net.network import Network, Sockets
+from ottla.broker.storage.files import FILES, Files
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.codec import decode_response, encode_request
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.frame import FrameReader
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.schema import Message
-from protocol.wire import Buffer
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError, UnsupportedVersion
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.schema import Message
+from ottla.protocol.wire import Buffer
 
 TIMEOUT_S = 30.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024

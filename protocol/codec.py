@@ -10,12 +10,12 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import UnsupportedVersion
-from protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
-from protocol.messages.registry import KEYS, request_class, response_class
-from protocol.schema import Decode, Encode, Message, decoder, encoder
-from protocol.wire import Buffer
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
+from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.schema import Decode, Encode, Message, decoder, encoder
+from ottla.protocol.wire import Buffer
 
 __all__ = [
     "Request",
@@ -34,7 +34,7 @@ _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 
 @dataclass(slots=True)
 class Request:
-    """A request with its header. `body` is the dataclass of its API (`protocol.messages`)."""
+    """A request with its header. `body` is the dataclass of its API (`ottla.protocol.messages`)."""
 
     header: RequestHeader
     body: Any
@@ -45,7 +45,7 @@ _response_encoders: dict[tuple[int, int], tuple[Encode, bool]] = {}
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Read a request; bytes after it are not looked at, as Kafka does not (see `protocol.decoder`).
+    """Read a request; bytes after it are not looked at, as Kafka does not (see `ottla.protocol.decoder`).
 
     Raises UnsupportedVersion, with what the header said, for an API or version without a message class.
     """

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from protocol.fields import ArrayOf, Kind, WireField, wire_fields
+from ottla.protocol.fields import ArrayOf, Kind, WireField, wire_fields
 
 FIXED_SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in ("?", "b", "B", "h", "H", "i", "I", "q", "d", "16s")}
 

@@ -18,10 +18,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size
-from protocol.errors import MalformedMessage
-from protocol.fields import ArrayOf, Kind, WireField, bytes_
-from protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
+from ottla.protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.fields import ArrayOf, Kind, WireField, bytes_
+from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
 
 REQUEST_ELEMENTS = 250_000
 """The most elements that the arrays of one request hold: more than one of 100,000 partitions, each in a topic of its own. Without a bound

@@ -15,10 +15,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from protocol.codegen import Source, fields_at
-from protocol.errors import EncodeError
-from protocol.fields import ArrayOf, Kind, WireField
-from protocol.wire import Bad, Buffer, string_length, uvarint
+from ottla.protocol.codegen import Source, fields_at
+from ottla.protocol.errors import EncodeError
+from ottla.protocol.fields import ArrayOf, Kind, WireField
+from ottla.protocol.wire import Bad, Buffer, string_length, uvarint
 
 SEPARATE_MIN = 4096
 

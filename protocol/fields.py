@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
-from protocol.wire import Buffer
+from ottla.protocol.wire import Buffer
 
 T = TypeVar("T")
 

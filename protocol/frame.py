@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from protocol.errors import FrameTooLarge
-from protocol.wire import Buffer
+from ottla.protocol.errors import FrameTooLarge
+from ottla.protocol.wire import Buffer
 
 _SIZE = struct.Struct(">i")
 PREFIX_BYTES = _SIZE.size

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from protocol.errors import MalformedHeader
-from protocol.wire import Bad, skip_tags
+from ottla.protocol.errors import MalformedHeader
+from ottla.protocol.wire import Bad, skip_tags
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, int32, int64, string, uuid
+from ottla.protocol.schema import Message, int32, int64, string, uuid
 
 OFFSET_COMMIT_V0 = 0
 OFFSET_COMMIT = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.errors import ProtocolError
-from protocol.records.crc32c import crc32c
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.crc32c import crc32c
 
 VERSION: Final = 1
 HEAD: Final = struct.Struct(">hI")

@@ -17,7 +17,7 @@ encoded, whatever its value: choosing a version that can carry the value is the 
 `encode` and `decode` treat the bare body. Keys and values of internal topics carry an i16 before it: the record type before a key (which
 is never flexible), the version before a value; `encode_prefixed` and `read_prefix` are for these.
 
-Encoders and decoders are compiled on first use, per version (`protocol.encoder`, `protocol.decoder`), and kept.
+Encoders and decoders are compiled on first use, per version (`ottla.protocol.encoder`, `ottla.protocol.decoder`), and kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import struct as _struct
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from protocol.decoder import compile_decoder
-from protocol.encoder import compile_encoder
-from protocol.errors import MalformedMessage, ProtocolError
-from protocol.fields import (
+from ottla.protocol.decoder import compile_decoder
+from ottla.protocol.encoder import compile_encoder
+from ottla.protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.fields import (
     Versions,
     array,
     boolean,
@@ -46,7 +46,7 @@ from protocol.fields import (
     uint32,
     uuid,
 )
-from protocol.wire import Buffer
+from ottla.protocol.wire import Buffer
 
 __all__ = [
     "ZERO_UUID",
@@ -112,7 +112,7 @@ _decoders: dict[tuple[type, int, bool], Decode] = {}
 
 
 def encoder(message: type[Message], version: int) -> Encode:
-    """The compiled `encode(msg, w, parts) -> w` (see `protocol.encoder`). ValueError for a version the class does not have."""
+    """The compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). ValueError for a version the class does not have."""
     known = _encoders.get((message, version))
     if known is None:
         known = _encoders[message, version] = compile_encoder(message, _known(message, version), version >= message.FLEXIBLE_SINCE)
@@ -120,7 +120,7 @@ def encoder(message: type[Message], version: int) -> Encode:
 
 
 def decoder(message: type[Message], version: int, *, exact: bool = True) -> Decode:
-    """The compiled `decode(buf, pos, end) -> message` (see `protocol.decoder`). ValueError for a version the class does not have.
+    """The compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). ValueError for a version the class does not have.
 
     `exact`: bytes after the message are an error; else they are not looked at.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, int8, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string
 
 TRANSACTION_KEY = 0
 TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")

@@ -1,4 +1,5 @@
-"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or `python -m spark_jobs.audit DIR`.
+"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or `python -m ottla.spark_jobs.audit
+DIR`.
 
 Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
 Neither Spark nor DuckDB is imported before it is needed, so the command line can show its help without them.
@@ -17,17 +18,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spark_jobs import report
-from spark_jobs.checks import RULES
-from spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, choose
-from spark_jobs.filesystem import is_cluster
-from spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
-from spark_jobs.judging import BusinessKey, Job, run
-from spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, find_logs, no_logs
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.session import CannotJudge, require_spark
-from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
-from spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
+from ottla.spark_jobs import report
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, choose
+from ottla.spark_jobs.filesystem import is_cluster
+from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
+from ottla.spark_jobs.judging import BusinessKey, Job, run
+from ottla.spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, find_logs, no_logs
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.session import CannotJudge, require_spark
+from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
+from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
@@ -172,11 +173,11 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
     """An engine for a log of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
-        from spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # only where it is the engine
+        from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # only where it is the engine
 
         return spark_engine(total_bytes, master)
     try:
-        from spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
+        from ottla.spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
     return embedded_engine(total_bytes, memory_mb)
@@ -302,7 +303,7 @@ def _follow(  # noqa: PLR0917 # the options of the command, handed on
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
     require_spark()
-    from spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only where it is asked for
+    from ottla.spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only where it is asked for
 
     args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
     return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file)
@@ -321,15 +322,15 @@ def _write_reports(
     verdict: Verdict, pictures: dict[str, Pictures] | None, html: Path | None, junit: Path | None, parquet: Path | None
 ) -> None:
     if pictures is not None and html is not None:
-        from spark_jobs.reports import html as page  # noqa: PLC0415 # only where it is asked for
+        from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only where it is asked for
 
         page.write(verdict, pictures, html)
     if junit is not None:
-        from spark_jobs.reports import junit as xml  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.reports import junit as xml  # noqa: PLC0415 # as above
 
         xml.write(verdict, junit)
     if parquet is not None:
-        from spark_jobs.reports import parquet as table  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # as above
 
         table.write(verdict, parquet)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_jobs.views import bounded
+from ottla.spark_jobs.views import bounded
 
 COSTS: Final = f"""
     WITH sizes AS (

@@ -19,14 +19,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs import views
-from spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
-from spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
-from spark_jobs.judging import BusinessKey
-from spark_jobs.log_files import find_logs
-from spark_jobs.report import progress
-from spark_jobs.session import CannotJudge
-from spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, SpoolDir, Wire, sources, with_server
+from ottla.spark_jobs import views
+from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
+from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
+from ottla.spark_jobs.judging import BusinessKey
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.report import progress
+from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, SpoolDir, Wire, sources, with_server
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, "

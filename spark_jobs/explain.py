@@ -19,10 +19,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from protocol.records.batch import MAGIC_V2
-from spark_jobs.log_files import find_logs
-from spark_jobs.tables import Filters, read
-from spark_jobs.wire.sources import CommandConfig, Wire, sources
+from ottla.protocol.records.batch import MAGIC_V2
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.tables import Filters, read
+from ottla.spark_jobs.wire.sources import CommandConfig, Wire, sources
 
 PLACE: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)@(?P<offset>\d+)")
 _BATCH: Final = (

@@ -14,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs import filesystem, views
-from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
-from spark_jobs.costs import COSTS, TopicCosts
-from spark_jobs.engines import Engine, Row
-from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, find_logs
-from spark_jobs.reports.pictures import Pictures, collect
-from spark_jobs.session import CannotJudge
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
-from spark_jobs.wire.sources import came_over_the_wire
+from ottla.spark_jobs import filesystem, views
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
+from ottla.spark_jobs.costs import COSTS, TopicCosts
+from ottla.spark_jobs.engines import Engine, Row
+from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, find_logs
+from ottla.spark_jobs.reports.pictures import Pictures, collect
+from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult
+from ottla.spark_jobs.wire.sources import came_over_the_wire
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
 LOG_ENDS: Final = (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_jobs.filesystem import Entry, Place, is_cluster, place
+from ottla.spark_jobs.filesystem import Entry, Place, is_cluster, place
 
 if TYPE_CHECKING:
-    from spark_jobs.wire.address import Address
+    from ottla.spark_jobs.wire.address import Address
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
@@ -104,11 +104,11 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
     if is_cluster(path):
-        from spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
+        from ottla.spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
 
         return find_wire_logs(path if not isinstance(path, Path) else str(path), topics)
     if str(path).startswith("pinned:"):
-        from spark_jobs.pins import pinned  # noqa: PLC0415 # it is written with this module's classes
+        from ottla.spark_jobs.pins import pinned  # noqa: PLC0415 # it is written with this module's classes
 
         return pinned(str(path), topics)
     found = LogDirectory(str(path))

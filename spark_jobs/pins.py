@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from spark_jobs.filesystem import place
-from spark_jobs.log_files import LogDirectory, Segment, SideFile, find_logs, no_logs
+from ottla.spark_jobs.filesystem import place
+from ottla.spark_jobs.log_files import LogDirectory, Segment, SideFile, find_logs, no_logs
 
 PINNED: Final = "pinned:"
 """In front of the file that says what to read."""

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import Rule
-from spark_jobs.costs import TopicCosts
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict, counted
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import Rule
+from ottla.spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict, counted
 
 
 @contextmanager

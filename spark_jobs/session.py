@@ -181,7 +181,7 @@ def _prepare_environment() -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # A worker's import of pandas 3 warns on the user's terminal about parts of PySpark that nothing here uses.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])

@@ -24,12 +24,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_jobs.columns import LEVELS, ddl
-from spark_jobs.filesystem import is_cluster
-from spark_jobs.spark_tasks import TaskPartition, rows_of
-from spark_jobs.tables import SIDE_FILES, Filters, plan
-from spark_jobs.tables.batches import MARKED, OPENED
-from spark_jobs.wire.address import Address, address
+from ottla.spark_jobs.columns import LEVELS, ddl
+from ottla.spark_jobs.filesystem import is_cluster
+from ottla.spark_jobs.spark_tasks import TaskPartition, rows_of
+from ottla.spark_jobs.tables import SIDE_FILES, Filters, plan
+from ottla.spark_jobs.tables.batches import MARKED, OPENED
+from ottla.spark_jobs.wire.address import Address, address
 
 SERVERS: Final = "bootstrap.servers"
 
@@ -52,7 +52,7 @@ class KafkaLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The same as a stream (Spark 4.2 and later): what is appended, from the beginning of each log on."""
-        from spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # older Sparks have no read limits, and read no streams
+        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # older Sparks have no read limits, and read no streams
 
         if self._level() in SIDE_FILES:
             raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")

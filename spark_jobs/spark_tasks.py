@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from spark_jobs.tables import Filters, Task, read_task
+from ottla.spark_jobs.tables import Filters, Task, read_task
 
 
 @dataclass

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.records.batch import HEADER_BYTES, MAGIC_V2, crc_ok, read_header
-from spark_jobs.filesystem import RandomAccess, is_cluster, place
-from spark_jobs.log_files import Segment
-from spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, read_runs, whole
-from spark_jobs.tables.filters import Filters
+from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, crc_ok, read_header
+from ottla.spark_jobs.filesystem import RandomAccess, is_cluster, place
+from ottla.spark_jobs.log_files import Segment
+from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, read_runs, whole
+from ottla.spark_jobs.tables.filters import Filters
 
 TASK_BYTES_MAX: Final = 64 << 20
 TASK_BYTES_MIN: Final = 1 << 20
@@ -48,7 +48,7 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
     if not segment.size_bytes or not filters.wants_segment(segment):
         return []
     if is_cluster(segment.log_dir):
-        from spark_jobs.wire.find import narrowed  # noqa: PLC0415 # only where brokers are read
+        from ottla.spark_jobs.wire.find import narrowed  # noqa: PLC0415 # only where brokers are read
 
         return [whole(narrowed(segment, filters.start_offset, filters.end_offset))]
     if segment.size_bytes <= target + target // 2 and not (filters.has_offsets and segment.size_bytes > TASK_BYTES_MIN):

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
-from spark_jobs.log_files import Segment, find_logs
-from spark_jobs.segment_reader import Part, Run, read_runs
-from spark_jobs.spark_tasks import TaskPartition, rows_of
-from spark_jobs.splits import pack, task_bytes
-from spark_jobs.tables import Filters
+from ottla.spark_jobs.log_files import Segment, find_logs
+from ottla.spark_jobs.segment_reader import Part, Run, read_runs
+from ottla.spark_jobs.spark_tasks import TaskPartition, rows_of
+from ottla.spark_jobs.splits import pack, task_bytes
+from ottla.spark_jobs.tables import Filters
 
 BYTES_MAX: Final = 1 << 30
 """A micro-batch's size unless the option max_bytes_per_trigger says otherwise."""

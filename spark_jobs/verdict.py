@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spark_jobs.checks.rule import Severity
-from spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.costs import TopicCosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from broker.core.clock import MovableClock
-from broker.faults.engine import Faults
-from broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
-from broker.net.listeners import host_and_port
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
+from ottla.broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
-    from broker.app import Broker
+    from ottla.broker.app import Broker
 
 
 class RuleIn(BaseModel):

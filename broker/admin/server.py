@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from broker.admin.http_api import make_api
-from broker.net.listeners import host_and_port
+from ottla.broker.admin.http_api import make_api
+from ottla.broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.app import Broker
-    from broker.core.clock import MovableClock
-    from broker.faults.engine import Faults
+    from ottla.broker.app import Broker
+    from ottla.broker.core.clock import MovableClock
+    from ottla.broker.faults.engine import Faults
 
 HOST = "127.0.0.1"
 

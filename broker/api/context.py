@@ -10,25 +10,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.api.reply import CLOSE, Reply
+from ottla.broker.api.reply import CLOSE, Reply
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.settings import BrokerSettings
-    from broker.core.timers import Timers
-    from broker.runtime.cluster_view import ClusterView
-    from broker.runtime.fetch_sessions import FetchSessions
-    from broker.runtime.fetch_waits import FetchWaits
-    from broker.runtime.flusher import Flusher
-    from broker.runtime.group_service import GroupService
-    from broker.runtime.partitions import Partitions
-    from broker.runtime.producer_ids import ProducerIds
-    from broker.runtime.topic_service import TopicService
-    from broker.runtime.txn_markers import LocalMarkers
-    from broker.runtime.txn_service import TxnService
-    from broker.runtime.txn_verification import TxnVerification
-    from broker.storage.log_dir import LogDir
-    from broker.topics.catalog import Catalog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.cluster_view import ClusterView
+    from ottla.broker.runtime.fetch_sessions import FetchSessions
+    from ottla.broker.runtime.fetch_waits import FetchWaits
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.runtime.group_service import GroupService
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.runtime.producer_ids import ProducerIds
+    from ottla.broker.runtime.topic_service import TopicService
+    from ottla.broker.runtime.txn_markers import LocalMarkers
+    from ottla.broker.runtime.txn_service import TxnService
+    from ottla.broker.runtime.txn_verification import TxnVerification
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.topics.catalog import Catalog
 
 
 class CloseConnection(Exception):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from broker.core.rejected import Rejected
+from ottla.broker.core.rejected import Rejected
 
 T = TypeVar("T")
 R = TypeVar("R")

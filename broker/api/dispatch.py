@@ -14,22 +14,22 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.api.context import CloseConnection, Context, Peer, Services
-from broker.api.reply import CLOSE, Buffer, Reply
-from broker.api.routes import ROUTES, Route
-from broker.core import limits
-from broker.core.peer_log import PEERS, shown
-from broker.runtime.timer_driver import wait_at_most
-from broker.storage.errors import FsyncFailed
-from protocol.api_keys import ApiKey
-from protocol.codec import decode_request, encode_response, response_class
-from protocol.error_codes import ErrorCode
-from protocol.errors import FrameTooLarge, UnsupportedVersion
+from ottla.broker.api.context import CloseConnection, Context, Peer, Services
+from ottla.broker.api.reply import CLOSE, Buffer, Reply
+from ottla.broker.api.routes import ROUTES, Route
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.runtime.timer_driver import wait_at_most
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, encode_response, response_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import FrameTooLarge, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from broker.api.pipeline import Interceptor
-    from broker.faults.engine import Faults
-    from protocol.codec import Request, RequestHeader
+    from ottla.broker.api.pipeline import Interceptor
+    from ottla.broker.faults.engine import Faults
+    from ottla.protocol.codec import Request, RequestHeader
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
@@ -85,12 +85,12 @@ class Dispatcher:
 
     def _intercepted(self, context: Context, request: Request, route: Route) -> Any:
         """What the handler gives, with observers and scripted faults around it."""
-        from broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
+        from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
 
         faults = self._faults
         interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
         if faults.rules:
-            from broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
+            from ottla.broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
 
             way = FaultyWay(faults)
             interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
@@ -123,7 +123,7 @@ class Dispatcher:
         """ApiVersions is answered whatever its version, in the format of v0, with what we do speak (KIP-511); all else closes."""
         if error.api_key != ApiKey.API_VERSIONS:
             raise error
-        from broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed once per old client, not at start
+        from ottla.broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed once per old client, not at start
 
         return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response())
 

@@ -16,16 +16,16 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.api.context import CloseConnection, Context
-from broker.core import limits
-from broker.core.peer_log import shown
-from broker.core.rejected import Rejected
-from broker.replication.waits import Condition
-from broker.runtime.timer_driver import wait_at_most
-from broker.runtime.txn_verification import Verdicts, Writer
-from broker.topics.topic_names import CLUSTER_METADATA, is_internal
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import (
+from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import shown
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.timer_driver import wait_at_most
+from ottla.broker.runtime.txn_verification import Verdicts, Writer
+from ottla.broker.topics.topic_names import CLUSTER_METADATA, is_internal
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -34,7 +34,7 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     CRC_START,
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -45,16 +45,16 @@ from protocol.records.batch import (
     read_header,
     split_batches,
 )
-from protocol.records.compression import Codec
-from protocol.records.errors import CorruptBatch, UnknownCodec
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.api.context import Services
-    from broker.runtime.partition import Partition
-    from broker.runtime.partitions import TopicPartitions
-    from broker.storage.txn_guard import VerificationGuard
+    from ottla.broker.api.context import Services
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.partitions import TopicPartitions
+    from ottla.broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview
 

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.storage.log_values import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Isolation
-from protocol.error_codes import ErrorCode
-from protocol.messages.k02_list_offsets import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    Isolation,
+)
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

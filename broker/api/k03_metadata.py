@@ -12,13 +12,13 @@ Promises:
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.topics.catalog import Topic
-from broker.topics.topic_ids import ZERO_ID
-from broker.topics.topic_names import is_internal, name_problem
-from protocol.error_codes import ErrorCode
-from protocol.messages.k03_metadata import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from ottla.broker.topics.catalog import Topic
+from ottla.broker.topics.topic_ids import ZERO_ID
+from ottla.broker.topics.topic_names import is_internal, name_problem
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.topics.catalog import Topic
-from protocol.error_codes import ErrorCode
-from protocol.messages.k08_offset_commit import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.topics.catalog import Topic
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered, together
-from broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
-from broker.topics.topic_ids import ZERO_ID
-from protocol.error_codes import ErrorCode
-from protocol.messages.k09_offset_fetch import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered, together
+from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
+from ottla.broker.topics.topic_ids import ZERO_ID
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -25,7 +25,7 @@ from protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchResponseGroup as Group
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchResponseGroup as Group
 
 BY_ID_SINCE = 10
 

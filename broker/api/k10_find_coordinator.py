@@ -13,14 +13,14 @@ from collections.abc import Awaitable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from broker.runtime.group_service import GroupService
-    from broker.runtime.txn_service import TxnService
+    from ottla.broker.runtime.group_service import GroupService
+    from ottla.broker.runtime.txn_service import TxnService
 
 NO_NODE = -1
 

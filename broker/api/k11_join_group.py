@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.groups.answers import JoinAnswer
-from broker.groups.classic_join import Joining
-from broker.groups.roster import JoinProtocol
-from broker.runtime.group_service import new_member_id
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.groups.answers import JoinAnswer
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.runtime.group_service import new_member_id
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:

@@ -5,8 +5,8 @@ Promises: it is answered at once. REBALANCE_IN_PROGRESS tells the member to join
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.broker.api.context import Context
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:

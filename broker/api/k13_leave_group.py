@@ -5,10 +5,10 @@ Promises: from version 3 on many members in one request, each with its own error
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.groups.classic import Leaving
-from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.classic import Leaving
+from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:

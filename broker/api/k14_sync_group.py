@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.groups.answers import SyncAnswer
-from broker.groups.classic import Syncing
-from protocol.error_codes import ErrorCode
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.groups.answers import SyncAnswer
+from ottla.broker.groups.classic import Syncing
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SAID_SINCE = 5
 

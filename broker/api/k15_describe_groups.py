@@ -7,12 +7,12 @@ them: there is no authorizer.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.groups.classic import ClassicGroup
-from broker.groups.states import ClassicState
-from protocol.error_codes import ErrorCode
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.classic import ClassicGroup
+from ottla.broker.groups.states import ClassicState
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as bits by the number of the operation (KAFKA:

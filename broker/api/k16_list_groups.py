@@ -6,10 +6,10 @@ KIP-848) ignore case; a name that is no state or type matches nothing.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.groups.consumer import ConsumerGroup
-from protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

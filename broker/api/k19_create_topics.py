@@ -9,13 +9,13 @@ the topic id.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import error_fields
-from broker.core.rejected import Rejected
-from broker.topics.broker_config import BrokerConfigs
-from broker.topics.create_topics import CreatedTopic, NewTopic
-from broker.topics.describe_configs import topic_entries
-from protocol.messages.k19_create_topics import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.broker_config import BrokerConfigs
+from ottla.broker.topics.create_topics import CreatedTopic, NewTopic
+from ottla.broker.topics.describe_configs import topic_entries
+from ottla.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

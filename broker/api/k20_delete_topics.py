@@ -8,12 +8,12 @@ Deviation: the broker's own topics are refused with INVALID_TOPIC_EXCEPTION, whi
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import error_fields
-from broker.core.rejected import Rejected
-from broker.topics.delete_topics import DeletedTopic, TopicRef
-from protocol.error_codes import ErrorCode
-from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.delete_topics import DeletedTopic, TopicRef
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.topics.topic_names import is_internal
-from protocol.error_codes import ErrorCode
-from protocol.messages.k21_delete_records import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.topic_names import is_internal
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

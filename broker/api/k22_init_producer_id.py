@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.api.txn_answers import fenced_for
-from broker.core.rejected import Rejected
-from broker.runtime.producer_ids import NoProducerId
-from broker.runtime.txn_service import Answer
-from broker.txns.decide import Expected
-from protocol.error_codes import ErrorCode
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.producer_ids import NoProducerId
+from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.txns.decide import Expected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:

@@ -7,9 +7,9 @@ present one); -1, -1 when no such epoch is known. Replicas and consumers are ans
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from protocol.messages.k23_offset_for_leader_epoch import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

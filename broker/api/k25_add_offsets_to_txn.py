@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.api.txn_answers import fenced_for
-from broker.core.java_hash import partition_of
-from broker.core.rejected import Rejected
-from broker.topics.topic_names import CONSUMER_OFFSETS
-from protocol.error_codes import ErrorCode
-from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.api.txn_answers import fenced_for
-from broker.runtime.txn_service import Answer
-from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.runtime.txn_service import Answer
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
-from protocol.messages.k27_write_txn_markers import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.core.rejected import Rejected
-from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.runtime.txn_verification import Verdicts, Writer
-from protocol.error_codes import ErrorCode
-from protocol.messages.k28_txn_offset_commit import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.runtime.txn_verification import Verdicts, Writer
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.records.batch import NO_SEQUENCE
+from ottla.protocol.records.batch import NO_SEQUENCE
 
 Errors = list[ErrorCode]
 

@@ -7,10 +7,10 @@ values are null. The entries come in order of their names.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.topics.describe_configs import ConfigEntry, describe_configs
-from protocol.messages.k32_describe_configs import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.describe_configs import ConfigEntry, describe_configs
+from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -6,12 +6,12 @@ resource's error changes nothing of that resource and leaves the others alone. S
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import error_fields
-from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource
-from broker.topics.config_op import ConfigOp, OpType
-from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.alter_configs import AlterResource
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterable
 from itertools import groupby
 
-from broker.api.context import Context
-from broker.runtime.partition import Partition
-from protocol.messages.k35_describe_log_dirs import (
+from ottla.broker.api.context import Context
+from ottla.broker.runtime.partition import Partition
+from ottla.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -8,11 +8,11 @@ Deviation: the broker's own topics keep their number (INVALID_TOPIC_EXCEPTION), 
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import error_fields
-from broker.core.rejected import Rejected
-from broker.topics.create_topics import MorePartitions
-from protocol.messages.k37_create_partitions import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.create_topics import MorePartitions
+from ottla.protocol.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

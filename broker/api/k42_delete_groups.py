@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered, together
-from protocol.error_codes import ErrorCode
-from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered, together
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:

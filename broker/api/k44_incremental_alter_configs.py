@@ -7,12 +7,12 @@ value in force.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import error_fields
-from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource
-from broker.topics.config_op import ConfigOp
-from protocol.messages.k44_incremental_alter_configs import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.alter_configs import AlterResource
+from ottla.broker.topics.config_op import ConfigOp
+from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

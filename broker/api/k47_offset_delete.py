@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.groups.coordinator import Topics
-from protocol.error_codes import ErrorCode
-from protocol.messages.k47_offset_delete import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.groups.coordinator import Topics
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

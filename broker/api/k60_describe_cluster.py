@@ -6,10 +6,10 @@ UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import CLUSTER_OPERATIONS
-from protocol.error_codes import ErrorCode
-from protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS = 1
 CONTROLLERS = 2

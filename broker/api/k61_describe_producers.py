@@ -5,9 +5,9 @@ Promises: what is answered is the state that decides about the producers' next b
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from protocol.messages.k61_describe_producers import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

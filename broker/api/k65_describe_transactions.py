@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
-from protocol.messages.k65_describe_transactions import (
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import re2
 
-from broker.api.context import Context
-from broker.core.rejected import Rejected
-from broker.txns.states import TxnState
-from broker.txns.transaction import Transaction
-from protocol.error_codes import ErrorCode
-from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import Transaction
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 _QUIET = re2.Options()
 _QUIET.log_errors = False

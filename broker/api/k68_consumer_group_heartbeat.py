@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from broker.api.context import Context
-from broker.api.deferred import answered
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.consumer_member import Assignment as Partitions
-from broker.groups.consumer_member import assignment_from, topics_of
-from broker.groups.consumer_records import AssignedTopic
-from broker.runtime.group_service import random_member_id
-from protocol.error_codes import ErrorCode
-from protocol.messages.k68_consumer_group_heartbeat import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import answered
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_member import Assignment as Partitions
+from ottla.broker.groups.consumer_member import assignment_from, topics_of
+from ottla.broker.groups.consumer_records import AssignedTopic
+from ottla.broker.runtime.group_service import random_member_id
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k68_consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -8,14 +8,14 @@ operations, when asked for, are all of them: there is no authorizer. Every group
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.k15_describe_groups import ALL_GROUP_OPERATIONS, NOT_REQUESTED
-from broker.core.rejected import Rejected
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_member import Assignment as Partitions
-from broker.groups.consumer_member import ConsumerMember, topics_of
-from protocol.error_codes import ErrorCode
-from protocol.messages.k69_consumer_group_describe import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.k15_describe_groups import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_member import Assignment as Partitions
+from ottla.broker.groups.consumer_member import ConsumerMember, topics_of
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k69_consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

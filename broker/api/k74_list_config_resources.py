@@ -6,10 +6,10 @@ UNSUPPORTED_VERSION, as in Kafka.
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.topics.catalog import ResourceType
-from protocol.error_codes import ErrorCode
-from protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+from ottla.broker.api.context import Context
+from ottla.broker.topics.catalog import ResourceType
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
 """In the order of Kafka's answer."""

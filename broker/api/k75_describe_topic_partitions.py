@@ -7,12 +7,12 @@ topic is not in the list, or whose partition is negative, is INVALID_REQUEST for
 
 from __future__ import annotations
 
-from broker.api.context import Context
-from broker.api.topic_answers import TOPIC_OPERATIONS
-from broker.topics.catalog import Topic
-from broker.topics.topic_names import is_internal, name_problem
-from protocol.error_codes import ErrorCode
-from protocol.messages.k75_describe_topic_partitions import (
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import TOPIC_OPERATIONS
+from ottla.broker.topics.catalog import Topic
+from ottla.broker.topics.topic_names import is_internal, name_problem
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

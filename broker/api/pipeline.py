@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.engine import Exchange, Faults
-from broker.faults.subject import Subject, subject_of
-from protocol.api_keys import ApiKey
+from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.subject import Subject, subject_of
+from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.api.context import Context
-    from broker.faults.rules import FaultRule
-    from protocol.codec import Request
+    from ottla.broker.api.context import Context
+    from ottla.broker.faults.rules import FaultRule
+    from ottla.protocol.codec import Request
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@ handler.
 
 A module `kNN_name` is imported when its first request comes, or one a turn once the broker listens: a start does not wait for messages that
 nobody sends. A broker in a test's own process begins with all of them (`load_all`). It holds
-`handle(ctx, request)`; the request class is that of `protocol.messages`.
+`handle(ctx, request)`; the request class is that of `ottla.protocol.messages`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from broker.api.context import Context
-from protocol.api_keys import ApiKey
+from ottla.broker.api.context import Context
+from ottla.protocol.api_keys import ApiKey
 
 Handler = Callable[[Context, Any], Awaitable[Any] | Any]
 """`handle(ctx, request) -> response | Awaitable[response] | None`; Any because each handler takes and gives its own message class."""
@@ -33,7 +33,7 @@ class Route:
     @cached_property
     def handle(self) -> Handler:
         """The handler; imports its module on first use."""
-        handler: Handler = import_module(f"broker.api.{self.module}").handle
+        handler: Handler = import_module(f"ottla.broker.api.{self.module}").handle
         return handler
 
 

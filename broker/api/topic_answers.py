@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.rejected import Rejected
+from ottla.broker.core.rejected import Rejected
 
 
 def _bits(*operations: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 
 def fenced_for(version: int, error: ErrorCode, *, since: int) -> ErrorCode:

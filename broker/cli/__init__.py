@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     import typer
 
 COMMANDS = {
-    "serve": "broker.cli.serve:serve",
-    "health": "broker.cli.health:health",
-    "topics": "broker.cli.topics:app",
-    "groups": "broker.cli.groups:app",
-    "transactions": "broker.cli.transactions:app",
-    "faults": "broker.cli.faults:app",
-    "clock": "broker.cli.faults:clock",
-    "verify": "broker.cli.verify:verify",
-    "produce": "broker.cli.produce:produce",
-    "consume": "broker.cli.consume:consume",
-    "dump-log": "broker.cli.dump_log:dump_log",
-    "audit": "broker.cli.audit:audit",
-    "explain": "broker.cli.audit:explain",
-    "dedup": "broker.cli.audit:dedup",
+    "serve": "ottla.broker.cli.serve:serve",
+    "health": "ottla.broker.cli.health:health",
+    "topics": "ottla.broker.cli.topics:app",
+    "groups": "ottla.broker.cli.groups:app",
+    "transactions": "ottla.broker.cli.transactions:app",
+    "faults": "ottla.broker.cli.faults:app",
+    "clock": "ottla.broker.cli.faults:clock",
+    "verify": "ottla.broker.cli.verify:verify",
+    "produce": "ottla.broker.cli.produce:produce",
+    "consume": "ottla.broker.cli.consume:consume",
+    "dump-log": "ottla.broker.cli.dump_log:dump_log",
+    "audit": "ottla.broker.cli.audit:audit",
+    "explain": "ottla.broker.cli.audit:explain",
+    "dedup": "ottla.broker.cli.audit:dedup",
 }
 
 
@@ -46,11 +46,11 @@ def main() -> None:
 
 def _run(argv: list[str]) -> None:
     if argv[:1] == ["serve"]:
-        from broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
+        from ottla.broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
         raise SystemExit(serve(argv[1:]))
     if argv[:1] == ["health"]:
-        from broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
+        from ottla.broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
 
         raise SystemExit(health(argv[1:]))
     app = _typer_app(argv)
@@ -64,7 +64,7 @@ def _run(argv: list[str]) -> None:
 def _typer_app(argv: list[str]) -> typer.Typer:
     import typer  # noqa: PLC0415 # not on the serving path
 
-    from broker.cli.common import ExtraMissing  # noqa: PLC0415 # as above
+    from ottla.broker.cli.common import ExtraMissing  # noqa: PLC0415 # as above
 
     app = typer.Typer(name="ottla", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=True)
     version = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version)

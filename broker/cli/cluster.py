@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from broker.cli.common import CliError, host_port
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.schema import Message
+from ottla.broker.cli.common import CliError, host_port
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.schema import Message
 
 CLIENT_ID = "ottla-cli"
 GROUP, TRANSACTION = 0, 1

@@ -14,9 +14,9 @@ import typer
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from broker.cli.cluster import AdminClient
-from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
-from broker.cli.logs import quiet_client_logs
+from ottla.broker.cli.cluster import AdminClient
+from ottla.broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
+from ottla.broker.cli.logs import quiet_client_logs
 
 POLL_MS = 200
 RECORDS_AT_ONCE = 1_000

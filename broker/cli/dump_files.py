@@ -18,11 +18,11 @@ from typing import Any
 
 import javaproperties
 
-from broker.cli.internal_records import control_row, describe_record
-from protocol.errors import ProtocolError
-from protocol.records.batch import MAGIC_V2, BatchHeader, crc_ok, split_batches
-from protocol.records.crc32c import crc32c
-from protocol.records.record import Record, iter_records
+from ottla.broker.cli.internal_records import control_row, describe_record
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.batch import MAGIC_V2, BatchHeader, crc_ok, split_batches
+from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.records.record import Record, iter_records
 
 Row = dict[str, Any]
 OFFSET_ENTRY = struct.Struct(">ii")

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.common import CliError, command, note, print_table
-from broker.cli.dump_files import Corruption, Options, Row, reader_of
+from ottla.broker.cli.common import CliError, command, note, print_table
+from ottla.broker.cli.dump_files import Corruption, Options, Row, reader_of
 
 ROWS_AT_ONCE = 1_000
 EXIT_DAMAGED = 1

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.common import AsJson, CliError, command, note, print_json, print_table
-from broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
+from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table
+from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 
 app = typer.Typer(
     help="Script faults on a running broker (started with --admin-port): drop, hold, delay or refuse requests, fill the disk, and more.",

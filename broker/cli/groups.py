@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
-from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
-from broker.groups.embedded_protocol import assigned_places
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.groups.embedded_protocol import assigned_places
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
 

@@ -12,9 +12,9 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from protocol.client import Client
-from protocol.errors import ProtocolError
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 TIMEOUT_S = 3.0
 DEFAULT_ADDRESS = "127.0.0.1:9092"

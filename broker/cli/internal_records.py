@@ -6,14 +6,14 @@ import base64
 import dataclasses
 from typing import Any
 
-from broker.groups import group_records
-from broker.topics import catalog_records
-from broker.topics.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.txns import txn_records
-from broker.txns.transaction import Transaction
-from protocol.errors import ProtocolError
-from protocol.records.control import ControlType, control_type
-from protocol.records.record import Record
+from ottla.broker.groups import group_records
+from ottla.broker.topics import catalog_records
+from ottla.broker.topics.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.txns import txn_records
+from ottla.broker.txns.transaction import Transaction
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.control import ControlType, control_type
+from ottla.protocol.records.record import Record
 
 
 def text(data: bytes | None) -> Any:

@@ -15,9 +15,9 @@ import typer
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from broker.cli.cluster import AdminClient
-from broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note, pairs
-from broker.cli.logs import quiet_client_logs
+from ottla.broker.cli.cluster import AdminClient
+from ottla.broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note, pairs
+from ottla.broker.cli.logs import quiet_client_logs
 
 READ_BYTES = 65_536
 LINGER_MS = 5

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.core.settings import BrokerSettings
-    from broker.faults.engine import Faults
+    from ottla.broker.app import Broker
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.faults.engine import Faults
 
 EXIT_USAGE = 2
 _PORT_MAX = 65_535
@@ -77,18 +77,18 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
-    from broker.app import StartError, run  # noqa: PLC0415 # --help and a wrong option need not load the broker
-    from broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
-    from broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
-    from broker.faults.engine import Faults  # noqa: PLC0415 # as above
-    from broker.faults.rules import FaultSyntax, parse_rule  # noqa: PLC0415 # as above
+    from ottla.broker.app import StartError, run  # noqa: PLC0415 # --help and a wrong option need not load the broker
+    from ottla.broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
+    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
+    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as above
+    from ottla.broker.faults.rules import FaultSyntax, parse_rule  # noqa: PLC0415 # as above
 
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:
         loaded = load({**parse_assignments(options.assignments), **_shorthands(options)}, os.environ, options.config)
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
-            logging.getLogger("broker").info("%s", note)
+            logging.getLogger("ottla.broker").info("%s", note)
         if options.admin_port is None:
             return run(loaded.settings, faults, options.port_file)
         return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_host, options.admin_port)
@@ -101,12 +101,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, host: str, port: int) -> int:
-    from broker.app import StartError, run  # noqa: PLC0415 # as in main
-    from broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
+    from ottla.broker.app import StartError, run  # noqa: PLC0415 # as in main
+    from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
 
     try:
-        from broker.admin.server import admin_port  # noqa: PLC0415 # an extra
-        from broker.net.listeners import host_and_port  # noqa: PLC0415 # as in main
+        from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
+        from ottla.broker.net.listeners import host_and_port  # noqa: PLC0415 # as in main
     except ImportError as error:
         raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
     clock = MovableClock()
@@ -114,7 +114,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
         async with admin_port(broker, faults, clock, port, host) as bound:
-            logging.getLogger("broker").info("The admin port is http://%s", host_and_port(host, bound))
+            logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
             yield
 
     return run(settings, faults, port_file, clock=clock, beside=beside)

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
-from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table
-from protocol.messages.k03_metadata import MetadataResponseTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table
+from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 app = typer.Typer(help="List, create, describe, alter and delete topics of any Kafka cluster.", no_args_is_help=True)
 

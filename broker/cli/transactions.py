@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
-from broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 
 app = typer.Typer(help="List, describe, find hanging and abort transactions of any Kafka cluster.", no_args_is_help=True)
 

@@ -14,17 +14,17 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from broker.cli.common import CliError, command, print_json, print_table
-from broker.cli.logs import quiet_client_logs
-from broker.exam.candidate import Candidate, CannotStart, Role
-from broker.exam.exam import CannotExamine, Exam
-from broker.exam.judge import Result, Standing, identity_of
-from broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
-from broker.exam.scenario import Scenario
-from broker.exam.scenarios import SCENARIOS
-from broker.exam.stage import Terms
-from broker.testing.anomalies import Identity
-from broker.testing.verdict import audit_missing
+from ottla.broker.cli.common import CliError, command, print_json, print_table
+from ottla.broker.cli.logs import quiet_client_logs
+from ottla.broker.exam.candidate import Candidate, CannotStart, Role
+from ottla.broker.exam.exam import CannotExamine, Exam
+from ottla.broker.exam.judge import Result, Standing, identity_of
+from ottla.broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
+from ottla.broker.exam.scenario import Scenario
+from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.exam.stage import Terms
+from ottla.broker.testing.anomalies import Identity
+from ottla.broker.testing.verdict import audit_missing
 
 BROKEN, COULD_NOT_JUDGE = 1, 2
 

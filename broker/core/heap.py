@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from broker.core import limits
+from ottla.broker.core import limits
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3

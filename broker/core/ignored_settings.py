@@ -6,7 +6,7 @@ A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, so 
 
 from __future__ import annotations
 
-from broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.kept_keys import KEPT_KEYS
 
 IGNORED_PREFIXES = (
     "ssl.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 
-from broker.core.config_keys import Validator, Value
+from ottla.broker.core.config_keys import Validator, Value
 
 
 @lru_cache(maxsize=8)

@@ -1,14 +1,14 @@
 """Kafka's settings without effect here that its tools set while a broker runs, or that other resources' settings lean on.
 
 They are checked, kept and described as Kafka does it (DynamicBrokerConfig, ShareGroupConfig, GroupCoordinatorConfig): a tool that raises
-`num.io.threads` goes through, and reads back what it wrote. `broker.core.ignored_settings` has those that nobody can change or read.
+`num.io.threads` goes through, and reads back what it wrote. `ottla.broker.core.ignored_settings` has those that nobody can change or read.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Validator, Value, at_least
+from ottla.broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Validator, Value, at_least
 
 _T = ConfigType
 _POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)

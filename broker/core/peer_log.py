@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from broker.core import limits
+from ottla.broker.core import limits
 
-PEERS: Final = "broker.peers"
+PEERS: Final = "ottla.broker.peers"
 
 
 def shown(sent: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 MESSAGE_CHARS_MAX = 1000
 """A message may quote what the peer sent, 65,535 bytes of a topic's name for instance; the field that carries it holds 32,767."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from broker.core.config_keys import (
+from ottla.broker.core.config_keys import (
     INT64_MAX,
     ConfigKey,
     ConfigType,
@@ -23,9 +23,9 @@ from broker.core.config_keys import (
     exactly,
     one_of_in_any_case,
 )
-from broker.core.ip_overrides import IP_OVERRIDES
-from broker.core.kept_keys import KEPT_KEYS
-from broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
+from ottla.broker.core.ip_overrides import IP_OVERRIDES
+from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
 __all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.core.config_keys import InvalidConfig, Value
-from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from broker.core.security_settings import lock_problem
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+from ottla.broker.core.config_keys import InvalidConfig, Value
+from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from ottla.broker.core.security_settings import lock_problem
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})

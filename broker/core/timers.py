@@ -12,7 +12,7 @@ import heapq
 import logging
 from collections.abc import Callable
 
-from broker.core import limits
+from ottla.broker.core import limits
 
 logger = logging.getLogger(__name__)
 

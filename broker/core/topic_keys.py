@@ -6,7 +6,7 @@ accepted and kept, because tools set them; tiered storage itself cannot be switc
 
 from __future__ import annotations
 
-from broker.core.config_keys import (
+from ottla.broker.core.config_keys import (
     INT32_MAX,
     INT64_MAX,
     ConfigKey,

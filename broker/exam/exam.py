@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.exam.candidate import Candidate, Role
-from broker.exam.judge import Breach, Guarantee, Result, Standing, achieved, breaches, calm_breaches, exposed
-from broker.exam.scenario import Calm, Scenario
-from broker.exam.stage import Script, Stage, Terms
-from broker.testing.anomalies import Identity, by_value
+from ottla.broker.exam.candidate import Candidate, Role
+from ottla.broker.exam.judge import Breach, Guarantee, Result, Standing, achieved, breaches, calm_breaches, exposed
+from ottla.broker.exam.scenario import Calm, Scenario
+from ottla.broker.exam.stage import Script, Stage, Terms
+from ottla.broker.testing.anomalies import Identity, by_value
 
 CALM, CALM_AGAIN = "calm", "calm-again"
 CALM_HAPPENS = "nothing: what the program achieves without faults"

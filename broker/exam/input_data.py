@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.exam.witness import EXAMINER
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.exam.witness import EXAMINER
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 PARTITIONS = 2
 BATCH_RECORDS = 5

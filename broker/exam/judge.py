@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from broker.exam import candidate as programs
-from broker.exam.candidate import Role
-from broker.exam.scenario import Calm
-from broker.exam.scenarios.transactions import EPOCH_BUMPING_END, LATE
-from broker.exam.stage import Ending, Stage
-from broker.exam.witness import EXAMINER
-from broker.testing.anomalies import Anomaly, Identity, by_key, by_value
-from broker.testing.contents import Stored, Visibility, contents
-from broker.testing.story import story
-from broker.testing.verdict import Examined, examine
-from protocol.error_codes import ErrorCode
+from ottla.broker.exam import candidate as programs
+from ottla.broker.exam.candidate import Role
+from ottla.broker.exam.scenario import Calm
+from ottla.broker.exam.scenarios.transactions import EPOCH_BUMPING_END, LATE
+from ottla.broker.exam.stage import Ending, Stage
+from ottla.broker.exam.witness import EXAMINER
+from ottla.broker.testing.anomalies import Anomaly, Identity, by_key, by_value
+from ottla.broker.testing.contents import Stored, Visibility, contents
+from ottla.broker.testing.story import story
+from ottla.broker.testing.verdict import Examined, examine
+from ottla.protocol.error_codes import ErrorCode
 
 EVIDENCE_MAX: Final = 10
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.exam.judge import Guarantee, Result, Standing
+from ottla.broker.exam.judge import Guarantee, Result, Standing
 
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from broker.exam.candidate import Role
-from broker.exam.stage import Script, Stage
-from broker.exam.witness import Witness
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.candidate import Role
+from ottla.broker.exam.stage import Script, Stage
+from ottla.broker.exam.witness import Witness
+from ottla.protocol.api_keys import ApiKey
 
 KIP_848_SESSION_MS: Final = 45_000
 """The session of a member whose group protocol leaves it to the broker (`group.consumer.session.timeout.ms`)."""

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from broker.exam import candidate as programs
-from broker.exam.candidate import Candidate, Instance, Role
-from broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
-from broker.exam.witness import EXAMINER, Witness
-from broker.faults.rules import FaultRule
-from broker.testing.in_process import InProcessBroker
-from broker.txns.transaction import EPOCH_MAX
-from protocol.client import Client
+from ottla.broker.exam import candidate as programs
+from ottla.broker.exam.candidate import Candidate, Instance, Role
+from ottla.broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
+from ottla.broker.exam.witness import EXAMINER, Witness
+from ottla.broker.faults.rules import FaultRule
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.txns.transaction import EPOCH_MAX
+from ottla.protocol.client import Client
 
 POLL_S = 0.01
 PROGRESS_POLL_S = 0.1

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.faults.engine import Exchange
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
+from ottla.broker.faults.engine import Exchange
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
 
 EXAMINER = "ottla-verify"
 """The client id of the exam's own requests."""

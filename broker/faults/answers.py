@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from broker.faults.subject import PARTITION_NUMBERS, TOPIC_NAMES, TopicName, is_topic_list, partition_of, topic_of
-from protocol.codec import response_class
-from protocol.error_codes import ErrorCode
-from protocol.fields import ArrayOf, wire_fields
+from ottla.broker.faults.subject import PARTITION_NUMBERS, TOPIC_NAMES, TopicName, is_topic_list, partition_of, topic_of
+from ottla.protocol.codec import response_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.fields import ArrayOf, wire_fields
 
 _SAME: Final[tuple[tuple[str, ...], ...]] = (
     TOPIC_NAMES,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from broker.faults.engine import Faults
-from broker.faults.rules import FaultAction
-from broker.storage.files import FILES, Buffer, Files
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import FaultAction
+from ottla.broker.storage.files import FILES, Buffer, Files
 
 _PARTITION_DIR: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
+from ottla.broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.faults.subject import Subject
+    from ottla.broker.faults.subject import Subject
 
 Continue = Callable[[], object]
 
@@ -38,9 +38,9 @@ class Held:
 class Exchange:
     """A request and what became of it.
 
-    `version` is the request's; `request` and `response` are messages of `protocol.messages`. `response` is None where the request was not
-    handled, or has none (acks=0); `seen` tells whether it was sent whole; `late`, that it is held back, itself or behind one that is, and
-    may never be sent. `faults` names the rules that were hit.
+    `version` is the request's; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None where the request was
+    not handled, or has none (acks=0); `seen` tells whether it was sent whole; `late`, that it is held back, itself or behind one that is,
+    and may never be sent. `faults` names the rules that were hit.
     """
 
     subject: Subject

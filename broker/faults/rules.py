@@ -13,11 +13,11 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.faults.subject import Subject
+    from ottla.broker.faults.subject import Subject
 
 
 class FaultSyntax(ValueError):

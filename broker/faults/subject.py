@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 
 TOPIC_NAMES: Final = ("topic", "name")
 PARTITION_NUMBERS: Final = ("partition_index", "partition", "index")

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 Ticket = Hashable
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 
-from broker.groups.consumer_member import Assignment
+from ottla.broker.groups.consumer_member import Assignment
 
 UNIFORM = "uniform"
 RANGE = "range"

@@ -19,12 +19,12 @@ ClassicGroup; KIP-345, KIP-394.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from broker.groups import subscriptions
-from broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
-from broker.groups.group_records import GroupMetadataValue, MemberMetadata
-from broker.groups.roster import JoinProtocol, Member, Roster
-from broker.groups.states import MOVES, ClassicState, Now
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups import subscriptions
+from ottla.broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
+from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
+from ottla.broker.groups.roster import JoinProtocol, Member, Roster
+from ottla.broker.groups.states import MOVES, ClassicState, Now
+from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000

@@ -10,11 +10,11 @@ and takes the place of whoever held it (KIP-345): without a rebalance when the g
 
 from dataclasses import dataclass, replace
 
-from broker.groups.answers import JoinAnswer, Reply, Ticket
-from broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
-from broker.groups.roster import JoinProtocol, Member
-from broker.groups.states import ClassicState, Now
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.answers import JoinAnswer, Reply, Ticket
+from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
+from ottla.broker.groups.roster import JoinProtocol, Member
+from ottla.broker.groups.states import ClassicState, Now
+from ottla.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

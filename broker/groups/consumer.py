@@ -19,16 +19,16 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from broker.groups import consumer_records as records
-from broker.groups.consumer_member import (
+from ottla.broker.groups import consumer_records as records
+from ottla.broker.groups.consumer_member import (
     Assignment,
     ConsumerMember,
     assignment_from,
     fields_of_assignment,
     fields_of_metadata,
 )
-from broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
 FIRST_EPOCH = 1

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.core.rejected import Rejected
-from broker.groups import migration
-from broker.groups.answers import JoinAnswer, SyncAnswer
-from broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer_draft import Draft
-from broker.groups.consumer_heartbeat import existing_member
-from broker.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
-from broker.groups.deadlines import DeadlineKind
-from broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import migration
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
+from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer_draft import Draft
+from ottla.broker.groups.consumer_heartbeat import existing_member
+from ottla.broker.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
 
 
 def join(draft: Draft, joining: Joining) -> JoinAnswer:

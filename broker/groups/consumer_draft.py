@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.groups import consumer_records as records
-from broker.groups.answers import Reply
-from broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
-from broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from broker.groups.deadlines import DeadlineKind, Deadlines
-from broker.groups.group_records import GroupMetadataKey, GroupRecord
-from broker.groups.reconciliation import Target, reconcile
-from broker.groups.states import Now
-from broker.groups.topics_view import TopicsView, hash_of, topics_matching
+from ottla.broker.groups import consumer_records as records
+from ottla.broker.groups.answers import Reply
+from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
+from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
+from ottla.broker.groups.reconciliation import Target, reconcile
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicsView, hash_of, topics_matching
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,22 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.groups import consumer_classic, consumer_heartbeat, migration
-from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
-from broker.groups.classic import ClassicGroup, ClassicOutcome, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_draft import ConsumerConfig, Draft
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
-from broker.groups.consumer_records import ConsumerGroupMetadataKey, ConsumerKey, ConsumerValue
-from broker.groups.deadlines import DeadlineKind, Deadlines
-from broker.groups.group_records import GroupRecord
-from broker.groups.states import Now
-from broker.groups.topics_view import TopicsView
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import consumer_classic, consumer_heartbeat, migration
+from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
+from ottla.broker.groups.classic import ClassicGroup, ClassicOutcome, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
+from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey, ConsumerKey, ConsumerValue
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol.error_codes import ErrorCode
 
 Group = ClassicGroup | ConsumerGroup
 T = TypeVar("T")

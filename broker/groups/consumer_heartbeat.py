@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.core.rejected import Rejected
-from broker.groups import migration
-from broker.groups.consumer_draft import ConsumerConfig, Draft
-from broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
-from broker.groups.deadlines import DeadlineKind
-from broker.groups.reconciliation import is_subset
-from broker.groups.topics_view import check_regex
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import migration
+from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.reconciliation import is_subset
+from ottla.broker.groups.topics_view import check_regex
+from ottla.protocol.error_codes import ErrorCode
 
 ID_BYTES_MAX = 32_767
 """What a key of the internal topic can carry of a group id, a member id or an expression."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from broker.groups.consumer_records import (
+from ottla.broker.groups.consumer_records import (
     AssignedTopic,
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -26,7 +26,7 @@ from broker.groups.consumer_records import (
     ConsumerGroupMemberMetadataValue,
     OwnedTopic,
 )
-from broker.groups.roster import JoinProtocol
+from ottla.broker.groups.roster import JoinProtocol
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

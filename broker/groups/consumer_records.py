@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Buffer, Message, array, bytes_, int8, int32, int64, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, bytes_, int8, int32, int64, string, struct, uuid
 
 GROUP_EPOCH = 3
 PARTITION_METADATA = 4

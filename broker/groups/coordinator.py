@@ -16,22 +16,22 @@ where Kafka refuses it: offsets may still be committed and fetched under it, as 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
-from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from broker.groups.classic_join import Joining, join
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_draft import ConsumerConfig
-from broker.groups.consumer_groups import ConsumerGroups, Group
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from broker.groups.migration import end_of
-from broker.groups.offsets import NO_PRODUCER_ID, Offsets
-from broker.groups.states import ClassicState, Now
-from broker.groups.topics_view import NoTopics, TopicsView
-from protocol.error_codes import ErrorCode
-from protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer, Ticket
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_draft import ConsumerConfig
+from ottla.broker.groups.consumer_groups import ConsumerGroups, Group
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from ottla.broker.groups.migration import end_of
+from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
+from ottla.broker.groups.states import ClassicState, Now
+from ottla.broker.groups.topics_view import NoTopics, TopicsView
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from broker.groups.consumer_member import Assignment
-from broker.groups.topics_view import TopicsView
-from protocol.errors import ProtocolError
-from protocol.schema import Buffer, Message, array, bytes_, decoder, encode_prefixed, int32, read_prefix, string
+from ottla.broker.groups.consumer_member import Assignment
+from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode_prefixed, int32, read_prefix, string
 
 VERSION_MAX = 3
 

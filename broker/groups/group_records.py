@@ -9,16 +9,16 @@ Rules that hold here:
   `consumer_records`.
 * A key type that is not known is not an error: newer brokers write more of them. It is None to whoever reads it, and stays in the log.
 
-Source: KAFKA group-coordinator message schemas (those of offsets are in `protocol.offset_log`; GroupMetadataKey, GroupMetadataValue),
+Source: KAFKA group-coordinator message schemas (those of offsets are in `ottla.protocol.offset_log`; GroupMetadataKey, GroupMetadataValue),
 GroupCoordinatorRecordHelpers.
 """
 
 from dataclasses import dataclass
 
-from broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
-from protocol.errors import ProtocolError
-from protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
-from protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string
+from ottla.broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string
 
 GROUP_METADATA = 2
 

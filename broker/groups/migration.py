@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.core.rejected import Rejected
-from broker.groups import consumer_records as records
-from broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_draft import Draft
-from broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
-from broker.groups.consumer_records import ConsumerKey
-from broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
-from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
-from broker.groups.roster import Member, Roster
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import consumer_records as records
+from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_draft import Draft
+from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
+from ottla.broker.groups.consumer_records import ConsumerKey
+from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
+from ottla.broker.groups.roster import Member, Roster
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
 
 
 def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:

@@ -13,7 +13,7 @@ Everything here changes by records alone (`put`, `remove`, `end_transaction`), s
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.offset_log import NO_EXPIRY, OffsetCommitValue
+from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitValue
 
 NO_PRODUCER_ID = -1
 

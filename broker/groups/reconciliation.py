@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from broker.core.rejected import Rejected
-from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
+from ottla.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.groups.answers import Ticket
+from ottla.broker.groups.answers import Ticket
 
 
 class JoinProtocol(NamedTuple):

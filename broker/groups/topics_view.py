@@ -14,8 +14,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Protocol
 
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 256
 """Compiled expressions kept, each of at most RE2's 8 MiB and mostly of some kilobytes."""

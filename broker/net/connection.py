@@ -9,16 +9,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from broker.api.context import Listener, Peer
-from broker.core import limits
-from broker.core.peer_log import PEERS
-from broker.net.listeners import plain_address
-from broker.net.session import ByteBudget, Session
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.net.listeners import plain_address
+from ottla.broker.net.session import ByteBudget, Session
 
 if TYPE_CHECKING:
-    from broker.api.dispatch import Dispatcher
-    from broker.core.clock import Clock
-    from broker.core.timers import Timers
+    from ottla.broker.api.dispatch import Dispatcher
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
 
 peer_logger = logging.getLogger(PEERS)
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.api.context import Listener
-from broker.core.settings import BrokerSettings
-from broker.core.settings_load import SettingsError
+from ottla.broker.api.context import Listener
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError
 
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX = 65535

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from broker.api.context import Listener
-from broker.core import limits
-from broker.core.peer_log import PEERS
-from broker.net.connection import Connection, Shared
-from broker.net.network import BoundAddress, Network
-from broker.runtime.timer_driver import wait_at_most
+from ottla.broker.api.context import Listener
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.network import BoundAddress, Network
+from ottla.broker.runtime.timer_driver import wait_at_most
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)

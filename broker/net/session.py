@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
-from broker.core import limits
-from broker.core.peer_log import PEERS
-from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.frame import PREFIX_BYTES, FrameReader
+from ottla.broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS
+from ottla.protocol.errors import FrameTooLarge, ProtocolError
+from ottla.protocol.frame import PREFIX_BYTES, FrameReader
 
 peer_logger = logging.getLogger(PEERS)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 RECOVERED: Final = 0
 """LeaderRecoveryState: a leader that proposes has recovered, whatever the record of its election said."""

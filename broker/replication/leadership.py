@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from broker.core.log_config import INT64_MAX
-from broker.replication.brokers import UNKNOWN_BROKER_EPOCH, Brokers
-from broker.replication.in_sync import InSync, InSyncMember, Proposal
-from broker.replication.progress import FollowerFetch, Progress
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.replication.brokers import UNKNOWN_BROKER_EPOCH, Brokers
+from ottla.broker.replication.in_sync import InSync, InSyncMember, Proposal
+from ottla.broker.replication.progress import FollowerFetch, Progress
 
 REPLICA_LAG_TIME_MAX_MS: Final = 30_000
 BLOCKED: Final = -1

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.log_config import INT64_MAX
-from broker.core.rejected import Rejected
-from broker.replication.brokers import Brokers
-from broker.replication.in_sync import VERDICTS, Accepted, InSync, Proposal, Verdict
-from broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Leadership, Registration
-from broker.replication.progress import FollowerFetch
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.in_sync import VERDICTS, Accepted, InSync, Proposal, Verdict
+from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Leadership, Registration
+from ottla.broker.replication.progress import FollowerFetch
+from ottla.protocol.error_codes import ErrorCode
 
 NOTHING: Final = 0
 SYNC: Final = 1

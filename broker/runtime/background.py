@@ -15,19 +15,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.storage.errors import FsyncFailed
-from broker.storage.log_cleaner_manager import LogCleanerManager
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.settings import BrokerSettings
-    from broker.runtime.flusher import Flusher
-    from broker.runtime.housekeeping import Housekeeping
-    from broker.runtime.partition import Partition
-    from broker.runtime.partitions import Partitions
-    from broker.storage.log_dir import LogDir
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.runtime.housekeeping import Housekeeping
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
 

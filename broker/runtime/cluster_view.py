@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.groups.topics_view import TopicInfo
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.topics_view import TopicInfo
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.runtime.partitions import Partitions
-    from broker.topics.catalog import Catalog, PartitionState, Topic
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.topics.catalog import Catalog, PartitionState, Topic
 
 NO_LEADER = -1
 

@@ -15,14 +15,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.topics.delta import Delta, delta_of
+from ottla.broker.topics.delta import Delta, delta_of
 
 if TYPE_CHECKING:
-    from broker.core.effects import Effects
-    from broker.core.rejected import Rejected
-    from broker.runtime.metadata_log import MetadataLog
-    from broker.topics.catalog import Catalog
-    from broker.topics.catalog_records import MetadataRecord
+    from ottla.broker.core.effects import Effects
+    from ottla.broker.core.rejected import Rejected
+    from ottla.broker.runtime.metadata_log import MetadataLog
+    from ottla.broker.topics.catalog import Catalog
+    from ottla.broker.topics.catalog_records import MetadataRecord
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import FetchPartition, PartitionData
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

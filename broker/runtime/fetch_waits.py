@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.core.timers import TimerHandle, Timers
-    from broker.runtime.partition import Partition
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.runtime.partition import Partition
 
 
 class FetchWaits:

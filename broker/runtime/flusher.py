@@ -13,11 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.core import limits
-from broker.core.threads import Threads
+from ottla.broker.core import limits
+from ottla.broker.core.threads import Threads
 
 if TYPE_CHECKING:
-    from broker.storage.partition_log import PartitionLog
+    from ottla.broker.storage.partition_log import PartitionLog
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ Rules that hold here:
   if its connection has gone meanwhile and nobody hears it; so nothing is left behind.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer: one
   that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
-* The machines (`broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker without
-  groups needs none of it.
+* The machines (`ottla.broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker
+  without groups needs none of it.
 * Without an offsets topic there is no coordinator yet, and every group answers NOT_COORDINATOR (KAFKA: CoordinatorRuntime), by which a
   client asks for the coordinator and so has the topic made.
 * A heartbeat of a group that is not read back yet is told that nothing is wrong, as KAFKA does.
@@ -24,33 +24,33 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
-from broker.groups.states import Now
-from broker.runtime.shard import Durable, Life, Shard, failure_of
-from broker.runtime.shards import Shards
-from broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
-from broker.topics.topic_names import CONSUMER_OFFSETS
-from protocol.error_codes import ErrorCode
-from protocol.wire import STRING_BYTES_MAX
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from ottla.broker.groups.states import Now
+from ottla.broker.runtime.shard import Durable, Life, Shard, failure_of
+from ottla.broker.runtime.shards import Shards
+from ottla.broker.topics.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.wire import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.settings import BrokerSettings
-    from broker.core.timers import TimerHandle, Timers
-    from broker.groups.classic import Leaving, Syncing
-    from broker.groups.classic_join import Joining
-    from broker.groups.consumer_draft import ConsumerConfig
-    from broker.groups.consumer_groups import Group
-    from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-    from broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
-    from broker.groups.group_records import GroupRecord
-    from broker.runtime.cluster_view import ClusterView
-    from broker.runtime.partition import Partition
-    from broker.runtime.partitions import Partitions
-    from broker.storage.txn_guard import VerificationGuard
-    from broker.txns.txn_marker import TxnMarker
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.groups.classic import Leaving, Syncing
+    from ottla.broker.groups.classic_join import Joining
+    from ottla.broker.groups.consumer_draft import ConsumerConfig
+    from ottla.broker.groups.consumer_groups import Group
+    from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+    from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
+    from ottla.broker.groups.group_records import GroupRecord
+    from ottla.broker.runtime.cluster_view import ClusterView
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.storage.txn_guard import VerificationGuard
+    from ottla.broker.txns.txn_marker import TxnMarker
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
@@ -62,8 +62,8 @@ logger = logging.getLogger(__name__)
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
     """The machine's settings from the broker's."""
-    from broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
-    from broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
+    from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
+    from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
 
     return GroupsConfig(
         consumer=consumer_config(settings, {}),
@@ -77,7 +77,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 
 def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
     """What one consumer group runs with, from the broker's settings and its own."""
-    from broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
+    from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
 
     policy = settings.group_consumer_migration_policy.lower()
     values = effective_group_values(overrides, settings)
@@ -96,7 +96,7 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
     """One partition of the offsets topic, with the timers of its groups."""
 
     def __init__(self, partition: Partition, machine: GroupCoordinator) -> None:
-        from broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
+        from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
 
         super().__init__(partition, machine, encode_record, decode_record)
         self.timers: dict[str, TimerHandle] = {}
@@ -150,7 +150,7 @@ class GroupService:
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
-        from broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+        from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
 
         return _Shard(partition, GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config))
 
@@ -217,7 +217,7 @@ class GroupService:
         try:
             shard = self.shards.of(beat.group_id)
         except Rejected:
-            from broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
+            from ottla.broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
             check(beat, self._consumer_config(beat.group_id))  # what no coordinator would take is told so, whether there is one or not
             raise

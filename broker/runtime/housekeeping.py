@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from broker.core import limits
-from broker.core.clock import Clock
-from broker.core.timers import Timers
-from broker.storage.errors import FsyncFailed
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.storage.errors import FsyncFailed
 
 logger = logging.getLogger(__name__)
 

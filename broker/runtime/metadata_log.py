@@ -16,20 +16,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.core.log_config import LogConfig
-from broker.storage.errors import LogDirRefused
-from broker.storage.partition_log import Isolation, Origin
-from broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
-from broker.topics.features import METADATA_LEVEL, METADATA_VERSION
-from protocol.records.batch import split_batches
-from protocol.records.record import SimpleRecord, build_batch, iter_records
-from protocol.schema import Buffer
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
+from ottla.broker.topics.features import METADATA_LEVEL, METADATA_VERSION
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.schema import Buffer
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.runtime.flusher import Flusher
-    from broker.storage.partition_log import PartitionLog
-    from broker.topics.catalog import Catalog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.storage.partition_log import PartitionLog
+    from ottla.broker.topics.catalog import Catalog
 
 METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
 

@@ -1,7 +1,7 @@
 """One partition of this broker: its replica, which decides, its log, and everyone who waits for them.
 
 Rules:
-* what an append, a sync or a change of leader means is the replica's decision (`broker.replication`); here it is carried out;
+* what an append, a sync or a change of leader means is the replica's decision (`ottla.broker.replication`); here it is carried out;
 * who waits is woken by the append (or the fsync) that it waited for, never by looking again.
 """
 
@@ -12,25 +12,25 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.core.log_config import INT64_MAX
-from broker.core.rejected import Rejected
-from broker.replication.leadership import Registration, alone
-from broker.replication.replica import COMMITTED, SYNC, Replica
-from broker.replication.waits import Condition, Waits
-from broker.storage.batch_check import check_produce_batch
-from broker.storage.partition_log import AppendInfo, Origin, PartitionLog
-from protocol.error_codes import ErrorCode
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.replica import COMMITTED, SYNC, Replica
+from ottla.broker.replication.waits import Condition, Waits
+from ottla.broker.storage.batch_check import check_produce_batch
+from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.runtime.flusher import Flusher
-    from broker.storage.txn_guard import VerificationGuard
-    from broker.txns.txn_marker import TxnMarker
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.storage.txn_guard import VerificationGuard
+    from ottla.broker.txns.txn_marker import TxnMarker
 
 logger = logging.getLogger(__name__)
-retries = logging.getLogger("broker.retries")
+retries = logging.getLogger("ottla.broker.retries")
 """A log does not hold the retries that it absorbed, and a counter would die with a SIGKILL: who wants to count them reads this."""
 
 Buffer = bytes | bytearray | memoryview

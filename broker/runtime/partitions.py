@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.core.rejected import Rejected
-from broker.runtime.partition import Partition
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.partition import Partition
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.runtime.flusher import Flusher
-    from broker.storage.partition_log import PartitionLog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.storage.partition_log import PartitionLog
 
 
 class TopicPartitions:

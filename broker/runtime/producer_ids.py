@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -15,22 +15,22 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.catalog import ResourceType, Topic
-from broker.topics.topic_config import effective_log_config
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.topics.catalog import ResourceType, Topic
+from ottla.broker.topics.topic_config import effective_log_config
 
 if TYPE_CHECKING:
-    from broker.core.log_config import LogConfig
-    from broker.core.settings import BrokerSettings
-    from broker.runtime.flusher import Flusher
-    from broker.runtime.partitions import Partitions
-    from broker.storage.log_dir import LogDir
-    from broker.storage.partition_log import PartitionLog
-    from broker.topics.broker_config import BrokerConfigs
-    from broker.topics.catalog import Catalog
-    from broker.topics.delta import Delta
+    from ottla.broker.core.log_config import LogConfig
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.storage.partition_log import PartitionLog
+    from ottla.broker.topics.broker_config import BrokerConfigs
+    from ottla.broker.topics.catalog import Catalog
+    from ottla.broker.topics.delta import Delta
 
 logger = logging.getLogger(__name__)
 

@@ -20,21 +20,21 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.replication.waits import Condition
-from broker.storage.partition_log import Isolation, Origin
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.records.batch import split_batches
-from protocol.records.control import ControlType, parse_marker
-from protocol.records.errors import RecordsError
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.waits import Condition
+from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 if TYPE_CHECKING:
-    from broker.runtime.partition import Partition
-    from broker.storage.txn_guard import VerificationGuard
-    from broker.txns.txn_marker import TxnMarker
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.storage.txn_guard import VerificationGuard
+    from ottla.broker.txns.txn_marker import TxnMarker
 
 Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")

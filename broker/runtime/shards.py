@@ -18,17 +18,17 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from broker.core.java_hash import partition_of
-from broker.core.rejected import Rejected
-from broker.runtime.shard import Life, Shard
-from broker.runtime.timer_driver import wait_at_most
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.shard import Life, Shard
+from ottla.broker.runtime.timer_driver import wait_at_most
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.timers import Timers
-    from broker.runtime.partition import Partition
-    from broker.runtime.partitions import Partitions
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.partitions import Partitions
 
 LOAD_CHUNK_BYTES = 128 * 1024
 """Read back in one turn of the loop: about 1,000 records, 10 ms."""

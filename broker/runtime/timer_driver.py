@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from broker.core import limits
-from broker.core.clock import Clock, MovableClock
-from broker.core.timers import Timers
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock, MovableClock
+from ottla.broker.core.timers import Timers
 
 
 class TimerDriver:

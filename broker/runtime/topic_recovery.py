@@ -16,29 +16,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.core.log_config import INT64_MAX
-from broker.core.rejected import Rejected
-from broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
-from broker.runtime.publisher import Publisher
-from broker.runtime.topic_service import TopicService
-from broker.storage.errors import LogDirRefused
-from broker.topics.broker_config import BrokerConfigs
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
-from broker.topics.create_topics import Placement, config_record, partition_record
-from broker.topics.features import SUPPORTED, TRANSACTION_VERSION, new_levels
-from broker.topics.producer_ids import BLOCK_SIZE
-from broker.topics.topic_config import internal_topic_configs, usable_overrides
-from broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
-from broker.topics.topic_names import CLUSTER_METADATA, name_problem
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata_log import METADATA_LOG_CONFIG, MetadataLog
+from ottla.broker.runtime.publisher import Publisher
+from ottla.broker.runtime.topic_service import TopicService
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.topics.broker_config import BrokerConfigs
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
+from ottla.broker.topics.create_topics import Placement, config_record, partition_record
+from ottla.broker.topics.features import SUPPORTED, TRANSACTION_VERSION, new_levels
+from ottla.broker.topics.producer_ids import BLOCK_SIZE
+from ottla.broker.topics.topic_config import internal_topic_configs, usable_overrides
+from ottla.broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
+from ottla.broker.topics.topic_names import CLUSTER_METADATA, name_problem
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.settings import BrokerSettings
-    from broker.runtime.flusher import Flusher
-    from broker.runtime.partitions import Partitions
-    from broker.storage.log_dir import LogDir
-    from broker.storage.partition_log import PartitionLog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.flusher import Flusher
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.storage.partition_log import PartitionLog
 
 METADATA_PARTITION: Final = (CLUSTER_METADATA, 0)
 

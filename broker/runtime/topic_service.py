@@ -8,24 +8,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.core.rejected import Rejected
-from broker.runtime.controller import Controller
-from broker.topics.alter_configs import AlterResource, alter_configs
-from broker.topics.catalog import ResourceType
-from broker.topics.create_topics import CreatedTopic, MorePartitions, NewTopic, Placement, create_partitions, create_topics
-from broker.topics.delete_topics import DeletedTopic, TopicRef, delete_topics
-from broker.topics.producer_ids import allocate_block
-from broker.topics.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
-from broker.topics.topic_ids import new_topic_id
-from broker.topics.topic_names import is_internal
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.controller import Controller
+from ottla.broker.topics.alter_configs import AlterResource, alter_configs
+from ottla.broker.topics.catalog import ResourceType
+from ottla.broker.topics.create_topics import CreatedTopic, MorePartitions, NewTopic, Placement, create_partitions, create_topics
+from ottla.broker.topics.delete_topics import DeletedTopic, TopicRef, delete_topics
+from ottla.broker.topics.producer_ids import allocate_block
+from ottla.broker.topics.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
+from ottla.broker.topics.topic_ids import new_topic_id
+from ottla.broker.topics.topic_names import is_internal
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.settings import BrokerSettings
-    from broker.runtime.metadata_log import MetadataLog
-    from broker.runtime.publisher import Publisher
-    from broker.topics.broker_config import BrokerConfigs
-    from broker.topics.catalog import Catalog, Topic
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.metadata_log import MetadataLog
+    from ottla.broker.runtime.publisher import Publisher
+    from ottla.broker.topics.broker_config import BrokerConfigs
+    from ottla.broker.topics.catalog import Catalog, Topic
 
 logger = logging.getLogger(__name__)
 

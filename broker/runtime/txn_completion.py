@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.runtime.shard import Life
-from broker.runtime.txn_markers import SendMarker
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.shard import Life
+from ottla.broker.runtime.txn_markers import SendMarker
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.timers import TimerHandle, Timers
-    from broker.runtime.shard import Durable
-    from broker.txns.transaction import TopicPartition, Transaction
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.runtime.shard import Durable
+    from ottla.broker.txns.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)
 

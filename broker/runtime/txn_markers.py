@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.replication.waits import Condition
-from broker.topics.topic_names import CONSUMER_OFFSETS
-from broker.txns.txn_marker import TxnMarker
+from ottla.broker.replication.waits import Condition
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
+from ottla.broker.txns.txn_marker import TxnMarker
 
 if TYPE_CHECKING:
-    from broker.runtime.group_service import GroupService
-    from broker.runtime.partitions import Partitions
-    from broker.runtime.shard import Durable
-    from broker.txns.transaction import TopicPartition
+    from ottla.broker.runtime.group_service import GroupService
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.runtime.shard import Durable
+    from ottla.broker.txns.transaction import TopicPartition
 
 
 SendMarker = Callable[["TopicPartition", TxnMarker], "Durable"]

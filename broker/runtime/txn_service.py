@@ -20,29 +20,29 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.runtime.producer_ids import NoProducerId
-from broker.runtime.shard import Durable, Shard, after
-from broker.runtime.shards import Shards
-from broker.runtime.txn_completion import Stops, TxnCompletion
-from broker.runtime.txn_markers import SendMarker
-from broker.topics.topic_names import TRANSACTION_STATE
-from broker.txns import decide
-from broker.txns.coordinator import TxnCoordinator
-from broker.txns.states import PREPARED
-from broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
-from broker.txns.txn_records import TxnRecord, decode_record, encode_record
-from protocol.error_codes import ErrorCode
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.producer_ids import NoProducerId
+from ottla.broker.runtime.shard import Durable, Shard, after
+from ottla.broker.runtime.shards import Shards
+from ottla.broker.runtime.txn_completion import Stops, TxnCompletion
+from ottla.broker.runtime.txn_markers import SendMarker
+from ottla.broker.topics.topic_names import TRANSACTION_STATE
+from ottla.broker.txns import decide
+from ottla.broker.txns.coordinator import TxnCoordinator
+from ottla.broker.txns.states import PREPARED
+from ottla.broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
+from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.clock import Clock
-    from broker.core.settings import BrokerSettings
-    from broker.core.timers import TimerHandle, Timers
-    from broker.runtime.partition import Partition
-    from broker.runtime.partitions import Partitions
-    from broker.runtime.producer_ids import ProducerIds
-    from broker.topics.catalog import Catalog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.partitions import Partitions
+    from ottla.broker.runtime.producer_ids import ProducerIds
+    from ottla.broker.topics.catalog import Catalog
 
 EXPIRY_BATCH_BYTES = 16 * 1024
 """Keys of expired ids in one batch, as in Kafka; a single key may be longer."""

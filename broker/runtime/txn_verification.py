@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.storage.txn_guard import VerificationGuard
-from protocol.error_codes import ErrorCode
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.runtime.partition import Partition
+    from ottla.broker.runtime.partition import Partition
 
 TopicPartition = tuple[str, int]
 Batches = Sequence[tuple["Partition", int]]

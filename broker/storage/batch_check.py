@@ -17,12 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.core import limits
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
-from protocol.records import walk
-from protocol.records.batch import (
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
@@ -36,10 +36,10 @@ from protocol.records.batch import (
     pack_header,
     read_header,
 )
-from protocol.records.compression import Codec, compress, decompress
-from protocol.records.crc32c import Buffer, crc32c
-from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
-from protocol.records.record import encode_record, iter_section
+from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+from ottla.protocol.records.record import encode_record, iter_section
 
 _TARGETS: Final = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _AS_PRODUCED: Final = "producer"

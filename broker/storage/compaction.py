@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker.storage.txn_index import AbortedTxn
-from protocol.records import walk
-from protocol.records.batch import (
+from ottla.broker.storage.txn_index import AbortedTxn
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     HEADER_BYTES,
@@ -31,11 +31,11 @@ from protocol.records.batch import (
     crc_ok,
     pack_header,
 )
-from protocol.records.compression import compress
-from protocol.records.control import ControlType, parse_marker
-from protocol.records.crc32c import Buffer
-from protocol.records.errors import CorruptBatch
-from protocol.records.record import encode_record, iter_section, records_section
+from ottla.protocol.records.compression import compress
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.record import encode_record, iter_section, records_section
 
 _DIGEST_BYTES: Final = 16
 HORIZON_MAX_MS: Final = 2**62

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from broker.storage.errors import LogDirLocked, LogDirRefused
+from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 
 LOCK_FILE: Final = ".lock"
 

@@ -1,4 +1,4 @@
-"""What can go wrong below the level of an answer to one request. An answer is `broker.core.rejected.Rejected`."""
+"""What can go wrong below the level of an answer to one request. An answer is `ottla.broker.core.rejected.Rejected`."""
 
 from __future__ import annotations
 

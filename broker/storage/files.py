@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from broker.storage.dir_lock import DirLock
+from ottla.broker.storage.dir_lock import DirLock
 
 Buffer = bytes | bytearray | memoryview
 

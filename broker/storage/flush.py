@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.storage.errors import FsyncFailed
-from broker.storage.files import Files
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.storage.files import Files
 
 
 class FlushTicket:

@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.storage.checkpoint_file import CorruptCheckpoint, decode_lines, encode_lines, number
-from broker.storage.files import Files
+from ottla.broker.storage.checkpoint_file import CorruptCheckpoint, decode_lines, encode_lines, number
+from ottla.broker.storage.files import Files
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED: Final = -1

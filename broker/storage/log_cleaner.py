@@ -17,16 +17,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.core import limits
-from broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
-from broker.storage.flush import FlushTicket
-from broker.storage.segment import INT32_MAX, Segment
-from protocol.records.batch import BatchHeader, read_header
+from ottla.broker.core import limits
+from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
+from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.segment import INT32_MAX, Segment
+from ottla.protocol.records.batch import BatchHeader, read_header
 
 if TYPE_CHECKING:
-    from broker.storage.files import Files
-    from broker.storage.open_files import OpenFiles
-    from broker.storage.partition_log import PartitionLog
+    from ottla.broker.storage.files import Files
+    from ottla.broker.storage.open_files import OpenFiles
+    from ottla.broker.storage.partition_log import PartitionLog
 
 INDEX_ENTRY_BYTES_MAX: Final = 12
 """A time index entry; one of the offset index has 8 bytes."""

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from weakref import WeakSet
 
-from broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
-from broker.storage.partition_log import PartitionLog
-from protocol.records.errors import RecordsError
+from ottla.broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.protocol.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
 

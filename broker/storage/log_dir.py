@@ -24,25 +24,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.core.descriptors import most_open_files
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.core.threads import Threads
-from broker.storage import checkpoint_file as checkpoints
-from broker.storage import meta_properties, partition_metadata
-from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
-from broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
-from broker.storage.errors import Damage, FsyncFailed, LogDirRefused
-from broker.storage.files import FILES, Files
-from broker.storage.flush import FlushTicket
-from broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import PartitionLog
-from broker.storage.recovery import OpenRequest, open_log
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.descriptors import most_open_files
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.threads import Threads
+from ottla.broker.storage import checkpoint_file as checkpoints
+from ottla.broker.storage import meta_properties, partition_metadata
+from ottla.broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
+from ottla.broker.storage.dir_names import DELETE_SUFFIX, STRAY_SUFFIX, is_deleted, live_name, parse_live, set_aside
+from ottla.broker.storage.errors import Damage, FsyncFailed, LogDirRefused
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.recovery import OpenRequest, open_log
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.core.settings import BrokerSettings
+    from ottla.broker.core.settings import BrokerSettings
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 OPEN_SEGMENTS_MAX: Final = 4096

@@ -6,13 +6,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.core.log_config import LogConfig
-from broker.storage.files import Files
-from broker.storage.leader_epochs import LeaderEpochs
-from broker.storage.open_files import OpenFiles
-from broker.storage.producer_snapshots import ProducerSnapshots
-from broker.storage.producer_state import ProducerState
-from broker.storage.segment_list import SegmentList
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.leader_epochs import LeaderEpochs
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producer_snapshots import ProducerSnapshots
+from ottla.broker.storage.producer_state import ProducerState
+from ottla.broker.storage.segment_list import SegmentList
 
 
 @dataclass(slots=True)

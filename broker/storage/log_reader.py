@@ -10,12 +10,12 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.storage.log_values import TimestampOffset
-from broker.storage.segment import Segment
-from broker.storage.segment_list import SegmentList
-from protocol.records.batch import LOG_OVERHEAD
-from protocol.records.errors import CorruptBatch
-from protocol.records.record import iter_records
+from ottla.broker.storage.log_values import TimestampOffset
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_list import SegmentList
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.record import iter_records
 
 POSITIONS_REMEMBERED: Final = 32
 """Bounds that differ at one time: high watermark, last stable offset, and a few readers that lag a little."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import javaproperties
 
-from broker.storage.partition_metadata import decode_uuid, encode_uuid
+from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
 
 FILE_NAME: Final = "meta.properties"
 _RESERVED_IDS: Final = 100

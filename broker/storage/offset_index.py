@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import ClassVar
 
-from broker.storage.sparse_index import SparseIndex
+from ottla.broker.storage.sparse_index import SparseIndex
 
 
 class OffsetIndex(SparseIndex):

@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker.core.rejected import Rejected
-from broker.storage.files import Buffer
-from broker.storage.flush import FlushTicket
-from broker.storage.log_parts import LogParts
-from broker.storage.log_reader import LogReader
-from broker.storage.log_values import (
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.files import Buffer
+from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.log_parts import LogParts
+from ottla.broker.storage.log_reader import LogReader
+from ottla.broker.storage.log_values import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -34,15 +34,15 @@ from broker.storage.log_values import (
     ReadResult,
     TimestampOffset,
 )
-from broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from broker.storage.producer_replay import find_duplicate, load_snapshot, replay
-from broker.storage.producer_state import BatchMetadata, CompletedTxn, Origin, ProducerStateEntry
-from broker.storage.retention import deletable
-from broker.storage.segment import Segment
-from broker.storage.txn_guard import VerificationGuard
-from broker.storage.txn_index import AbortedTxn
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import (
+from ottla.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
+from ottla.broker.storage.producer_replay import find_duplicate, load_snapshot, replay
+from ottla.broker.storage.producer_state import BatchMetadata, CompletedTxn, Origin, ProducerStateEntry
+from ottla.broker.storage.retention import deletable
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.storage.txn_index import AbortedTxn
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -55,8 +55,8 @@ from protocol.records.batch import (
     split_batches,
     stamped_head,
 )
-from protocol.records.control import Marker, parse_marker
-from protocol.records.errors import RecordsError
+from ottla.protocol.records.control import Marker, parse_marker
+from ottla.protocol.records.errors import RecordsError
 
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from broker.storage.errors import Damage
-from broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots
-from broker.storage.producer_state import BatchMetadata, CompletedTxn, ProducerState, ProducerStateEntry
-from broker.storage.segment import REPLAY_BYTES, Segment
-from broker.storage.segment_list import SegmentList
-from protocol.records.batch import BatchHeader
-from protocol.records.control import Marker, parse_marker
-from protocol.records.errors import CorruptBatch, RecordsError
+from ottla.broker.storage.errors import Damage
+from ottla.broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots
+from ottla.broker.storage.producer_state import BatchMetadata, CompletedTxn, ProducerState, ProducerStateEntry
+from ottla.broker.storage.segment import REPLAY_BYTES, Segment
+from ottla.broker.storage.segment_list import SegmentList
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import Marker, parse_marker
+from ottla.protocol.records.errors import CorruptBatch, RecordsError
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.storage.files import Files
-from broker.storage.producer_state import BatchMetadata, ProducerStateEntry
-from protocol.errors import ProtocolError
-from protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION, entries_of
-from protocol.records.crc32c import crc32c
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.producer_state import BatchMetadata, ProducerStateEntry
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION, entries_of
+from ottla.protocol.records.crc32c import crc32c
 
 SUFFIX: Final = ".snapshot"
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.core.rejected import Rejected
-from broker.storage.txn_guard import VerificationGuard
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.control import ControlType, Marker
-from protocol.records.sequence import decrement_sequence, increment_sequence
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from ottla.protocol.records.control import ControlType, Marker
+from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
 
 BATCHES_REMEMBERED: Final = 5
 """Batches that one producer may have in flight and have recognized when it sends them again (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""

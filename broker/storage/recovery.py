@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker.core.log_config import LogConfig
-from broker.storage.checkpoint_file import CorruptCheckpoint
-from broker.storage.errors import Damage
-from broker.storage.files import FileEntry, Files
-from broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
-from broker.storage.leader_epochs import LeaderEpochs, decode_epochs
-from broker.storage.log_parts import LogParts
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import PartitionLog
-from broker.storage.producer_replay import apply, load_snapshot, readable_batches, replay
-from broker.storage.producer_snapshots import ProducerSnapshots
-from broker.storage.producer_state import ProducerState
-from broker.storage.segment import REPLAY_BYTES, Segment
-from broker.storage.segment_list import SegmentList
-from broker.storage.swap import finish_swaps
-from broker.storage.txn_index import AbortedTxn
-from protocol.records.batch import MAGIC_END, BatchHeader, crc_ok
-from protocol.records.errors import CorruptBatch
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.checkpoint_file import CorruptCheckpoint
+from ottla.broker.storage.errors import Damage
+from ottla.broker.storage.files import FileEntry, Files
+from ottla.broker.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
+from ottla.broker.storage.leader_epochs import LeaderEpochs, decode_epochs
+from ottla.broker.storage.log_parts import LogParts
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.producer_replay import apply, load_snapshot, readable_batches, replay
+from ottla.broker.storage.producer_snapshots import ProducerSnapshots
+from ottla.broker.storage.producer_state import ProducerState
+from ottla.broker.storage.segment import REPLAY_BYTES, Segment
+from ottla.broker.storage.segment_list import SegmentList
+from ottla.broker.storage.swap import finish_swaps
+from ottla.broker.storage.txn_index import AbortedTxn
+from ottla.protocol.records.batch import MAGIC_END, BatchHeader, crc_ok
+from ottla.protocol.records.errors import CorruptBatch
 
 INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from broker.core.log_config import LogConfig
-from broker.storage.segment import Segment
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.segment import Segment
 
 
 def deletable(

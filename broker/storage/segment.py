@@ -17,14 +17,14 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from broker.core.log_config import LogConfig
-from broker.storage.files import Buffer, Files
-from broker.storage.offset_index import OffsetIndex
-from broker.storage.open_files import OpenFiles
-from broker.storage.time_index import TimeIndex
-from broker.storage.txn_index import TxnIndex
-from protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, BatchHeader, read_header
-from protocol.records.errors import CorruptBatch
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.files import Buffer, Files
+from ottla.broker.storage.offset_index import OffsetIndex
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.time_index import TimeIndex
+from ottla.broker.storage.txn_index import TxnIndex
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, BatchHeader, read_header
+from ottla.protocol.records.errors import CorruptBatch
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
-from broker.storage.files import Files
+from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
 """In place of the number of bytes saved: the file holds something else."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.storage.files import FileEntry, Files
-from broker.storage.open_files import OpenFiles
-from broker.storage.segment import REPLAY_BYTES, Segment
-from protocol.records.errors import CorruptBatch
+from ottla.broker.storage.files import FileEntry, Files
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.segment import REPLAY_BYTES, Segment
+from ottla.protocol.records.errors import CorruptBatch
 
 
 def finish_swaps(files: Files, directory: Path) -> list[FileEntry]:

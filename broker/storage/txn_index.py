@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.storage.files import Files
+from ottla.broker.storage.files import Files
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.in_process import InProcessBroker
 
 __all__ = ["InProcessBroker"]
 
@@ -16,6 +16,6 @@ __all__ = ["InProcessBroker"]
 def __getattr__(name: str) -> Any:
     if name != "InProcessBroker":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # half a second, which only those pay who need a broker
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # half a second, which only those pay who need a broker
 
     return InProcessBroker

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from broker.testing.contents import Stored, Visibility
-from broker.testing.history import KeyValue, Read, Send
+from ottla.broker.testing.contents import Stored, Visibility
+from ottla.broker.testing.history import KeyValue, Read, Send
 
 Identity = Callable[[bytes | None, bytes | None], Hashable]
 """Tells records apart by key and value; None leaves a record out."""

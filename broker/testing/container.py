@@ -22,10 +22,10 @@ from testcontainers.core.config import ConnectionMode
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
 
-from broker.faults.rules import parse_rule
-from protocol.client import Client
-from protocol.errors import ProtocolError
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.broker.faults.rules import parse_rule
+from ottla.protocol.client import Client
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 START_TIMEOUT_S = 60
 POLL_S = 0.05

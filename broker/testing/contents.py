@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from broker.storage.log_values import Isolation
-from protocol.records.batch import BatchHeader, split_batches
-from protocol.records.control import ControlType, parse_marker
-from protocol.records.errors import RecordsError
-from protocol.records.record import Record, iter_records
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.records.batch import BatchHeader, split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import Record, iter_records
 
 if TYPE_CHECKING:
-    from broker.app import Broker
+    from ottla.broker.app import Broker
 
 _READ_BYTES: Final = 4 << 20
 

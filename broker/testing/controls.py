@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from broker.core.clock import Clock, MovableClock
-from broker.core.rejected import Rejected
-from broker.faults.engine import Faults
-from broker.faults.rules import FaultRule, make_rule, parse_rule
-from broker.topics.create_topics import NewTopic
+from ottla.broker.core.clock import Clock, MovableClock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import FaultRule, make_rule, parse_rule
+from ottla.broker.topics.create_topics import NewTopic
 
 if TYPE_CHECKING:
-    from broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.in_process import InProcessBroker
 
 
 class FaultControl:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.faults.engine import Exchange
-from broker.faults.subject import TopicName
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import BatchHeader, crc_ok, split_batches
-from protocol.records.errors import RecordsError
-from protocol.records.record import iter_records
+from ottla.broker.faults.engine import Exchange
+from ottla.broker.faults.subject import TopicName
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import iter_records
 
 BYTES_MAX: Final = 256 << 20
 

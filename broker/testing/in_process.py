@@ -23,18 +23,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.api.routes import load_all
-from broker.app import Broker
-from broker.core.clock import Clock, MovableClock
-from broker.core.settings_load import load
-from broker.faults.engine import Faults
-from broker.faults.rules import parse_rule
-from broker.testing.controls import ClockControl, FaultControl, TopicControl
-from broker.testing.history import History
-from broker.world import World
+from ottla.broker.api.routes import load_all
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import Clock, MovableClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import parse_rule
+from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+from ottla.broker.testing.history import History
+from ottla.broker.world import World
 
 if TYPE_CHECKING:
-    from broker.testing.anomalies import Identity
+    from ottla.broker.testing.anomalies import Identity
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
@@ -143,11 +143,11 @@ class InProcessBroker:
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw and what the logs hold (`broker.testing.verdict`). Raises NotExactlyOnce with the whole story.
+        """Judge what clients saw and what the logs hold (`ottla.broker.testing.verdict`). Raises NotExactlyOnce with the whole story.
 
         RuntimeError where nothing was recorded.
         """
-        from broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
+        from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
 
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")

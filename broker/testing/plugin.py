@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from broker.testing.controls import ClockControl, FaultControl, TopicControl
-    from broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+    from ottla.broker.testing.in_process import InProcessBroker
 
 MARKER = "ottla"
 _FAILED = pytest.StashKey[bool]()
@@ -52,7 +52,7 @@ def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
     """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a `data_dir` that is given stays."""
-    from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only tests that ask for a broker pay for it
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only tests that ask for a broker pay for it
 
     with ExitStack() as stack:
 
@@ -86,7 +86,7 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[
 @pytest.fixture(scope="session")
 def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """One broker for the whole session (of each worker of pytest-xdist); its tests keep apart by topics and groups of their own."""
-    from broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
 
     with InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record() as broker:
         yield broker

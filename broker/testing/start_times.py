@@ -1,11 +1,11 @@
-"""How long an in-process broker takes from nothing to listening: `python -m broker.testing.start_times`."""
+"""How long an in-process broker takes from nothing to listening: `python -m ottla.broker.testing.start_times`."""
 
 from __future__ import annotations
 
 import statistics
 import time
 
-from broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.in_process import InProcessBroker
 
 RUNS = 20
 

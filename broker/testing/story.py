@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from broker.testing.anomalies import Anomaly
-from broker.testing.history import Send
-from protocol.error_codes import ErrorCode
+from ottla.broker.testing.anomalies import Anomaly
+from ottla.broker.testing.history import Send
+from ottla.protocol.error_codes import ErrorCode
 
 TOLD_MAX = 10
 """So many anomalies are told in full; the rest are counted."""

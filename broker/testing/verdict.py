@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
-from broker.testing.contents import Stored, contents
-from broker.testing.story import story
-from broker.topics.topic_names import TRANSACTION_STATE
+from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
+from ottla.broker.testing.contents import Stored, contents
+from ottla.broker.testing.story import story
+from ottla.broker.topics.topic_names import TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.testing.history import History
-    from broker.testing.in_process import InProcessBroker
+    from ottla.broker.app import Broker
+    from ottla.broker.testing.history import History
+    from ottla.broker.testing.in_process import InProcessBroker
 
 _FINDINGS_MAX = 10
 _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
@@ -103,7 +103,7 @@ def _audit(broker: InProcessBroker, topics: Sequence[str]) -> list[str]:
     """The violations that the audit finds, one line each; none where it is not installed."""
     if audit_missing() is not None:
         return []
-    from spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second
+    from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second
 
     (verdict,) = audit([broker.data_dir], topics=[*topics, TRANSACTION_STATE], engine="duckdb").directories
     lines = []

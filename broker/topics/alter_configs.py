@@ -14,22 +14,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from broker.core.config_keys import ConfigKey, ConfigType, render
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.broker_changes import CLUSTER_DEFAULT, broker_key, check_broker_changes, check_threads, is_of_kafka
-from broker.topics.broker_loggers import check_levels
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import MetadataRecord
-from broker.topics.client_metrics_config import check_metrics_configs
-from broker.topics.config_op import ConfigOp, OpType
-from broker.topics.create_topics import config_record
-from broker.topics.group_config import GROUP_KEYS, check_group_configs
-from broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
-from broker.topics.topic_names import name_problem
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.topics.broker_changes import CLUSTER_DEFAULT, broker_key, check_broker_changes, check_threads, is_of_kafka
+from ottla.broker.topics.broker_loggers import check_levels
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import MetadataRecord
+from ottla.broker.topics.client_metrics_config import check_metrics_configs
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.broker.topics.create_topics import config_record
+from ottla.broker.topics.group_config import GROUP_KEYS, check_group_configs
+from ottla.broker.topics.topic_config import check_topic_configs, effective_values, usable_overrides
+from ottla.broker.topics.topic_names import name_problem
+from ottla.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
-from broker.core.ignored_settings import is_ignored
-from broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
-from broker.core.rejected import Rejected
-from broker.core.security_settings import lock_problem
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
+from ottla.broker.core.ignored_settings import is_ignored
+from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.security_settings import lock_problem
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.protocol.error_codes import ErrorCode
 
 CLUSTER_DEFAULT: Final = ""
 """The BROKER resource whose settings hold for every broker."""

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from broker.core.config_keys import InvalidConfig, Value, render
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
-from broker.topics.broker_changes import CLUSTER_DEFAULT
-from broker.topics.broker_loggers import BrokerLoggers
-from broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.core.config_keys import InvalidConfig, Value, render
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+from ottla.broker.topics.broker_changes import CLUSTER_DEFAULT
+from ottla.broker.topics.broker_loggers import BrokerLoggers
+from ottla.broker.topics.catalog import Catalog, ResourceType
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.topics.config_op import ConfigOp
+    from ottla.broker.topics.config_op import ConfigOp
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {
@@ -29,23 +29,23 @@ LEVELS: Final[Mapping[str, int]] = {
 }
 
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
-    "kafka": "broker",
+    "kafka": "ottla.broker",
     "kafka.authorizer.logger": None,
-    "kafka.controller": "broker.runtime.publisher",
-    "kafka.coordinator.transaction": "broker.runtime.txn_service",
-    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "broker.runtime.txn_completion",
-    "kafka.log.LogManager": "broker.storage.log_dir",
-    "kafka.network": "broker.net",
+    "kafka.controller": "ottla.broker.runtime.publisher",
+    "kafka.coordinator.transaction": "ottla.broker.runtime.txn_service",
+    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "ottla.broker.runtime.txn_completion",
+    "kafka.log.LogManager": "ottla.broker.storage.log_dir",
+    "kafka.network": "ottla.broker.net",
     "kafka.network.RequestChannel$": None,
-    "kafka.network.SocketServer": "broker.peers",
+    "kafka.network.SocketServer": "ottla.broker.peers",
     "kafka.request.logger": None,
-    "kafka.server.KafkaApis": "broker.api",
-    "kafka.server.ReplicaManager": "broker.runtime.partition",
+    "kafka.server.KafkaApis": "ottla.broker.api",
+    "kafka.server.ReplicaManager": "ottla.broker.runtime.partition",
     "org.apache.kafka": None,
-    "org.apache.kafka.coordinator.group": "broker.runtime.group_service",
-    "org.apache.kafka.storage.internals.log": "broker.storage",
-    "org.apache.kafka.storage.internals.log.LogCleaner": "broker.storage.log_cleaner_manager",
-    "state.change.logger": "broker.runtime.topic_recovery",
+    "org.apache.kafka.coordinator.group": "ottla.broker.runtime.group_service",
+    "org.apache.kafka.storage.internals.log": "ottla.broker.storage",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.storage.log_cleaner_manager",
+    "state.change.logger": "ottla.broker.runtime.topic_recovery",
 }
 """Kafka's loggers, and the logger here that each of them moves."""
 

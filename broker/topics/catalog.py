@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
-from broker.topics.catalog_records import (
+from ottla.broker.topics.catalog_records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -23,7 +23,7 @@ from broker.topics.catalog_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from broker.topics.topic_names import collision_key, has_collision_chars, is_internal
+from ottla.broker.topics.topic_names import collision_key, has_collision_chars, is_internal
 
 LEADER_UNCHANGED: Final = -2
 """`PartitionChangeRecord.leader` of a change that leaves the leader, and with it the leader epoch, alone."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from broker.topics.features import METADATA_LEVEL
-from protocol.errors import MalformedMessage
-from protocol.schema import Message, array, boolean, decode, encode, int8, int16, int32, int64, string, uint16, uuid
-from protocol.wire import Bad, Buffer, read_uvarint, uvarint
+from ottla.broker.topics.features import METADATA_LEVEL
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.schema import Message, array, boolean, decode, encode, int8, int16, int32, int64, string, uint16, uuid
+from ottla.protocol.wire import Bad, Buffer, read_uvarint, uvarint
 
 FRAME_VERSION: Final = 1
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, validator
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, validator
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 INTERVAL_MS: Final = "interval.ms"
 MATCH: Final = "match"

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.topics.catalog import Catalog, ResourceType, Topic
-from broker.topics.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
-from broker.topics.topic_ids import ZERO_ID
-from broker.topics.topic_names import CLUSTER_METADATA, is_internal, name_problem
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import Catalog, ResourceType, Topic
+from ottla.broker.topics.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
+from ottla.broker.topics.topic_ids import ZERO_ID
+from ottla.broker.topics.topic_names import CLUSTER_METADATA, is_internal, name_problem
+from ottla.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's own bound on one request's new partitions; at some 300 bytes a record the batch stays near 3 MB."""

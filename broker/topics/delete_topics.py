@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.topics.catalog import Catalog, Topic
-from broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord
-from broker.topics.topic_ids import ZERO_ID
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import Catalog, Topic
+from ottla.broker.topics.catalog_records import MetadataRecord, RemoveTopicRecord
+from ottla.broker.topics.topic_ids import ZERO_ID
+from ottla.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.topics.catalog import Catalog, Topic
-from broker.topics.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.broker.topics.catalog import Catalog, Topic
+from ottla.broker.topics.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from broker.core.config_keys import ConfigKey, render
-from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS
-from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.alter_configs import check_is_this_broker
-from broker.topics.broker_changes import CLUSTER_DEFAULT, base_name, broker_key
-from broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.client_metrics_config import METRICS_KEYS
-from broker.topics.group_config import GROUP_KEYS, described_group_value
-from broker.topics.topic_config import effective_values, usable_overrides
-from broker.topics.topic_names import name_problem
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import ConfigKey, render
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.topics.alter_configs import check_is_this_broker
+from ottla.broker.topics.broker_changes import CLUSTER_DEFAULT, base_name, broker_key
+from ottla.broker.topics.broker_config import BrokerConfigs, ConfigSource, SourcedText
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.client_metrics_config import METRICS_KEYS
+from ottla.broker.topics.group_config import GROUP_KEYS, described_group_value
+from ottla.broker.topics.topic_config import effective_values, usable_overrides
+from ottla.broker.topics.topic_names import name_problem
+from ottla.protocol.error_codes import ErrorCode
 
 UNKNOWN_TYPE = 0
 

@@ -11,10 +11,21 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Synonym, Validator, Value, at_least, one_of, render, validator
-from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import (
+    ConfigKey,
+    ConfigType,
+    InvalidConfig,
+    Synonym,
+    Validator,
+    Value,
+    at_least,
+    one_of,
+    render,
+    validator,
+)
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.protocol.error_codes import ErrorCode
 
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS = "consumer.heartbeat.interval.ms"

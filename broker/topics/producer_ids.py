@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.config_keys import INT64_MAX
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.topics.catalog import Catalog
-from broker.topics.catalog_records import MetadataRecord, ProducerIdsRecord
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import INT64_MAX
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import Catalog
+from ottla.broker.topics.catalog_records import MetadataRecord, ProducerIdsRecord
+from ottla.protocol.error_codes import ErrorCode
 
 BLOCK_SIZE: Final = 1000
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from broker.core.config_keys import InvalidConfig, Value
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings, topic_defaults
-from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import InvalidConfig, Value
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings, topic_defaults
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.protocol.error_codes import ErrorCode
 
 _LOG_CONFIG_FIELDS = frozenset(item.name for item in fields(LogConfig))
 

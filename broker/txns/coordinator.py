@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from broker.txns.states import PREPARED, SETTLED, TxnState
-from broker.txns.transaction import NO_PRODUCER_ID, Transaction
-from broker.txns.txn_records import TxnRecord
+from ottla.broker.txns.states import PREPARED, SETTLED, TxnState
+from ottla.broker.txns.transaction import NO_PRODUCER_ID, Transaction
+from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """See the module. A `Machine` of `broker.runtime.shard`."""
+    """See the module. A `Machine` of `ottla.broker.runtime.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}

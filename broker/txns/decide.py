@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.txns.states import PREPARED, TxnState
-from broker.txns.transaction import (
+from ottla.broker.txns.states import PREPARED, TxnState
+from ottla.broker.txns.transaction import (
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -20,7 +20,7 @@ from broker.txns.transaction import (
     Transaction,
     epoch_exhausted,
 )
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 NewProducerId = Callable[[], int]
 

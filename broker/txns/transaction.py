@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.txns.states import MOVES, PREPARED, TxnState
+from ottla.broker.txns.states import MOVES, PREPARED, TxnState
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

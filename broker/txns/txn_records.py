@@ -16,11 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from broker.txns.states import TxnState
-from broker.txns.transaction import NO_PRODUCER_ID, TopicPartition, Transaction
-from protocol.errors import ProtocolError
-from protocol.schema import Buffer, decode, encode_prefixed, read_prefix
-from protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, TransactionLogKey, TransactionLogValue
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import NO_PRODUCER_ID, TopicPartition, Transaction
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Buffer, decode, encode_prefixed, read_prefix
+from ottla.protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, TransactionLogKey, TransactionLogValue
 
 
 @dataclass(frozen=True, slots=True)

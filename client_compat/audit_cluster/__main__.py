@@ -7,9 +7,7 @@ Exit code 0: both workers ran tasks of the scan, and the findings are those of o
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,25 +24,12 @@ from client_compat.audit_cluster.event_log import scan_tasks
 from client_compat.bench_audit import logs
 from client_compat.support import program
 from client_compat.support.brokers import ottla
-from spark_jobs.audit import audit
-from spark_jobs.corpus import CASES
+from client_compat.support.wheel import ROOT, build_wheel, copy_sources
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import CASES
 
-ROOT = Path(__file__).resolve().parents[2]
 PLANTED = ("same_batch_twice", "gap", "planted")
 TIMEOUT_S = 900
-
-
-def build_wheel(to: Path) -> Path:
-    """Ottla's wheel, built from a copy of the sources without the network."""
-    sources = to / "sources"
-    for package in ("protocol", "broker", "client_compat", "spark_jobs"):
-        shutil.copytree(ROOT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules", "*.so", "target"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy2(ROOT / name, sources / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to), "."]
-    subprocess.run(command, cwd=sources, check=True)
-    (wheel,) = to.glob("ottla-*.whl")
-    return wheel
 
 
 def write_logs(root: Path, megabytes: int) -> list[Path]:
@@ -89,7 +74,7 @@ def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str
     command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--py-files", str(wheel)]
     for setting, value in settings.items():
         command += ["--conf", f"{setting}={value}"]
-    command += [str(ROOT / "spark_jobs" / "audit.py"), "--engine", "spark", "--json", str(verdict), *paths]
+    command += [str(ROOT / "ottla" / "spark_jobs" / "audit.py"), "--engine", "spark", "--json", str(verdict), *paths]
     done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if not verdict.exists():
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout[-3000:], done.stderr[-3000:])
@@ -108,7 +93,7 @@ def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] 
     with tempfile.TemporaryDirectory(prefix="ottla-cluster-") as directory, ExitStack() as stack:
         work = Path(directory)
         paths = write_logs(work / "logs", megabytes)
-        wheel = build_wheel(work / "wheel")
+        wheel = build_wheel(copy_sources(work / "sources"), work / "wheel")
         served = stack.enter_context(ottla(paths[0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
         master = stack.enter_context(cluster(work))
         for name, given in (("files", list(map(str, paths[1:]))), ("wire", [f"kafka://{served.bootstrap}"])):

@@ -19,11 +19,11 @@ from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support import program
 from client_compat.support.brokers import BrokerProcess, ottla
-from spark_jobs.audit import audit
-from spark_jobs.checks.rule import Severity
-from spark_jobs.corpus import CASES
-from spark_jobs.corpus.case import Expected
-from spark_jobs.corpus.score import EVERY, Score, details, findings, judge, table, write
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.case import Expected
+from ottla.spark_jobs.corpus.score import EVERY, Score, details, findings, judge, table, write
 
 
 class Kind(StrEnum):

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.records.batch import BatchHeader, split_batches, stamp
-from spark_jobs.corpus.case import Expected
+from ottla.protocol.records.batch import BatchHeader, split_batches, stamp
+from ottla.spark_jobs.corpus.case import Expected
 
 
 class Batch(NamedTuple):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.corpus.case import Expected
-from spark_jobs.tables import read
+from ottla.spark_jobs.corpus.case import Expected
+from ottla.spark_jobs.tables import read
 
 GIVEN_UP = re.compile(r"Couldn't find leader endpoint for partitions \w*\(([^)]*)\) while trying to send transaction markers")
 

@@ -23,7 +23,7 @@ from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.memory import touch
 from client_compat.bench.model import Benchmark, LoadFailed, Peer, Results, Site
 from client_compat.support.brokers import BrokerFailed, BrokerProcess
-from protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError
 
 START_TIMEOUT_S = 60.0
 QUICK_RECORDS = 5_000

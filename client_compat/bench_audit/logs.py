@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 T0: Final = 1_700_000_000_000
 SEGMENT_BYTES: Final = 1 << 30

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Final
 
-from spark_jobs.tables import Filters, Task, arrow_schema, plan, read_task
+from ottla.spark_jobs.tables import Filters, Task, arrow_schema, plan, read_task
 
 PROCESSES: Final = 2
 HEADERS: Final = [
@@ -38,7 +38,7 @@ def read(what: str, task: Task) -> tuple[int, int]:
 def main(what: str, path: str) -> None:
     """Print {"rows": …, "peak_kib": …, "violations": …}."""
     if what == "audit":
-        from spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
+        from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
 
         verdict = audit([path], engine="duckdb", deep=False).directories[0]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,7 +7,7 @@ from client_compat.claims.world import World
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Producer, Record
 from client_compat.support.log_text import describe
-from protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 
 UUID_BITS, PRODUCER_ID_BITS = 128, 63
 CLIENT = "confluent-kafka"

@@ -12,9 +12,9 @@ from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.facades import ProducerOptions, Record
 from client_compat.support.brokers import HOST
 from client_compat.support.stage import READ_S
-from protocol.client import Client as Wire
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client as Wire
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TAUGHT_DEFAULTS = {"batch.size": "16384", "linger.ms": "0", "buffer.memory": "33554432"}
 WRONG: dict[str, ProducerOptions] = {

@@ -16,11 +16,11 @@ from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 from client_compat.support.log_text import marker_of
 from client_compat.support.stage import READ_S
-from protocol.client import Client as Wire
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
-from protocol.records.control import ControlType
-from protocol.schema import decode
-from protocol.transaction_log import TRANSACTION_STATES, TransactionLogValue
+from ottla.protocol.client import Client as Wire
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.schema import decode
+from ottla.protocol.transaction_log import TRANSACTION_STATES, TransactionLogValue
 
 SCAN_MS = 11_000
 """Longer than transaction.abort.timed.out.transaction.cleanup.interval.ms."""

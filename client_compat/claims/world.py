@@ -19,11 +19,11 @@ from client_compat.matrix.pool import Pool
 from client_compat.matrix.truth import Truth
 from client_compat.support.brokers import HOST
 from client_compat.support.stage import READ_S, Stage, stages
-from protocol.client import Client as Wire
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client as Wire
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
 PRODUCE_VERSION, INIT_VERSION = 9, 4

@@ -18,7 +18,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 DEFAULT_TIMEOUT_MS = 30_000
 POLL_GRACE_S = 10.0

@@ -8,8 +8,8 @@ from rich.console import Group
 
 from client_compat.demo.run import RunResult
 from client_compat.support.demonstration import Promise, side_by_side
-from spark_jobs.report import summary
-from spark_jobs.verdict import DirectoryVerdict, Verdict
+from ottla.spark_jobs.report import summary
+from ottla.spark_jobs.verdict import DirectoryVerdict, Verdict
 
 BUSINESS_KEY = "row"
 RULE_OF_BUSINESS_KEY = "business-key"

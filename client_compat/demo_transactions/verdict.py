@@ -10,8 +10,8 @@ from rich.console import Group
 from client_compat.demo_transactions.instance import CLIENTS
 from client_compat.demo_transactions.run import KILLS, PipelineResult
 from client_compat.support.demonstration import Promise, side_by_side
-from spark_jobs.report import summary
-from spark_jobs.verdict import RuleResult, Verdict
+from ottla.spark_jobs.report import summary
+from ottla.spark_jobs.verdict import RuleResult, Verdict
 
 TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.records.batch import split_batches
-from protocol.records.record import iter_records
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import iter_records
 
 Plain = Any
 """None, bool, int, str, or a list or dict of such."""

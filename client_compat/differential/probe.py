@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any
 
 from client_compat.differential.normalise import Names, Plain, normalise
-from protocol.api_keys import ApiKey
-from protocol.client import Client
-from protocol.codec import decode_response
-from protocol.errors import ProtocolError
-from protocol.schema import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Message
 
 TIMEOUT_S = 10.0
 Versions = dict[int, tuple[int, int]]

@@ -18,9 +18,9 @@ from client_compat.differential.scenarios.common import wait_until_coordinated
 from client_compat.kafka.reference import NODE_ID, ReferenceBroker
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.support.brokers import HOST, ottla
-from protocol.client import Client
-from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.messages.registry import KEYS, request_class
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.registry import KEYS, request_class
 
 SHARED = (
     "offsets.topic.num.partitions",

@@ -103,7 +103,7 @@ class Sample:
             options += ["--scenario", self.mistake.scenario]
         elif self.mistake is not None:
             options += ["--scenario", "lost-ack"]
-        verify = [sys.executable, "-m", "broker", "verify", *options, "--", *self.command]
+        verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *self.command]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         try:
             self.scenarios = json.loads(done.stdout)["scenarios"]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from client_compat.fuzz import batches, frames
 from client_compat.fuzz.messages import MessageMaker
-from protocol.api_keys import ApiKey
-from protocol.codec import encode_request
-from protocol.errors import ProtocolError
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.registry import request_class
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import encode_request
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.registry import request_class
 
 ANSWER_WAIT_S = 0.1
 CONNECT_WAIT_S = 5.0

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-from protocol.records.compression import Codec, compress
-from protocol.records.crc32c import crc32c
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.compression import Codec, compress
+from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 HEADER_BYTES = 61
 CRC_AT, CRC_FROM = 17, 21

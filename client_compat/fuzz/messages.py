@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from client_compat.fuzz.batches import any_records
-from protocol.fields import ArrayOf, Kind, WireField, wire_fields
-from protocol.schema import Message
+from ottla.protocol.fields import ArrayOf, Kind, WireField, wire_fields
+from ottla.protocol.schema import Message
 
 NAMES = ("fuzz", "fuzz-2", "fuzz-group", "", ".", "../../tmp/x", "ünïcode-☃", "n" * 249, "n" * 250, "x" * 30_000, "a\x00b")
 COSTLY_COUNTS = frozenset({"num_partitions", "count"})

@@ -26,9 +26,9 @@ from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.load import Load, under
 from client_compat.support.verdict import AckVerdict, judge
-from protocol.client import Client
-from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.messages.registry import KEYS
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.registry import KEYS
 
 GOOD_TOPIC = "well-behaved"
 GOOD_PARTITIONS = 2

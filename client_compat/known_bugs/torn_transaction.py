@@ -11,15 +11,15 @@ from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 from client_compat.support.log_text import marker_of
 from client_compat.support.stage import READ_S, Stage
-from protocol.client import Client
-from protocol.codec import decode_response
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.records.control import ControlType
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TIMEOUT_MS = 10_000
 DEBIT, CREDIT = "debit Ann 5", "credit Bob 5"

@@ -14,10 +14,10 @@ from functools import partial
 from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition, Taken
 from client_compat.matrix.scenario import Broken, Scene, expect, together
 from client_compat.support.brokers import HOST
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 
 SETTLE_S = 45.0
 COMMIT_S = 20.0

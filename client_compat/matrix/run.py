@@ -23,7 +23,7 @@ from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
 from client_compat.matrix.scenario import Broken, Scenario, Scene
 from client_compat.matrix.truth import TruthFailed
-from protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError
 
 REASON_CHARS = 1_200
 PLAIN = (Broken, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from client_compat.support.brokers import HOST
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.records.batch import BatchHeader, split_batches
-from protocol.records.compression import Codec
-from protocol.records.record import Record, SimpleRecord, build_batch, iter_records
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from ottla.protocol.records.batch import BatchHeader, split_batches
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
 
 WAIT_S = 30.0
 POLL_S = 0.02

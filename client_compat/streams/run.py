@@ -98,7 +98,7 @@ def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_roun
         found.application_starts = application.starts
         found.open = open_transactions(broker.bootstrap)
         stop_cleanly(broker)
-    command = [sys.executable, "-m", "broker", "audit", str(directory / "log")]
+    command = [sys.executable, "-m", "ottla", "audit", str(directory / "log")]
     audit = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_TIMEOUT_S, check=False)
     found.audit_code, found.audit = audit.returncode, audit.stdout + audit.stderr
     return found

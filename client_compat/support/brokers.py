@@ -137,7 +137,7 @@ class BrokerProcess:
 def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (), output: Path | None = None) -> BrokerProcess:
     """This project's broker over `data_dir`; `options` are further arguments of `ottla serve`."""
     port = port or free_port()
-    argv = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir), "--port", str(port), *options]
+    argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data_dir), "--port", str(port), *options]
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 

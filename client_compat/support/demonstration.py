@@ -17,7 +17,7 @@ from client_compat.support.command import ottla_command
 from client_compat.support.program import or_exit, replace
 
 if TYPE_CHECKING:
-    from spark_jobs.verdict import Verdict
+    from ottla.spark_jobs.verdict import Verdict
 
 ROWS_FILE = "flights.tsv"
 Run = TypeVar("Run")
@@ -52,8 +52,8 @@ def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, 
 
 
 def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verdict:
-    """The audit's verdict on the logs; `options` are those of `spark_jobs.audit.audit`."""
-    from spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
+    """The audit's verdict on the logs; `options` are those of `ottla.spark_jobs.audit.audit`."""
+    from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     bar = display.add_task("audit of the log" if len(paths) == 1 else "audit of the logs", total=None, note="")
 
@@ -65,7 +65,7 @@ def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verd
 
 def demonstrate(directory: Path, play: Callable[[Console, Path], bool], look_again: Sequence[str]) -> NoReturn:
     """Run the demo in `directory` and end the program. `look_again` are commands of ottla; `{}` in them is the directory."""
-    from spark_jobs.session import CannotJudge  # noqa: PLC0415 # see audited
+    from ottla.spark_jobs.session import CannotJudge  # noqa: PLC0415 # see audited
 
     console = Console()
     began = time.perf_counter()

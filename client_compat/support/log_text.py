@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from client_compat.matrix.truth import StoredBatch, Truth
-from protocol.records.control import ControlType
-from protocol.records.record import Record
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.records.record import Record
 
 
 def marker_of(batch: StoredBatch) -> ControlType | None:

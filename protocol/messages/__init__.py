@@ -1,1 +1,1 @@
-"""One file per API key: its request and response. The class is the specification; `protocol.messages.registry` finds it by key."""
+"""One file per API key: its request and response. The class is the specification; `ottla.protocol.messages.registry` finds it by key."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Buffer, Message, array, int8, int16, int32, int64, records_, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, int8, int16, int32, int64, records_, string, struct, uuid
 
 
 @dataclass(slots=True)

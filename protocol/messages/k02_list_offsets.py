@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, int8, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string
 
 
 @dataclass(slots=True)

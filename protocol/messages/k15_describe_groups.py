@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string
+from ottla.protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, int16, int32, string, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, uuid
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Buffer, Message, bytes_, int16, int64, string
+from ottla.protocol.schema import Buffer, Message, bytes_, int16, int64, string
 
 
 @dataclass(slots=True)

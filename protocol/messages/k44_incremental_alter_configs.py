@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, boolean, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid
 
 
 @dataclass(slots=True)

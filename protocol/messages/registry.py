@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from protocol.api_keys import ApiKey
-from protocol.schema import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema import Message
 
 KEYS = frozenset(
     {
@@ -72,5 +72,5 @@ def _find(api_key: int, kind: str) -> type[Message]:
         raise KeyError(api_key)
     stem = ApiKey(api_key).name.lower()
     name = "".join(word.capitalize() for word in stem.split("_")) + kind
-    found: type[Message] = getattr(import_module(f"protocol.messages.k{api_key:02d}_{stem}"), name)
+    found: type[Message] = getattr(import_module(f"ottla.protocol.messages.k{api_key:02d}_{stem}"), name)
     return found

@@ -10,10 +10,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.records.compression import Codec, codec_of
-from protocol.records.crc32c import Buffer, crc32c
-from protocol.records.errors import CorruptBatch
-from protocol.records.sequence import increment_sequence
+from ottla.protocol.records.compression import Codec, codec_of
+from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.sequence import increment_sequence
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12

@@ -12,8 +12,8 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from protocol.records.crc32c import Buffer
-from protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
 
 if TYPE_CHECKING:
     import zstandard

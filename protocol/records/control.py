@@ -9,10 +9,10 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from protocol.records.batch import NO_LEADER_EPOCH
-from protocol.records.crc32c import Buffer
-from protocol.records.errors import InvalidRecord
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.records.batch import NO_LEADER_EPOCH
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 MARKER_BYTES: Final = 78
 """The size of a whole marker batch: 61 of header and one record of 17."""

@@ -6,7 +6,7 @@ Callers that answer a client map the kinds to Kafka's codes: `CorruptBatch` is C
 
 from __future__ import annotations
 
-from protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError
 
 
 class RecordsError(ProtocolError):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from protocol.records import walk
-from protocol.records.batch import (
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import (
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -24,10 +24,10 @@ from protocol.records.batch import (
     pack_header,
     read_header,
 )
-from protocol.records.compression import Codec, compress, decompress
-from protocol.records.crc32c import Buffer
-from protocol.records.errors import CorruptBatch
-from protocol.records.sequence import decrement_sequence, increment_sequence
+from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
 
 __all__ = [
     "DECOMPRESSED_MAX_BYTES",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, NamedTuple
 
-from protocol.records.errors import InvalidRecord
+from ottla.protocol.records.errors import InvalidRecord
 
 Writable = Any
 """A writable buffer whose items are numbers: an array, a bytearray, a numpy array. (Their types have no common name before Python 3.12.)"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.checks import (
+from ottla.spark_jobs.checks import (
     business_key,
     counts,
     crc,
@@ -35,7 +35,7 @@ from spark_jobs.checks import (
     transaction_epochs,
     zombie_batch,
 )
-from spark_jobs.checks.rule import Rule
+from ottla.spark_jobs.checks.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
     duplicate_sequence.RULE,

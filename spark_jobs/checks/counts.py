@@ -1,6 +1,6 @@
 """Rule `counts`: the header's record count, its offset range and the records inside agree."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="counts",

@@ -1,6 +1,6 @@
 """Rule `crc`: every byte of the log belongs to a batch whose checksum is right."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="crc",

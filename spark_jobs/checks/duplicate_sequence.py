@@ -1,6 +1,6 @@
 """Rule `duplicate-sequence`: no sequence number of a producer's epoch is in a partition twice."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="duplicate-sequence",

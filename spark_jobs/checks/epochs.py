@@ -1,6 +1,6 @@
 """Rule `epochs`: a producer's epoch never falls, and each new one starts at sequence 0."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="epochs",

@@ -1,6 +1,6 @@
 """Rule `group-offsets`: the offsets that a group commits go forward."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="group-offsets",

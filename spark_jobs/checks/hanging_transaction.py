@@ -1,6 +1,6 @@
 """Rule `hanging-transaction`: every transaction in a partition is ended by a marker, or is open by right."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="hanging-transaction",

@@ -1,6 +1,6 @@
 """Rule `indexes`: the index files say of the log what is in it."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="indexes",

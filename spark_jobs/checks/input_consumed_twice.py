@@ -1,6 +1,6 @@
 """Rule `input-consumed-twice`: committed transactions took each input record once."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="input-consumed-twice",

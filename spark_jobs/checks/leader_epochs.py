@@ -1,6 +1,6 @@
 """Rule `leader-epochs`: the leader epochs of a partition's batches never fall."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="leader-epochs",

@@ -1,6 +1,6 @@
 """Rule `log-end`: a log reaches up to what its broker noted as replicated."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="log-end",

@@ -1,6 +1,6 @@
 """Rule `markers`: the markers in a partition come from coordinators in their order, and a commit ends something."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="markers",

@@ -1,6 +1,6 @@
 """Rule `mixed-transaction`: inside a producer's open transaction there are no plain batches of the same producer."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="mixed-transaction",

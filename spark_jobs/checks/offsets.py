@@ -1,6 +1,6 @@
 """Rule `offsets`: in file order, batches occupy rising, disjoint offset ranges inside their segment."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="offsets",

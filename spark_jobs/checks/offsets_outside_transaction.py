@@ -1,6 +1,6 @@
 """Rule `offsets-outside-transaction`: a group whose offsets are committed in transactions commits them nowhere else."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="offsets-outside-transaction",

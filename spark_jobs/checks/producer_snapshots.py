@@ -1,6 +1,6 @@
 """Rule `producer-snapshots`: what a broker would load about producers is what their batches say."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="producer-snapshots",

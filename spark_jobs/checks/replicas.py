@@ -1,6 +1,6 @@
 """Rule `replicas`: brokers' copies of one partition are equal byte by byte."""
 
-from spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 
 RULE = Rule(
     name="replicas",

@@ -1,6 +1,6 @@
 """Rule `sequence-gap`: a producer's sequences in one epoch have no holes."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="sequence-gap",

@@ -1,6 +1,6 @@
 """Rule `sequence-order`: a producer's sequences rise with the offsets."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="sequence-order",

@@ -1,6 +1,6 @@
 """Rule `suspected-replay`: records that look as if they were sent again by a producer that could not know that they had arrived."""
 
-from spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 
 RULE = Rule(
     name="suspected-replay",

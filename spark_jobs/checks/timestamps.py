@@ -1,7 +1,7 @@
 """Rule `timestamps`: a batch's largest timestamp is that of its records, and times that brokers set do not fall."""
 
-from spark_jobs.checks.rule import Rule, Severity
-from spark_jobs.views import bounded
+from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.views import bounded
 
 RULE = Rule(
     name="timestamps",

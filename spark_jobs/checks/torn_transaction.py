@@ -1,6 +1,6 @@
 """Rule `torn-transaction`: a transaction has one outcome, in all of its partitions."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="torn-transaction",

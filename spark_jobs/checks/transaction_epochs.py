@@ -1,6 +1,6 @@
 """Rule `transaction-epochs`: each transaction of version 2 has a producer epoch of its own."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="transaction-epochs",

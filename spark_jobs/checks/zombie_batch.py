@@ -1,6 +1,6 @@
 """Rule `zombie-batch`: once a producer's epoch is fenced, none of its transactional data is appended any more."""
 
-from spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Severity
 
 RULE = Rule(
     name="zombie-batch",

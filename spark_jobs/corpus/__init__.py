@@ -1,20 +1,21 @@
 """Planted truth: small logs with one anomaly each, mixtures, and strange but legal logs, each with the findings that are right for it.
 
-`python -m spark_jobs.corpus` judges them all and prints a table; `python -m spark_jobs.corpus DIR` only writes them, for other tools.
+`python -m ottla.spark_jobs.corpus` judges them all and prints a table; `python -m ottla.spark_jobs.corpus DIR` only writes them, for other
+tools.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.corpus.batches import BATCHES
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.groups import GROUPS
-from spark_jobs.corpus.legal import LEGAL
-from spark_jobs.corpus.random_logs import RANDOM_LOGS
-from spark_jobs.corpus.replays import REPLAYS
-from spark_jobs.corpus.replicas import REPLICAS
-from spark_jobs.corpus.side_files import SIDE_FILES
-from spark_jobs.corpus.transactions import TRANSACTIONS
+from ottla.spark_jobs.corpus.batches import BATCHES
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.groups import GROUPS
+from ottla.spark_jobs.corpus.legal import LEGAL
+from ottla.spark_jobs.corpus.random_logs import RANDOM_LOGS
+from ottla.spark_jobs.corpus.replays import REPLAYS
+from ottla.spark_jobs.corpus.replicas import REPLICAS
+from ottla.spark_jobs.corpus.side_files import SIDE_FILES
+from ottla.spark_jobs.corpus.transactions import TRANSACTIONS
 
 CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | GROUPS | SIDE_FILES | LEGAL | RANDOM_LOGS | REPLAYS | REPLICAS

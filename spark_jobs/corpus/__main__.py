@@ -1,4 +1,4 @@
-"""`python -m spark_jobs.corpus`: judge the corpus and print how well; `python -m spark_jobs.corpus DIR`: write it there."""
+"""`python -m ottla.spark_jobs.corpus`: judge the corpus and print how well; `python -m ottla.spark_jobs.corpus DIR`: write it there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from spark_jobs.corpus import CASES
-from spark_jobs.corpus.score import details, judge, table, write
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.score import details, judge, table, write
 
 
 def main() -> int:
     """0: all found, none false (or written). 1: not so."""
-    parser = argparse.ArgumentParser(prog="python -m spark_jobs.corpus", description="The audit on logs whose truth is known.")
+    parser = argparse.ArgumentParser(prog="python -m ottla.spark_jobs.corpus", description="The audit on logs whose truth is known.")
     parser.add_argument("directory", type=Path, nargs="?", help="write the logs here, each in a directory of its name, and stop")
     parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     options = parser.parse_args()

@@ -6,11 +6,11 @@ import struct
 from functools import partial
 from pathlib import Path
 
-from protocol.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, stamp
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, old_message, reheaded
+from ottla.protocol.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, stamp
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, old_message, reheaded
 
 DAY_MS = 86_400_000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
-from protocol.records.record import SimpleRecord, build_batch
-from protocol.schema import encode_prefixed
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter
+from ottla.protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import encode_prefixed
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 
 class Pipeline:

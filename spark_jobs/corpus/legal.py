@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.records.batch import DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
-from protocol.records.compression import Codec
-from protocol.records.control import end_txn_marker
-from protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, old_message, reheaded
+from ottla.protocol.records.batch import DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, old_message, reheaded
 
 DAY_MS = 86_400_000
 EPOCH_MAX = 32_767

@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from protocol.records.batch import read_header, stamp
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
-from protocol.schema import encode_prefixed
-from protocol.transaction_log import (
+from ottla.protocol.records.batch import read_header, stamp
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import encode_prefixed
+from ottla.protocol.transaction_log import (
     TRANSACTION_KEY,
     TRANSACTION_STATES,
     PartitionsOfTopic,

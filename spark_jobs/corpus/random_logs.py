@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spark_jobs.corpus.case import Case, Expected
-from spark_jobs.corpus.writer import T0, PartitionWriter
+from ottla.spark_jobs.corpus.case import Case, Expected
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 PARTITIONS = 2
 STEPS = 60

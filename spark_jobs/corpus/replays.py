@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 ROWS = ("a", "b", "c", "d", "e", "f")
 

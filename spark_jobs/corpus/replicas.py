@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import PartitionWriter, checkpoint
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import PartitionWriter, checkpoint
 
 TWO = ("a", "b")
 THREE = ("a", "b", "c")

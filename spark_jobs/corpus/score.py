@@ -15,10 +15,10 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs.audit import audit
-from spark_jobs.checks import RULES
-from spark_jobs.corpus.case import Case, Expected
-from spark_jobs.verdict import DirectoryVerdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.corpus.case import Case, Expected
+from ottla.spark_jobs.verdict import DirectoryVerdict
 
 EVERY: Final = 1_000_000
 """More samples than any log of the corpus gives findings."""

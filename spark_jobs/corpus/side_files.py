@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION
-from protocol.records.batch import split_batches
-from protocol.records.control import parse_marker
-from protocol.records.crc32c import crc32c
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint
+from ottla.protocol.producer_snapshot import COUNT, ENTRY, HEAD, VERSION
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.crc32c import crc32c
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.records.batch import LOG_APPEND_TIME, read_header
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.corpus.case import Case
-from spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
-from spark_jobs.corpus.writer import flip, reheaded
+from ottla.protocol.records.batch import LOG_APPEND_TIME, read_header
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.corpus.case import Case
+from ottla.spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Partition, plant
+from ottla.spark_jobs.corpus.writer import flip, reheaded
 
 MARKER_BODY = 70
 """A byte of a marker's batch behind its header."""

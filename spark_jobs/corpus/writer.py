@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header, stamp
-from protocol.records.compression import Codec
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch, encode_record, iter_records
+from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader, pack_header, read_header, stamp
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch, encode_record, iter_records
 
 T0 = 1_700_000_000_000
 

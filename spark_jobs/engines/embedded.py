@@ -21,10 +21,10 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from spark_jobs.engines import EMBEDDED, MEMORY_MB, Row
-from spark_jobs.log_files import find_logs
-from spark_jobs.tables import Filters, read
-from spark_jobs.tables.schemas import ARROW_TYPES
+from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.tables import Filters, read
+from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 
 ONE_THREAD_BYTES_MAX: Final = 8 << 20
 """For so little, threads cost more than they give, and so does a file."""

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.engines import SPARK, Row
-from spark_jobs.session import session
+from ottla.spark_jobs.engines import SPARK, Row
+from ottla.spark_jobs.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
     """An engine on the running session, or on a new one that ends with the block. Raises `CannotJudge` when Spark does not start."""
     with session(log_bytes, master) as spark:
-        from spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
 
         spark.dataSource.register(KafkaLogSource)
         spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")  # evidence names what is null, too

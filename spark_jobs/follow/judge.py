@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_jobs import views
-from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import PLACE, Rule
-from spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine
-from spark_jobs.follow.sql import ARRIVED, EMPTY_STATES, JUDGED, REMEMBERED, ROLES, SPANS, STATE_COLUMNS
+from ottla.spark_jobs import views
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import PLACE, Rule
+from ottla.spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine
+from ottla.spark_jobs.follow.sql import ARRIVED, EMPTY_STATES, JUDGED, REMEMBERED, ROLES, SPANS, STATE_COLUMNS
 
 CONTINUOUS: Final = (
     "duplicate-sequence",

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.session import CannotJudge
+from ottla.spark_jobs.session import CannotJudge
 
 
 class Memory:

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_jobs import views
-from spark_jobs.checks.rule import Severity
-from spark_jobs.filesystem import absolute
-from spark_jobs.follow.judge import CONTINUOUS, judge
-from spark_jobs.follow.memory import Memory
-from spark_jobs.session import CannotJudge, session
+from ottla.spark_jobs import views
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.filesystem import absolute
+from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
+from ottla.spark_jobs.follow.memory import Memory
+from ottla.spark_jobs.session import CannotJudge, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Even
 
 
 def _start(spark: SparkSession, job: Following, memory: Memory, followed: Followed, tell: Tell) -> StreamingQuery:
-    from spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+    from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
 
     spark.dataSource.register(KafkaLogSource)
     frame = spark.readStream.format("kafka_log").schema(views.RAW_BATCHES_NEED).option("topic", ",".join(job.topics))

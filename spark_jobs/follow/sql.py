@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs import views
+from ottla.spark_jobs import views
 
 _RAW: Final = [column.split(" ")[0] for column in views.RAW_BATCHES_NEED.split(", ")]
 _DERIVED_COLUMNS: Final = (

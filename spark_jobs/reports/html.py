@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from spark_jobs.checks import RULES
-from spark_jobs.reports.pictures import PartitionPicture, Pictures
-from spark_jobs.verdict import Finding, Verdict
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.reports.pictures import PartitionPicture, Pictures
+from ottla.spark_jobs.verdict import Finding, Verdict
 
 WIDTH: Final = 1000
 """Units of the pictures' own scale across."""
@@ -31,7 +31,11 @@ def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> Non
 def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
     """The page."""
     environment = Environment(
-        loader=PackageLoader("spark_jobs.reports", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("ottla.spark_jobs.reports", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["number"] = lambda number: f"{number:,}"
     numbers = {id(finding): number for number, finding in enumerate(_findings(verdict), 1)}

@@ -7,8 +7,8 @@ from pathlib import Path
 from junitparser import Error as CouldNotJudge
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from spark_jobs.checks import RULES
-from spark_jobs.verdict import DirectoryVerdict, Finding, Verdict
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, Verdict
 
 
 def write(verdict: Verdict, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.verdict import Verdict
 
 SCHEMA: Final = pa.schema(
     [

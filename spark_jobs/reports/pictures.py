@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs.engines import Engine
-from spark_jobs.verdict import DirectoryVerdict, Finding
+from ottla.spark_jobs.engines import Engine
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
 
 PARTITIONS_MAX: Final = 24
 SPANS_MAX: Final = 40

@@ -18,17 +18,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_jobs import splits
-from spark_jobs.columns import LEVELS
-from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, find_logs
-from spark_jobs.segment_reader import Part
-from spark_jobs.tables.batches import batch_rows
-from spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
-from spark_jobs.tables.filters import Filters
-from spark_jobs.tables.records import record_rows
-from spark_jobs.tables.schemas import arrow_schema
-from spark_jobs.tables.side_files import index_rows, snapshot_rows
-from spark_jobs.wire.address import Address
+from ottla.spark_jobs import splits
+from ottla.spark_jobs.columns import LEVELS
+from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, find_logs
+from ottla.spark_jobs.segment_reader import Part
+from ottla.spark_jobs.tables.batches import batch_rows
+from ottla.spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
+from ottla.spark_jobs.tables.filters import Filters
+from ottla.spark_jobs.tables.records import record_rows
+from ottla.spark_jobs.tables.schemas import arrow_schema
+from ottla.spark_jobs.tables.side_files import index_rows, snapshot_rows
+from ottla.spark_jobs.wire.address import Address
 
 __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
 

@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from protocol.records import walk
-from protocol.records.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
-from protocol.records.compression import Codec
-from protocol.records.control import parse_marker
-from protocol.records.errors import BatchTooLarge, InvalidRecord, RecordsError
-from protocol.records.record import records_section
-from spark_jobs.columns import SEGMENT_COLUMNS
-from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
-from spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
-from spark_jobs.tables.filters import Filters
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_OVERHEAD, MAGIC_V2, read_header
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.errors import BatchTooLarge, InvalidRecord, RecordsError
+from ottla.protocol.records.record import records_section
+from ottla.spark_jobs.columns import SEGMENT_COLUMNS
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
+from ottla.spark_jobs.tables.filters import Filters
 
 OPENED: Final = frozenset({"records_found", "found_max_timestamp", "sparse", "records_fault"})
 MARKED: Final = frozenset({"marker", "coordinator_epoch"})

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from protocol.records.batch_walk import Headers
-from spark_jobs.log_files import LogFile, Segment
-from spark_jobs.segment_reader import Run
-from spark_jobs.tables.filters import Filters
+from ottla.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from ottla.protocol.records.batch_walk import Headers
+from ottla.spark_jobs.log_files import LogFile, Segment
+from ottla.spark_jobs.segment_reader import Run
+from ottla.spark_jobs.tables.filters import Filters
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 SEQUENCES: Final = 2**31

@@ -12,19 +12,19 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from protocol.errors import ProtocolError
-from protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
-from protocol.records.batch import CONTROL, BatchHeader, read_header
-from protocol.records.control import parse_marker
-from protocol.records.errors import RecordsError
-from protocol.records.record import Record, iter_section
-from protocol.schema import decode, read_prefix
-from protocol.transaction_log import TRANSACTION_KEY, TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
-from spark_jobs.columns import MARKER_COLUMNS, OFFSET_COLUMNS, TRANSACTION_COLUMNS
-from spark_jobs.segment_reader import Part, Run, crc_matches, read_runs
-from spark_jobs.tables.build import Numbers, by_column, to_arrow, wanted_rows
-from spark_jobs.tables.filters import Filters
-from spark_jobs.tables.records import open_batches
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.batch import CONTROL, BatchHeader, read_header
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import Record, iter_section
+from ottla.protocol.schema import decode, read_prefix
+from ottla.protocol.transaction_log import TRANSACTION_KEY, TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
+from ottla.spark_jobs.columns import MARKER_COLUMNS, OFFSET_COLUMNS, TRANSACTION_COLUMNS
+from ottla.spark_jobs.segment_reader import Part, Run, crc_matches, read_runs
+from ottla.spark_jobs.tables.build import Numbers, by_column, to_arrow, wanted_rows
+from ottla.spark_jobs.tables.filters import Filters
+from ottla.spark_jobs.tables.records import open_batches
 
 Row = tuple[Any, ...]
 Decode = Callable[[int, BatchHeader, Record], Row | None]

@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from protocol.records import walk
-from protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
-from protocol.records.crc32c import Buffer
-from protocol.records.errors import InvalidRecord, RecordsError
-from protocol.records.record import Header, iter_section, records_section
-from spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
-from spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows
-from spark_jobs.tables.filters import Filters
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import InvalidRecord, RecordsError
+from ottla.protocol.records.record import Header, iter_section, records_section
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows
+from ottla.spark_jobs.tables.filters import Filters
 
 BYTES_MAX: Final = 16 << 20
 

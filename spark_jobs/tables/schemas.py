@@ -1,4 +1,4 @@
-"""The Arrow form of the columns that `spark_jobs.columns` declares in Spark's DDL."""
+"""The Arrow form of the columns that `ottla.spark_jobs.columns` declares in Spark's DDL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_jobs.columns import LEVELS, SEGMENT_COLUMNS
+from ottla.spark_jobs.columns import LEVELS, SEGMENT_COLUMNS
 
 ARROW_TYPES: Final = {
     "string": pa.string(),

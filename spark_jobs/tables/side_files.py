@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from protocol.errors import ProtocolError
-from protocol.producer_snapshot import ENTRY, entries_of
-from spark_jobs.filesystem import place
-from spark_jobs.log_files import LEADER_EPOCHS, SideFile
-from spark_jobs.tables.build import to_arrow
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.producer_snapshot import ENTRY, entries_of
+from ottla.spark_jobs.filesystem import place
+from ottla.spark_jobs.log_files import LEADER_EPOCHS, SideFile
+from ottla.spark_jobs.tables.build import to_arrow
 
 ROWS_MAX: Final = 1 << 16
 PRODUCERS: Final = np.dtype(

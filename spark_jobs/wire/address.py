@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import javaproperties
 
-from spark_jobs.filesystem import CLUSTER
-from spark_jobs.wire.security import Security, dotted, is_secret, security_of
+from ottla.spark_jobs.filesystem import CLUSTER
+from ottla.spark_jobs.wire.security import Security, dotted, is_secret, security_of
 
 DEFAULT_PORT: Final = 9092
 CONFIG_FILE: Final = "command.config"

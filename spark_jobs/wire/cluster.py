@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
-from protocol.schema import Message
-from spark_jobs.wire.address import Address
-from spark_jobs.wire.connection import NotAuthenticated, connect
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.schema import Message
+from ottla.spark_jobs.wire.address import Address
+from ottla.spark_jobs.wire.connection import NotAuthenticated, connect
 
 Partition = tuple[str, int]
 

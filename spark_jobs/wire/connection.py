@@ -11,12 +11,12 @@ from typing import Final
 
 from scramp import ScramClient, ScramException
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
-from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from spark_jobs.wire.address import Address
-from spark_jobs.wire.security import Security
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.spark_jobs.wire.address import Address
+from ottla.spark_jobs.wire.security import Security
 
 PLAIN: Final = "PLAIN"
 

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.error_codes import ErrorCode
-from spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, Segment
-from spark_jobs.wire.address import PINNED, Address, address_of, url_with
-from spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
+from ottla.protocol.error_codes import ErrorCode
+from ottla.spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, Segment
+from ottla.spark_jobs.wire.address import PINNED, Address, address_of, url_with
+from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 
 RANGE_BYTES_MAX: Final = 64 << 20
 RANGE_BYTES_MIN: Final = 4 << 20

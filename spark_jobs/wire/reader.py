@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import PartitionData
-from protocol.records.batch import LOG_OVERHEAD
-from protocol.records.batch_walk import MORE, Headers, walk_headers
-from spark_jobs.wire.cluster import EARLIEST, Cluster, error_name
-from spark_jobs.wire.find import WireSegment
-from spark_jobs.wire.throttle import Throttle
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import PartitionData
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records.batch_walk import MORE, Headers, walk_headers
+from ottla.spark_jobs.wire.cluster import EARLIEST, Cluster, error_name
+from ottla.spark_jobs.wire.find import WireSegment
+from ottla.spark_jobs.wire.throttle import Throttle
 
 FETCH_BYTES: Final = 4 << 20
 """Asked for at a time: enough for a fast network's round trips."""

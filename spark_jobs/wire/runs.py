@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_jobs.log_files import Segment
-from spark_jobs.segment_reader import Run, Stop, runs_of
-from spark_jobs.wire.cluster import Cluster
-from spark_jobs.wire.find import WireSegment
-from spark_jobs.wire.reader import Gap, RangeReader
+from ottla.spark_jobs.log_files import Segment
+from ottla.spark_jobs.segment_reader import Run, Stop, runs_of
+from ottla.spark_jobs.wire.cluster import Cluster
+from ottla.spark_jobs.wire.find import WireSegment
+from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:

@@ -15,10 +15,10 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_jobs import pins
-from spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
-from spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE
-from spark_jobs.wire.address import CONFIG_FILE, RATE, url_with
+from ottla.spark_jobs import pins
+from ottla.spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
+from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.spark_jobs.wire.address import CONFIG_FILE, RATE, url_with
 
 ALONG: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
@@ -89,11 +89,11 @@ def sources(
             url = url_with(path, {CONFIG_FILE: wire.command_config, RATE: wire.bytes_per_second})
             along = [*topics, *ALONG] if topics else []
             if wire.spool is None:
-                from spark_jobs.wire.find import pin  # noqa: PLC0415 # only where brokers are read
+                from ottla.spark_jobs.wire.find import pin  # noqa: PLC0415 # only where brokers are read
 
                 found.paths.append(pin(url, along, Path(kept_in) / f"{i}.json"))
                 continue
-            from spark_jobs.wire.spool import spool  # noqa: PLC0415 # as above
+            from ottla.spark_jobs.wire.spool import spool  # noqa: PLC0415 # as above
 
             kept = str(wire.spool.absolute())
             found.notes[kept], found.problems[kept] = spool(url, wire.spool, along, progress=progress)

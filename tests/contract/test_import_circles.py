@@ -5,12 +5,12 @@ from __future__ import annotations
 import grimp
 
 LATE = {
-    ("broker.testing.controls", "broker.testing.in_process"): "for its type: controls belong to their broker",
-    ("broker.testing.verdict", "broker.testing.in_process"): "for its type: a broker offers the verdict on itself",
-    ("spark_jobs.log_files", "spark_jobs.pins"): "in a function: pins are written with its classes",
-    ("spark_jobs.log_files", "spark_jobs.wire.find"): "in a function: only where brokers are read",
-    ("spark_jobs.segment_reader", "spark_jobs.wire.runs"): "in a function: only where brokers are read",
-    ("spark_jobs.wire.sources", "spark_jobs.wire.spool"): "in a function: only where brokers are read",
+    ("ottla.broker.testing.controls", "ottla.broker.testing.in_process"): "for its type: controls belong to their broker",
+    ("ottla.broker.testing.verdict", "ottla.broker.testing.in_process"): "for its type: a broker offers the verdict on itself",
+    ("ottla.spark_jobs.log_files", "ottla.spark_jobs.pins"): "in a function: pins are written with its classes",
+    ("ottla.spark_jobs.log_files", "ottla.spark_jobs.wire.find"): "in a function: only where brokers are read",
+    ("ottla.spark_jobs.segment_reader", "ottla.spark_jobs.wire.runs"): "in a function: only where brokers are read",
+    ("ottla.spark_jobs.wire.sources", "ottla.spark_jobs.wire.spool"): "in a function: only where brokers are read",
 }
 """Imports that close a circle and may, with the reason."""
 

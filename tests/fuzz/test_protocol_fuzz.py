@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.codec import decode_request, decode_response
-from protocol.errors import ProtocolError
-from protocol.headers import RequestHeader, request_header
-from protocol.messages.registry import KEYS, request_class, response_class
-from protocol.schema import Message, decode, encode
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, decode_response
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.headers import RequestHeader, request_header
+from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.schema import Message, decode, encode
 from tests.support.message_strategies import messages
 
 EXAMPLES = int(os.environ.get("OTTLA_FUZZ_EXAMPLES", "12"))

@@ -8,9 +8,9 @@ from typing import Any
 import aiokafka.record.default_records as aiokafka_records
 import pytest
 
-from protocol.records.batch import crc_ok, read_header, split_batches, stamp
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.records.batch import crc_ok, read_header, split_batches, stamp
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a way that Python 3.11 calls deprecated

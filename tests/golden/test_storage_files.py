@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from broker.core.settings import BrokerSettings
-from broker.storage.checkpoint_file import encode_offsets
-from broker.storage.log_dir import LogDir
-from broker.storage.meta_properties import MetaProperties, encode_meta
-from broker.storage.partition_metadata import encode_metadata
-from broker.storage.producer_snapshots import encode_snapshot
-from broker.storage.producer_state import BatchMetadata, Origin, ProducerStateEntry
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.checkpoint_file import encode_offsets
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.meta_properties import MetaProperties, encode_meta
+from ottla.broker.storage.partition_metadata import encode_metadata
+from ottla.broker.storage.producer_snapshots import encode_snapshot
+from ottla.broker.storage.producer_state import BatchMetadata, Origin, ProducerStateEntry
 from tests.support.logs import NOW_MS, TOPIC_ID, LogBox, LogConfig, batch, marker
 
 

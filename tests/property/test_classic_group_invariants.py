@@ -8,13 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.groups.answers import JoinAnswer, SyncAnswer, Ticket
-from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from broker.groups.classic_join import Joining, join
-from broker.groups.group_records import GroupMetadataValue
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState, Now
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer, Ticket
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.group_records import GroupMetadataValue
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState, Now
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
 
 PROTOCOLS = [JoinProtocol(name, subscription(topic)) for name in ("range", "sticky") for topic in ("t", "u")]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import limits
-from broker.core.log_config import LogConfig
-from broker.storage.log_cleaner import clean_log
-from broker.storage.log_values import Isolation
-from broker.storage.producer_state import Origin
-from protocol.records.batch import split_batches
-from protocol.records.control import ControlType, parse_marker
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.log_cleaner import clean_log
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.logs import NOW_MS, LogBox, marker
 
 STEPS = 80

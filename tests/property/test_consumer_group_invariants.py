@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.core.rejected import Rejected
-from broker.groups.consumer import ConsumerGroup, ConsumerState
-from broker.groups.consumer_heartbeat import HeartbeatAnswer
-from broker.groups.consumer_member import Assignment
-from broker.groups.embedded_protocol import read_assignment
-from broker.groups.roster import JoinProtocol
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_member import Assignment
+from ottla.broker.groups.embedded_protocol import read_assignment
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription
 
 TOPICS = ["t", "u", "v"]

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.core.timers import Timers
-from broker.groups.answers import JoinAnswer
-from broker.groups.classic import ClassicGroup, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_heartbeat import Heartbeat
-from broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
-from broker.groups.roster import JoinProtocol
-from broker.groups.topics_view import TopicInfo
-from broker.runtime.group_service import GroupService
-from protocol.error_codes import ErrorCode
-from protocol.schema import encode_prefixed
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.groups.answers import JoinAnswer
+from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_heartbeat import Heartbeat
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.topics_view import TopicInfo
+from ottla.broker.runtime.group_service import GroupService
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition

@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.storage.log_values import Isolation
-from broker.storage.producer_state import BATCHES_REMEMBERED, Origin
-from protocol.records.batch import split_batches
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.producer_state import BATCHES_REMEMBERED, Origin
+from ottla.protocol.records.batch import split_batches
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
 
 PRODUCERS = st.integers(1, 3)

@@ -11,10 +11,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs import splits
-from spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs import splits
+from ottla.spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
 from tests.support.kafka_logs import T0, PartitionWriter, checkpoint, flip
 
 BATCH = st.tuples(st.integers(1, 6), st.sampled_from(list(Codec)), st.integers(-50, 50), st.integers(0, 400))

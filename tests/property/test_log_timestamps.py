@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.storage.log_cleaner import Cleaning, clean_log
-from broker.storage.log_values import NOT_FOUND, Isolation
-from broker.storage.producer_state import Origin
-from protocol.records.batch import split_batches
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.log_cleaner import Cleaning, clean_log
+from ottla.broker.storage.log_values import NOT_FOUND, Isolation
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.logs import NOW_MS, LogBox
 
 NEWEST = 60

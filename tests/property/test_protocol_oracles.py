@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from protocol.codec import RequestHeader, decode_request, decode_response, encode_request, encode_response
-from protocol.error_codes import ErrorCode
-from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.registry import KEYS, request_class, response_class
-from protocol.schema import Message, decode, encode
+from ottla.protocol.codec import RequestHeader, decode_request, decode_response, encode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.schema import Message, decode, encode
 from tests.support.message_strategies import messages
 from tests.support.oracles import ORACLES, KafkaPython, Oracle
 

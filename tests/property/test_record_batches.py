@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import walk
-from protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header, split_batches, stamp
-from protocol.records.compression import Codec, decompress
-from protocol.records.control import parse_marker
-from protocol.records.errors import RecordsError
-from protocol.records.record import SimpleRecord, build_batch, encode_record, iter_records
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header, split_batches, stamp
+from ottla.protocol.records.compression import Codec, decompress
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import SimpleRecord, build_batch, encode_record, iter_records
 from tests.support.walkers import INTERPRETED
 
 BYTES = st.binary(max_size=200)

@@ -8,13 +8,13 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.txns import decide
-from broker.txns.coordinator import TxnCoordinator
-from broker.txns.decide import Decision, Expected
-from broker.txns.states import MOVES, PREPARED, TxnState
-from broker.txns.transaction import EPOCH_MAX, Transaction
-from broker.txns.txn_records import TxnRecord, decode_record, encode_record
-from protocol.error_codes import ErrorCode
+from ottla.broker.txns import decide
+from ottla.broker.txns.coordinator import TxnCoordinator
+from ottla.broker.txns.decide import Decision, Expected
+from ottla.broker.txns.states import MOVES, PREPARED, TxnState
+from ottla.broker.txns.transaction import EPOCH_MAX, Transaction
+from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
+from ottla.protocol.error_codes import ErrorCode
 
 IDS = ["a", "b"]
 PLACES = [("t", 0), ("t", 1), ("u", 0)]

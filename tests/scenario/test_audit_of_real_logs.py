@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.audit import audit
-from spark_jobs.verdict import DirectoryVerdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.verdict import DirectoryVerdict
 from tests.support import audited_workload
 from tests.support.running_broker import RunningBroker
 from tests.support.spark import spark

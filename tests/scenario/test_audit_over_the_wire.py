@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from client_compat.kafka.jars import KafkaMissing, jars
-from spark_jobs.audit import audit
-from spark_jobs.corpus.batches import BATCHES
-from spark_jobs.corpus.groups import GROUPS
-from spark_jobs.corpus.legal import LEGAL
-from spark_jobs.corpus.random_logs import RANDOM_LOGS
-from spark_jobs.corpus.replays import REPLAYS
-from spark_jobs.corpus.score import EVERY, findings
-from spark_jobs.corpus.transactions import TRANSACTIONS
-from spark_jobs.corpus.writer import flip
-from spark_jobs.log_files import find_logs
-from spark_jobs.verdict import DirectoryVerdict
-from spark_jobs.wire.sources import Wire
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus.batches import BATCHES
+from ottla.spark_jobs.corpus.groups import GROUPS
+from ottla.spark_jobs.corpus.legal import LEGAL
+from ottla.spark_jobs.corpus.random_logs import RANDOM_LOGS
+from ottla.spark_jobs.corpus.replays import REPLAYS
+from ottla.spark_jobs.corpus.score import EVERY, findings
+from ottla.spark_jobs.corpus.transactions import TRANSACTIONS
+from ottla.spark_jobs.corpus.writer import flip
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.verdict import DirectoryVerdict
+from ottla.spark_jobs.wire.sources import Wire
 from tests.support import audited_workload
 from tests.support.running_broker import RunningBroker
 from tests.support.secure_kafka import MECHANISMS, PASSWORD, USER, SecureKafka, secure_kafka
@@ -149,7 +149,7 @@ def test_a_certificate_of_an_authority_unknown_here_is_refused(kafka: SecureKafk
 
 
 def test_the_data_source_takes_bootstrap_servers_and_client_properties(spark: SparkSession, kafka: SecureKafka) -> None:
-    from spark_jobs.source import KafkaLogSource
+    from ottla.spark_jobs.source import KafkaLogSource
 
     spark.dataSource.register(KafkaLogSource)
     reader = spark.read.format("kafka_log").option("bootstrap.servers", kafka.sasl).option("security.protocol", "SASL_SSL")

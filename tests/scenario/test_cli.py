@@ -22,7 +22,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def run(address: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker", *arguments, "--bootstrap-server", address]
+    command = [sys.executable, "-m", "ottla", *arguments, "--bootstrap-server", address]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from protocol.client import Client
+from ottla.protocol.client import Client
 from tests.support.consumer_calls import describe
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker

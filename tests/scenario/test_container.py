@@ -61,7 +61,7 @@ def testcontainers(images: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setattr(testcontainers_config, "connection_mode_override", ConnectionMode.docker_host)
 
     def make() -> Any:
-        from broker.testing.container import OttlaContainer
+        from ottla.broker.testing.container import OttlaContainer
 
         container = OttlaContainer()
         for name, value in SMALL.items():

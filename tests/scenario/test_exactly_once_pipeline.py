@@ -12,8 +12,8 @@ from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS
 from client_compat.demo_transactions.run import KILLS, Flights, PipelineRun
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import ottla
-from protocol.client import Client
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 
 FLIGHTS = 16_000
 OVER = {"Empty", "CompleteCommit", "CompleteAbort"}

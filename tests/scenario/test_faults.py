@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker.faults.engine import Exchange
-from protocol.client import Client
-from protocol.codec import decode_response
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k03_metadata import MetadataRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.faults.engine import Exchange
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce

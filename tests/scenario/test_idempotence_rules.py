@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.storage.log_values import AppendInfo, Isolation
-from broker.storage.producer_state import Origin
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import AppendInfo, Isolation
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
 
 PID = 4000

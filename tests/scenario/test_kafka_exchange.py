@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from broker.storage.producer_state import BATCHES_REMEMBERED
 from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import ReferenceBroker
-from protocol.client import Client
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
-from protocol.records.batch import split_batches
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.storage.producer_state import BATCHES_REMEMBERED
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support import consumer_calls
 from tests.support.group_calls import commit, fetch, wait_until
 from tests.support.running_broker import HOST, RunningBroker

@@ -8,7 +8,7 @@ import pytest
 
 from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.tools import Tools
-from protocol.client import Client
+from ottla.protocol.client import Client
 from tests.support import topic_calls
 from tests.support.kafka_tools import run, table
 from tests.support.running_broker import RunningBroker

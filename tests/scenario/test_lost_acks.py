@@ -10,9 +10,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
-from broker.storage.partition_log import Isolation
-from protocol.records.batch import split_batches
-from protocol.records.record import iter_records
+from ottla.broker.storage.partition_log import Isolation
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import iter_records
 from tests.support.running_broker import RunningBroker
 
 COUNT = 3000

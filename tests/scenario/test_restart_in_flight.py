@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.clock import Clock
-from protocol.client import Client
-from protocol.codec import encode_request
-from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.clock import Clock
+from ottla.protocol.client import Client
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import ServeProcess
 from tests.support.topic_calls import create

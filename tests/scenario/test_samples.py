@@ -30,7 +30,7 @@ def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = 
         options += ["--result", " ".join([*program, "--result"])]
     wrong = ["--mistake", mistake] if mistake else []
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "verify", *options, "--", *program, *wrong],
+        [sys.executable, "-m", "ottla", "verify", *options, "--", *program, *wrong],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

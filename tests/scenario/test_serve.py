@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, ServeProcess
 from tests.support.topic_calls import create, produce
@@ -55,8 +55,8 @@ def test_a_signal_ends_it_cleanly(process: ServeProcess, number: signal.Signals)
 
 SIGNALLED_IN_ITS_START = """
 import os, signal, sys
-from broker import app
-from broker.cli.serve import main
+from ottla.broker import app
+from ottla.broker.cli.serve import main
 
 open_log_dir = app.LogDir.open
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_had_is_one_line_without_a_trace(tmp_path: Path, options:
     (tmp_path / "file").touch()
     with socket.create_server((HOST, 0)) as taken:
         given = {"there": tmp_path, "taken": taken.getsockname()[1]}
-        words = [sys.executable, "-m", "broker", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
+        words = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
         words += [option.format(**given) for option in options]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == code

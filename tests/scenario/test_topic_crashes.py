@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.storage.errors import FsyncFailed
-from broker.topics.catalog import ResourceType
-from broker.topics.create_topics import MorePartitions, NewTopic
-from broker.topics.delete_topics import TopicRef
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.topics.catalog import ResourceType
+from ottla.broker.topics.create_topics import MorePartitions, NewTopic
+from ottla.broker.topics.delete_topics import TopicRef
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir, dying_after
 

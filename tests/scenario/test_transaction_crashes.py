@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.runtime.txn_service import Answer
-from broker.storage.errors import LogDirRefused
-from broker.txns.states import PREPARED, TxnState
-from broker.txns.txn_records import decode_record
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import split_batches
-from protocol.records.control import ControlType
-from protocol.records.record import iter_records
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.txns.states import PREPARED, TxnState
+from ottla.broker.txns.txn_records import decode_record
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.records.record import iter_records
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import dying_after
 from tests.support.txn_dirs import TxnDir

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Broker
-from broker.core.clock import Clock
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import Clock
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from tests.support.group_calls import Waiting
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create

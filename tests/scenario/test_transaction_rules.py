@@ -12,15 +12,15 @@ from time import time_ns
 
 import pytest
 
-from broker.app import Broker
-from broker.txns.txn_records import TxnRecord
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.broker.app import Broker
+from ottla.broker.txns.txn_records import TxnRecord
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, produce

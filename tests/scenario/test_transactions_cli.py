@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import ottla
-from protocol.client import Client
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.group_calls import wait_until
 from tests.support.transactions import committed_values, fetch, produce_as
 
@@ -64,7 +64,7 @@ def topic(request: pytest.FixtureRequest, client: Client) -> str:
 
 
 def run(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker", "transactions", *arguments, "--bootstrap-server", bootstrap]
+    command = [sys.executable, "-m", "ottla", "transactions", *arguments, "--bootstrap-server", bootstrap]
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 

@@ -11,20 +11,20 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from broker.app import Broker
-from broker.core.clock import VirtualClock
-from broker.core.settings_load import load
-from broker.faults.engine import Faults
-from broker.world import World
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.records.record import SimpleRecord, build_batch
-from protocol.schema import Message
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.world import World
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
 from tests.support.memory_files import MemoryFiles
 from tests.support.memory_network import MemoryClient, MemoryNetwork
 from tests.support.simulation import InlineThreads, TimelessLoop, settle

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from junitparser import JUnitXml
 
-from broker.exam.scenarios import SCENARIOS
-from broker.testing import InProcessBroker
-from broker.testing.contents import contents
+from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.contents import contents
 
 TIMEOUT_S = 120
 PROGRAM = (sys.executable, "-m", "tests.support.exam_program")
@@ -23,7 +23,7 @@ MEMBER = (sys.executable, "-m", "tests.support.exam_member")
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "broker", "verify", "--records", "20", *words]
+    return [sys.executable, "-m", "ottla", "verify", "--records", "20", *words]
 
 
 def verify(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:

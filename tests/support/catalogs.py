@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.topics.catalog import Catalog
-from broker.topics.catalog_records import MetadataRecord, decode_record, encode_record
-from broker.topics.create_topics import CreatedTopic, NewTopic, Placement, create_topics
-from broker.topics.topic_config import check_topic_configs
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.topics.catalog import Catalog
+from ottla.broker.topics.catalog_records import MetadataRecord, decode_record, encode_record
+from ottla.broker.topics.create_topics import CreatedTopic, NewTopic, Placement, create_topics
+from ottla.broker.topics.topic_config import check_topic_configs
+from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 NODE = 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from struct import pack
 
-from broker.groups.answers import JoinAnswer, SyncAnswer
-from broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
-from broker.groups.classic_join import Joining, join
-from broker.groups.group_records import GroupMetadataValue
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import Now
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining, join
+from ottla.broker.groups.group_records import GroupMetadataValue
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import Now
+from ottla.protocol.error_codes import ErrorCode
 
 WALL_MS = 1_700_000_000_000
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.client import Client
-from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 
 
 def beat(client: Client, member_id: str, epoch: int, *, version: int = 1, **changes: Any) -> ConsumerGroupHeartbeatResponse:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from broker.core.rejected import Rejected
-from broker.groups.answers import JoinAnswer, Reply, SyncAnswer
-from broker.groups.classic import ClassicGroup, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_draft import ConsumerConfig
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.consumer_member import Assignment, ConsumerMember
-from broker.groups.coordinator import GroupCoordinator, GroupsConfig
-from broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
-from broker.groups.group_records import GroupRecord, decode_record, encode_record
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import Now
-from broker.groups.topics_view import TopicInfo
-from protocol.error_codes import ErrorCode
-from protocol.schema import encode_prefixed
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from ottla.broker.groups.classic import ClassicGroup, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_draft import ConsumerConfig
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember
+from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, TopicPartition
+from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicInfo
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.schema import encode_prefixed
 
 WALL_MS = 1_700_000_000_000
 

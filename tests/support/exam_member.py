@@ -18,15 +18,19 @@ from pathlib import Path
 from struct import pack
 from typing import Any
 
-from protocol.error_codes import ErrorCode
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.support.exam_program import PARTITIONS, PAUSE_S, Link, Refused, Writer, committed
 
 GROUP = "members"

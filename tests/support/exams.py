@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from broker.exam.candidate import Candidate, Role
-from broker.exam.exam import Exam
-from broker.exam.judge import Guarantee, Result, Standing
-from broker.exam.scenarios import SCENARIOS
-from broker.exam.stage import Stage, Terms
+from ottla.broker.exam.candidate import Candidate, Role
+from ottla.broker.exam.exam import Exam
+from ottla.broker.exam.judge import Guarantee, Result, Standing
+from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.exam.stage import Stage, Terms
 
 TERMS = Terms(timeout_s=30, restarts=3, late_ms=400)
 PRODUCED, READ = 20, 40

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from protocol.client import Client
-from protocol.codec import decode_response
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
-from protocol.schema import Message
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from ottla.protocol.schema import Message
 from tests.support.classic_groups import subscription
 from tests.support.running_broker import RunningBroker
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.testing.contents import Stored, Visibility
-from broker.testing.history import Send
-from protocol.error_codes import ErrorCode
+from ottla.broker.testing.contents import Stored, Visibility
+from ottla.broker.testing.history import Send
+from ottla.protocol.error_codes import ErrorCode
 
 
 def send(value: bytes, offset: int = -1, **changes: Any) -> Send:

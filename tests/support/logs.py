@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.core.log_config import LogConfig
-from broker.storage.errors import Damage
-from broker.storage.files import FILES, Files
-from broker.storage.log_dir import LogDir
-from broker.storage.log_values import AppendInfo, Isolation
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import PartitionLog
-from broker.storage.producer_replay import recall_window
-from broker.storage.producer_state import Origin
-from broker.storage.recovery import OpenRequest, open_log
-from protocol.records.batch import BatchHeader, split_batches
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.errors import Damage
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.log_values import AppendInfo, Isolation
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.producer_replay import recall_window
+from ottla.broker.storage.producer_state import Origin
+from ottla.broker.storage.recovery import OpenRequest, open_log
+from ottla.protocol.records.batch import BatchHeader, split_batches
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000

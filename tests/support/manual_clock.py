@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.core.clock import Clock
+from ottla.broker.core.clock import Clock
 
 START_MS = 1_700_000_000_000
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.storage.errors import LogDirLocked
-from broker.storage.files import Buffer, FileEntry, Files
+from ottla.broker.storage.errors import LogDirLocked
+from ottla.broker.storage.files import Buffer, FileEntry, Files
 
 
 @dataclass

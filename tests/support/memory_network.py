@@ -8,11 +8,11 @@ import errno
 import os
 from collections.abc import Iterable
 
-from broker.net.network import MakeProtocol
-from broker.storage.files import Buffer
-from protocol.codec import encode_request
-from protocol.frame import FrameReader
-from protocol.schema import Message
+from ottla.broker.net.network import MakeProtocol
+from ottla.broker.storage.files import Buffer
+from ottla.protocol.codec import encode_request
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.schema import Message
 
 Address = tuple[str, int]
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.core.rejected import Rejected
-from broker.replication.waits import Condition
-from broker.storage.partition_log import Isolation, Origin
-from broker.storage.txn_guard import VerificationGuard
-from broker.txns.txn_marker import TxnMarker
-from protocol.records.batch import read_header, stamp
-from protocol.records.control import end_txn_marker
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.waits import Condition
+from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.records.batch import read_header, stamp
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,7 +48,7 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """Stands in for `broker.runtime.partition.Partition`. With `holds_back`, nothing is committed before `make_committed`."""
+    """Stands in for `ottla.broker.runtime.partition.Partition`. With `holds_back`, nothing is committed before `make_committed`."""
 
     topic = "__consumer_offsets"
     index = 0

@@ -10,10 +10,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.codegen import fields_at
-from protocol.error_codes import ErrorCode
-from protocol.fields import ArrayOf, Kind, WireField
-from protocol.schema import Message
+from ottla.protocol.codegen import fields_at
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.fields import ArrayOf, Kind, WireField
+from ottla.protocol.schema import Message
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6) | st.sampled_from(["x" * 126, "y" * 127, "é" * 80])
 _BLOB = st.binary(max_size=12) | st.sampled_from([b"z" * 127, b"z" * 5000])

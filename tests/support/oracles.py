@@ -15,10 +15,10 @@ import uuid
 import warnings
 from typing import Any, Protocol
 
-from protocol.codegen import fields_at
-from protocol.fields import ArrayOf, Kind, WireField, wire_fields
-from protocol.fields import uuid as uuid_kind
-from protocol.schema import ZERO_UUID, Message
+from ottla.protocol.codegen import fields_at
+from ottla.protocol.fields import ArrayOf, Kind, WireField, wire_fields
+from ottla.protocol.fields import uuid as uuid_kind
+from ottla.protocol.schema import ZERO_UUID, Message
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.core.clock import Clock
-from broker.core.log_config import LogConfig
-from broker.core.settings import BrokerSettings
-from broker.runtime.flusher import Flusher
-from broker.runtime.partition import Partition
-from broker.runtime.partitions import Partitions
-from broker.storage.files import FILES, Files
-from broker.storage.log_dir import LogDir
-from broker.storage.log_values import AppendInfo
-from protocol.records.batch import read_header
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.flusher import Flusher
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.log_values import AppendInfo
+from ottla.protocol.records.batch import read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TOPIC_ID = b"\x05" * 16
 

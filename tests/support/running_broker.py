@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from broker.core.clock import Clock
-from broker.testing.in_process import HOST, SMALL, InProcessBroker
-from protocol.client import Client
+from ottla.broker.core.clock import Clock
+from ottla.broker.testing.in_process import HOST, SMALL, InProcessBroker
+from ottla.protocol.client import Client
 
 STOP_TIMEOUT_S = 20
 TEST_SETTINGS = SMALL
@@ -52,7 +52,7 @@ class ServeProcess:
 
     def start(self) -> ServeProcess:
         """Start it and wait for the line that says where it listens. Raises RuntimeError with its output when it ends instead."""
-        argv = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
+        argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         self._log = self.data_dir.with_name(f"{self.data_dir.name}.log").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
         assert self.process.stdout is not None

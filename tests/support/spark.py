@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.session import session
+from ottla.spark_jobs.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

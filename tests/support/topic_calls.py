@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from time import time_ns
 
-from protocol.client import Client
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreatableTopicResult, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreatableTopicResult, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def create(client: Client, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> CreatableTopicResult:

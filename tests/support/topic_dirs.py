@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.core.settings import BrokerSettings
-from broker.runtime.flusher import Flusher
-from broker.runtime.partitions import Partitions
-from broker.runtime.topic_recovery import open_topics
-from broker.runtime.topic_service import TopicService
-from broker.storage.files import FILES, Files
-from broker.storage.log_dir import LogDir
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.flusher import Flusher
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.topic_recovery import open_topics
+from ottla.broker.runtime.topic_service import TopicService
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.log_dir import LogDir
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
 
 

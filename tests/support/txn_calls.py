@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
 
 
 def find_transaction_coordinator(client: Client) -> None:

@@ -6,25 +6,25 @@ import asyncio
 from pathlib import Path
 from typing import TypeVar
 
-from broker.core.settings import BrokerSettings
-from broker.core.timers import Timers
-from broker.faults.engine import Faults
-from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.runtime.cluster_view import ClusterView
-from broker.runtime.group_service import GroupService
-from broker.runtime.producer_ids import ProducerIds
-from broker.runtime.txn_markers import LocalMarkers
-from broker.runtime.txn_service import Answer, TxnService
-from broker.storage.files import FILES, Files
-from broker.storage.log_values import Isolation
-from broker.topics.create_topics import NewTopic
-from broker.topics.topic_names import CONSUMER_OFFSETS
-from broker.txns.decide import Expected
-from broker.txns.transaction import TopicPartition, Transaction
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import NO_SEQUENCE, split_batches
-from protocol.records.control import ControlType, parse_marker
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.runtime.cluster_view import ClusterView
+from ottla.broker.runtime.group_service import GroupService
+from ottla.broker.runtime.producer_ids import ProducerIds
+from ottla.broker.runtime.txn_markers import LocalMarkers
+from ottla.broker.runtime.txn_service import Answer, TxnService
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
+from ottla.broker.txns.decide import Expected
+from ottla.broker.txns.transaction import TopicPartition, Transaction
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import NO_SEQUENCE, split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.partition_logs import append_verified
 from tests.support.topic_dirs import TopicDir
 

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-from protocol.records import batch_walk, walk
+from ottla.protocol.records import batch_walk, walk
 
 
 def load_interpreted(name: str) -> ModuleType:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import PartitionData
-from protocol.records.batch import read_header
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.wire.address import Address
-from spark_jobs.wire.find import Span, WireSegment, ranges_of
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import PartitionData
+from ottla.protocol.records.batch import read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.wire.address import Address
+from ottla.spark_jobs.wire.find import Span, WireSegment, ranges_of
 
 ADDRESS = Address((("127.0.0.1", 9092),))
 

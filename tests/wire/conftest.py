@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.client import Client
+from ottla.protocol.client import Client
 from tests.support.running_broker import RunningBroker
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from broker.api.k00_produce import unverified_error
-from broker.core.rejected import Rejected
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.api.k00_produce import unverified_error
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from protocol.client import Client
-from protocol.codec import decode_response, encode_request
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.records.batch import read_header, split_batches
-from protocol.records.compression import Codec
-from protocol.records.record import iter_records
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.records.batch import read_header, split_batches
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import iter_records
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, produce
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, describe, produce

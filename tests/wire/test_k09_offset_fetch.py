@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.coordinator import Commit, OffsetToCommit
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k09_offset_fetch import (
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from tests.support.group_calls import find_coordinator, heartbeat, join_request, stable_member, sync
 
 

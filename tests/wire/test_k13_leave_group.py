@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from tests.support.group_calls import Waiting, describe, find_coordinator, join, join_request, stable_member, wait_for_state
 from tests.support.running_broker import RunningBroker
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k14_sync_group import SyncGroupRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest
 from tests.support.group_calls import (
     Waiting,
     describe,

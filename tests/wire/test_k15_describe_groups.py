@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from tests.support.classic_groups import subscription
 from tests.support.group_calls import describe, find_coordinator, join, stable_member
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from tests.support.group_calls import commit, find_coordinator, stable_member
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create

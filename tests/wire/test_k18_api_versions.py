@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.routes import ROUTES
-from protocol.api_keys import ApiKey
-from protocol.client import Client
-from protocol.codec import decode_response, request_class
-from protocol.error_codes import ErrorCode
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.broker.api.routes import ROUTES
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response, request_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.running_broker import RunningBroker
 
 ROOT = Path(__file__).parents[2]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.client import Client
-from protocol.codec import decode_response
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.support.group_calls import find_coordinator
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, describe, produce

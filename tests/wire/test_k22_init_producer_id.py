@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.support.running_broker import RunningBroker
 from tests.support.txn_calls import find_transaction_coordinator
 

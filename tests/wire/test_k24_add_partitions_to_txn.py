@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k24_add_partitions_to_txn import (
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.java_hash import partition_of
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.broker.core.java_hash import partition_of
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.txn_calls import Holder, init
 
 

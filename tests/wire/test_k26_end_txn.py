@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.topic_calls import create
 from tests.support.txn_calls import Holder, init
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.records.batch import split_batches
-from protocol.records.control import ControlType, parse_marker
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.transactions import Transactional, fetch, latest

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.k28_txn_offset_commit import known_to
-from broker.groups.states import Now
-from broker.txns.txn_marker import TxnMarker
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.broker.api.k28_txn_offset_commit import known_to
+from ottla.broker.groups.states import Now
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.support import consumer_calls
 from tests.support.group_calls import commit, fetch, find_coordinator, stable_member, wait_until
 from tests.support.running_broker import RunningBroker

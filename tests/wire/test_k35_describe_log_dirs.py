@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.support.group_calls import commit, fetch, find_coordinator, stable_member
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.consumer_calls import beat, describe, join
 from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker

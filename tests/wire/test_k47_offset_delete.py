@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k11_join_group import JoinGroupRequestProtocol
-from protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k11_join_group import JoinGroupRequestProtocol
+from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from tests.support.group_calls import commit, fetch, find_coordinator, stable_member
 from tests.support.topic_calls import create
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 

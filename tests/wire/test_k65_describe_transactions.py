@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.support.manual_clock import START_MS
 from tests.support.topic_calls import create
 from tests.support.txn_calls import init

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create

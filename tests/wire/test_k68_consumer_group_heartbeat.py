@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.k11_join_group import JoinGroupRequest
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
 from tests.support import group_calls
 from tests.support.consumer_calls import beat, join, partitions
 from tests.support.group_calls import find_coordinator

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.support import group_calls
 from tests.support.consumer_calls import beat, describe, join
 from tests.support.group_calls import find_coordinator

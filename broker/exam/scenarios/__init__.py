@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.exam.scenario import Scenario
-from broker.exam.scenarios import delivery, groups, restarts, transactions
+from ottla.broker.exam.scenario import Scenario
+from ottla.broker.exam.scenarios import delivery, groups, restarts, transactions
 
 SCENARIOS: tuple[Scenario, ...] = (
     *delivery.SCENARIOS,

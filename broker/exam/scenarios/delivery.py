@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.exam.scenario import Calm, Scenario, always, to_idempotent, to_writers
-from broker.exam.stage import Script, Stage, Wait
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.scenario import Calm, Scenario, always, to_idempotent, to_writers
+from ottla.broker.exam.stage import Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
 
 QUIET_S = 0.3
 """A client that has sent nothing for so long has as much in flight as it will have."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker.exam.scenario import Calm, Scenario, to_members
-from broker.exam.stage import NEVER, Script, Stage, Wait
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.scenario import Calm, Scenario, to_members
+from ottla.broker.exam.stage import NEVER, Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
 
 SETTLE_S = 4.0
 """How long the others may take to go on with the work of a member that is expelled."""

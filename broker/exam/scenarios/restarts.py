@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.exam.scenario import Calm, Scenario, always
-from broker.exam.stage import Script, Stage
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.scenario import Calm, Scenario, always
+from ottla.broker.exam.stage import Script, Stage
+from ottla.protocol.api_keys import ApiKey
 
 SESSION_MARGIN_MS = 1_000
 ZOMBIE_S = 4.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.exam.scenario import Calm, Scenario, to_transactional, to_transactions_in_a_row
-from broker.exam.stage import Script, Stage, Wait
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.scenario import Calm, Scenario, to_transactional, to_transactions_in_a_row
+from ottla.broker.exam.stage import Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
 
 LATE = "late-end"
 ABORT_INTERVAL_MS = 15_000

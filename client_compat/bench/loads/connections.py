@@ -12,9 +12,9 @@ from client_compat.bench.loads.frames import FRAME_BYTES_MAX, check, dial, frame
 from client_compat.bench.loads.latency import P50, P99, one_by_one, percentiles
 from client_compat.bench.loads.topics import topic
 from client_compat.bench.model import LoadFailed, Site, Values
-from protocol.codec import encode_request
-from protocol.frame import FrameReader
-from protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.codec import encode_request
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 OPENED, CONNECTION_MEMORY, BESIDE_P50, BESIDE_P99 = (
     "opened and greeted",

@@ -13,12 +13,12 @@ from typing import Any
 
 from client_compat.bench.loads.topics import connect
 from client_compat.bench.model import LoadFailed
-from protocol.codec import decode_response, encode_request
-from protocol.error_codes import ErrorCode
-from protocol.frame import FrameReader
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 TIMEOUT_MS = 30_000
 NOT_READY_S = 30.0

@@ -19,11 +19,11 @@ from typing import Any
 from client_compat.bench.loads.frames import FRAME_BYTES_MAX, check, dial, frames, producers, receive
 from client_compat.bench.loads.topics import topic
 from client_compat.bench.model import LoadFailed, Site, Values
-from protocol.codec import decode_response, encode_request
-from protocol.error_codes import ErrorCode
-from protocol.frame import FrameReader
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.records.batch import split_batches
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.records.batch import split_batches
 
 P50, P99, P999 = "p50", "p99", "p99.9"
 RECORD_BYTES = 100

@@ -14,7 +14,7 @@ from client_compat.bench.loads import librdkafka
 from client_compat.bench.loads.frames import FRAME_BYTES_MAX, check, dial, frames, producers, receive
 from client_compat.bench.loads.topics import topic
 from client_compat.bench.model import Site, Values
-from protocol.frame import FrameReader
+from ottla.protocol.frame import FrameReader
 
 IN_FLIGHT = 5
 REQUESTS, REQUEST_CPU = "requests, bare socket", "broker CPU a request"

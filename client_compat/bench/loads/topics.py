@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from client_compat.bench.model import Ability, LoadFailed, Site
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 
 METADATA_VERSION = 7
 CREATE_VERSION = 5

@@ -1,6 +1,6 @@
 """This broker as it is in another directory: the commit before in a git worktree, say, beside the one that is worked on.
 
-Rule: only `broker` and `protocol` come from there; the interpreter and the libraries are the ones that run the bench, so that nothing else
+Rule: only `ottla` comes from there; the interpreter and the libraries are the ones that run the bench, so that nothing else
 differs.
 """
 
@@ -26,14 +26,14 @@ def peer(name: str, source: Path) -> Peer:
 def make(source: Path, name: str, directory: Path) -> BrokerProcess:
     """The broker of `source`, with its data in `directory`."""
     port = free_port()
-    start = f"import sys; sys.path.insert(0, {str(source)!r}); from broker.cli import main; main()"
+    start = f"import sys; sys.path.insert(0, {str(source)!r}); from ottla.broker.cli import main; main()"
     argv = [sys.executable, "-c", start, "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
     return BrokerProcess(argv, port, directory / "broker.log", name=name)
 
 
 def why_not(source: Path) -> str | None:
     """Why `source` cannot be measured, or None."""
-    if not (source / "broker" / "cli" / "__init__.py").is_file():
+    if not (source / "ottla" / "broker" / "cli" / "__init__.py").is_file():
         return f"{source} holds no source of Ottla"
     if any(_OURS.glob(_COMPILED)) and not any(source.glob(_COMPILED)):
         return f"{source} has not compiled what is compiled here ({_COMPILED}): the comparison would be of that"

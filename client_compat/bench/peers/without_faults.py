@@ -11,7 +11,7 @@ from pathlib import Path
 from client_compat.bench.peers import checkout
 from client_compat.support.brokers import BrokerProcess
 
-PACKAGES = ("broker", "protocol")
+PACKAGES = ("ottla", "broker", "protocol")
 DISPATCHER = Path("broker") / "api" / "dispatch.py"
 QUESTION = "self._intercepted(context, request, route) if self._faults.active else "
 _SOURCE = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ def make(directory: Path) -> BrokerProcess:
     """The broker over `directory`. Raises RuntimeError when the dispatcher no longer has the question that is to be cut out."""
     copy = directory / "without-faults"
     for package in PACKAGES:
-        shutil.copytree(_SOURCE / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(_SOURCE / package, copy / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     dispatcher = copy / DISPATCHER
     source = dispatcher.read_text()
     if source.count(QUESTION) != 1:

@@ -7,35 +7,39 @@ from __future__ import annotations
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import create, producer_id
-from protocol.api_keys import ApiKey
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k09_offset_fetch import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k24_add_partitions_to_txn import (
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest
+from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
-from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 
 
 def groups(probe: Probe) -> None:

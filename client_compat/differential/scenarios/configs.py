@@ -7,12 +7,12 @@ from typing import Any
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import create, until
-from protocol.api_keys import ApiKey
-from protocol.messages import k33_alter_configs as k33
-from protocol.messages import k44_incremental_alter_configs as k44
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
-from protocol.schema import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages import k33_alter_configs as k33
+from ottla.protocol.messages import k44_incremental_alter_configs as k44
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
+from ottla.protocol.schema import Message
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

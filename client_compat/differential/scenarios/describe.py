@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import batch, create, produce
-from protocol.api_keys import ApiKey
-from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 
 
 def cluster(probe: Probe) -> None:

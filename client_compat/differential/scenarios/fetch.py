@@ -6,9 +6,9 @@ from typing import Any
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce
-from protocol.api_keys import ApiKey
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 
 def part(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any) -> FetchPartition:

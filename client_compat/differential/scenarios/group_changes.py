@@ -24,17 +24,17 @@ from client_compat.differential.scenarios.consumer_groups import (
 from client_compat.differential.scenarios.fetch import part
 from client_compat.differential.scenarios.fetch import request as fetch_request
 from client_compat.differential.scenarios.groups import commit_request, join, join_request, word
-from protocol.api_keys import ApiKey
-from protocol.messages.k01_fetch import FetchRequest
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k11_join_group import JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.records.batch import split_batches
-from protocol.records.record import iter_records
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k11_join_group import JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import iter_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 GROUP, SET = 32, 0

@@ -6,25 +6,25 @@ from typing import Any
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import UNKNOWN_ID, create, until, versions
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k09_offset_fetch import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.k12_heartbeat import HeartbeatRequest
-from protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from protocol.messages.k16_list_groups import ListGroupsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06joined\x00\x00\x00\x00\x00\x00\x00\x00"
 """ConsumerProtocolSubscription version 1 of the topic "joined"."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import TIME, batch, create, produce
-from protocol.api_keys import ApiKey
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 
 
 def request(topic: str, partition: int, timestamp: int, *, epoch: int = -1, replica: int = -1, isolation: int = 0) -> ListOffsetsRequest:

@@ -6,13 +6,13 @@ import struct
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import TIME, UNKNOWN_ID, batch, create, produce, produce_request, producer_id
-from protocol.api_keys import ApiKey
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.records.compression import Codec
-from protocol.records.crc32c import crc32c
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def resealed(data: bytes | bytearray) -> bytes:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import UNKNOWN_ID, batch, create, produce, until, wait_until_led
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.k75_describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k75_describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 
 
 def creating(probe: Probe) -> None:

@@ -8,18 +8,26 @@ from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import batch, create, produce_request, until
 from client_compat.differential.scenarios.fetch import part
 from client_compat.differential.scenarios.fetch import request as fetch_request
-from protocol.api_keys import ApiKey
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
-from protocol.messages.k66_list_transactions import ListTransactionsRequest
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 
 CONCURRENT = 51
 

@@ -9,8 +9,8 @@ from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.facades import Client, Record, Taken
 from client_compat.matrix.scenario import Broken, Scene, expect, poll_until, same, scenario
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord
 
 COUNT = 40
 VALUES: list[bytes] = [b"%d: %s" % (number, b"the same words again and again, " * 30) for number in range(COUNT)]

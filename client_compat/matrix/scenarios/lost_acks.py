@@ -5,7 +5,7 @@ from __future__ import annotations
 from client_compat.matrix.facades import ProducerOptions, numbered
 from client_compat.matrix.proxy import Losses
 from client_compat.matrix.scenario import Scene, expect, same, scenario
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 
 COUNT, ROUND, SIZE = 600, 50, 100
 """Sent in rounds, for a client may put all that it has into one request; a round's batches are in flight together."""

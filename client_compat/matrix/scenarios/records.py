@@ -6,7 +6,7 @@ import time
 
 from client_compat.matrix.facades import Header, Record
 from client_compat.matrix.scenario import Scene, expect, same, scenario
-from protocol.records.record import SimpleRecord
+from ottla.protocol.records.record import SimpleRecord
 
 SECOND_MS = 1_000
 HEADERS: tuple[Header, ...] = (("first", b"1"), ("same", b"a"), ("same", b"b"), ("naïve ✓", "wörter".encode()), ("empty", b""))

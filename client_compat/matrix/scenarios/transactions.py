@@ -7,7 +7,7 @@ from client_compat.matrix.facades import Producer, Record, Taken, numbered
 from client_compat.matrix.membership import GroupTruth
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
 from client_compat.matrix.truth import until
-from protocol.records.control import ControlType
+from ottla.protocol.records.control import ControlType
 
 COUNT = 20
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT

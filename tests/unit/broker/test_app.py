@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import StartError
-from protocol.codec import decode_response
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest
+from ottla.broker.app import StartError
+from ottla.protocol.codec import decode_response
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from protocol.api_keys import ApiKey
-from protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.registry import KEYS, request_class, response_class
 
 
 def test_keys_are_called_as_in_kio() -> None:
@@ -21,7 +21,7 @@ def test_every_declared_message_knows_its_key_and_its_partner() -> None:
 def test_every_message_file_is_registered() -> None:
     from pathlib import Path
 
-    import protocol.messages
+    import ottla.protocol.messages
 
-    stems = {path.stem for path in Path(protocol.messages.__path__[0]).glob("k*.py")}
+    stems = {path.stem for path in Path(ottla.protocol.messages.__path__[0]).glob("k*.py")}
     assert stems == {f"k{key:02d}_{key.name.lower()}" for key in KEYS}

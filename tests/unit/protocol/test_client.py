@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.client import Client
-from protocol.codec import decode_request, encode_response
-from protocol.error_codes import ErrorCode
-from protocol.errors import FrameTooLarge, ProtocolError, UnsupportedVersion
-from protocol.frame import FrameReader
-from protocol.messages.k00_produce import ProduceRequest
-from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import FrameTooLarge, ProtocolError, UnsupportedVersion
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k00_produce import ProduceRequest
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
 Answer = Callable[[bytes], bytes | None]
 VERSIONS = {ApiKey.METADATA: (0, 9), ApiKey.HEARTBEAT: (5, 6), ApiKey.API_VERSIONS: (0, 4)}

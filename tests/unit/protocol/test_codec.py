@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.codec import decode_request, decode_response, encode_request, encode_response, request_class, response_class
-from protocol.encoder import SEPARATE_MIN
-from protocol.errors import MalformedMessage, UnsupportedVersion
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, decode_response, encode_request, encode_response, request_class, response_class
+from ottla.protocol.encoder import SEPARATE_MIN
+from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 LARGE = bytes(SEPARATE_MIN)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.codegen import fields_at, minimal_size
-from protocol.schema import Buffer, Message, array, bytes_, decoder, encode, int32, int64, string, struct
+from ottla.protocol.codegen import fields_at, minimal_size
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode, int32, int64, string, struct
 
 
 @dataclass(slots=True)

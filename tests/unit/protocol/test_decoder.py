@@ -5,9 +5,24 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.decoder import REQUEST_ELEMENTS
-from protocol.errors import MalformedMessage
-from protocol.schema import Buffer, Message, array, boolean, bytes_, decode, decoder, encode, int8, int16, int32, records_, string, struct
+from ottla.protocol.decoder import REQUEST_ELEMENTS
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.schema import (
+    Buffer,
+    Message,
+    array,
+    boolean,
+    bytes_,
+    decode,
+    decoder,
+    encode,
+    int8,
+    int16,
+    int32,
+    records_,
+    string,
+    struct,
+)
 
 
 @dataclass(slots=True)

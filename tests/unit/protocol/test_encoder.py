@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.encoder import SEPARATE_MIN
-from protocol.errors import EncodeError
-from protocol.schema import Buffer, Message, array, decode, encode, encoder, int16, int32, records_, string, struct, uuid
+from ottla.protocol.encoder import SEPARATE_MIN
+from ottla.protocol.errors import EncodeError
+from ottla.protocol.schema import Buffer, Message, array, decode, encode, encoder, int16, int32, records_, string, struct, uuid
 
 
 @dataclass(slots=True)

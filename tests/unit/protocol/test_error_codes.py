@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 
 def test_numbers_names_and_retriability_are_those_of_kio() -> None:

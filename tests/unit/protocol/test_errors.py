@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import EncodeError, FrameTooLarge, MalformedHeader, MalformedMessage, ProtocolError, UnsupportedVersion
+from ottla.protocol.errors import EncodeError, FrameTooLarge, MalformedHeader, MalformedMessage, ProtocolError, UnsupportedVersion
 
 
 @pytest.mark.parametrize("kind", [MalformedMessage, MalformedHeader, FrameTooLarge, UnsupportedVersion])

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.fields import Versions, wire_fields
-from protocol.schema import array, int32, string, struct, uuid
+from ottla.protocol.fields import Versions, wire_fields
+from ottla.protocol.schema import array, int32, string, struct, uuid
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import FrameTooLarge
-from protocol.frame import FrameReader
+from ottla.protocol.errors import FrameTooLarge
+from ottla.protocol.frame import FrameReader
 
 
 def framed(*frames: bytes) -> bytes:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import MalformedHeader
-from protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
+from ottla.protocol.errors import MalformedHeader
+from ottla.protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
 
 
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "größer"])

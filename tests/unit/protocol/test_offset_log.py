@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
-from protocol.schema import decode, encode_prefixed, read_prefix
+from ottla.protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.schema import decode, encode_prefixed, read_prefix
 
 
 def test_a_key_is_its_type_and_three_fields() -> None:

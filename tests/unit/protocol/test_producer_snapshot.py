@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from protocol.errors import ProtocolError
-from protocol.producer_snapshot import ENTRY, entries_of
-from protocol.records.crc32c import crc32c
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.producer_snapshot import ENTRY, entries_of
+from ottla.protocol.records.crc32c import crc32c
 
 ROW = ENTRY.pack(2**40, 3, 4, 5, 6, 7, 8, -1)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.errors import ProtocolError
-from protocol.schema import (
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import (
     ZERO_UUID,
     Message,
     array,

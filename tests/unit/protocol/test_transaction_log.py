@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.txns.states import TxnState
-from protocol.schema import decode, encode
-from protocol.transaction_log import TRANSACTION_STATES, PartitionsOfTopic, TransactionLogValue
+from ottla.broker.txns.states import TxnState
+from ottla.protocol.schema import decode, encode
+from ottla.protocol.transaction_log import TRANSACTION_STATES, PartitionsOfTopic, TransactionLogValue
 
 
 def test_states_have_the_numbers_and_names_of_the_coordinator() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.wire import Bad, read_uvarint, skip_tags, string_length, uvarint
+from ottla.protocol.wire import Bad, read_uvarint, skip_tags, string_length, uvarint
 
 NUMBERS = [0, 1, 127, 128, 300, 16383, 16384, 2**21, 2**28, 2**31 - 1]
 

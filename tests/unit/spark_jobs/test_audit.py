@@ -12,9 +12,9 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from spark_jobs.audit import audit, audit_command
-from spark_jobs.corpus.batches import BATCHES as CASES
-from spark_jobs.verdict import DirectoryVerdict, Verdict
+from ottla.spark_jobs.audit import audit, audit_command
+from ottla.spark_jobs.corpus.batches import BATCHES as CASES
+from ottla.spark_jobs.verdict import DirectoryVerdict, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path: Path) -
     reading, writing = os.pipe()
     os.close(reading)
     audited = subprocess.run(
-        [sys.executable, "-m", "broker", "audit", str(tmp_path / "sound")], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
+        [sys.executable, "-m", "ottla", "audit", str(tmp_path / "sound")], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(writing)
     assert (audited.returncode, audited.stderr) == (0, b"")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.columns import LEVELS, SEGMENT_COLUMNS, ddl
-from spark_jobs.tables import arrow_schema
+from ottla.spark_jobs.columns import LEVELS, SEGMENT_COLUMNS, ddl
+from ottla.spark_jobs.tables import arrow_schema
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.audit import audit
-from spark_jobs.corpus import payments
-from spark_jobs.corpus.payments import MINUTE_MS, Partition
-from spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import payments
+from ottla.spark_jobs.corpus.payments import MINUTE_MS, Partition
+from ottla.spark_jobs.costs import TopicCosts
 
 
 def costs(root: Path) -> list[TopicCosts]:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from typer import Typer
 from typer.testing import CliRunner
 
-from broker.testing import InProcessBroker
-from protocol.client import Client
-from spark_jobs.corpus import CASES, payments
-from spark_jobs.dedup import TopicCount, dedup, dedup_command
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.spark_jobs.corpus import CASES, payments
+from ottla.spark_jobs.dedup import TopicCount, dedup, dedup_command
 from tests.support.topic_calls import create, produce
 
 

@@ -9,13 +9,13 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from broker.testing import InProcessBroker
-from protocol.client import Client
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.records.record import build_batch
-from spark_jobs.corpus import CASES, payments
-from spark_jobs.corpus.writer import PartitionWriter, cleaned, numbered
-from spark_jobs.explain import NotThere, explain, explain_command, lines
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.records.record import build_batch
+from ottla.spark_jobs.corpus import CASES, payments
+from ottla.spark_jobs.corpus.writer import PartitionWriter, cleaned, numbered
+from ottla.spark_jobs.explain import NotThere, explain, explain_command, lines
 from tests.support.group_calls import find_coordinator
 from tests.support.topic_calls import create, produce
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from spark_jobs.filesystem import absolute, place
-from spark_jobs.log_files import find_logs
-from spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
+from ottla.spark_jobs.filesystem import absolute, place
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, find_server, s3_server
 

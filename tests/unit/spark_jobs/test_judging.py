@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.audit import audit
-from spark_jobs.checks import RULES
-from spark_jobs.corpus.writer import T0, PartitionWriter
-from spark_jobs.judging import BusinessKey
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
+from ottla.spark_jobs.judging import BusinessKey
 
 
 @pytest.mark.parametrize(

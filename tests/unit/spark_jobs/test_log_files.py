@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.log_files import SWAPPING, find_logs
+from ottla.spark_jobs.log_files import SWAPPING, find_logs
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 
 

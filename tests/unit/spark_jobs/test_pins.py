@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.audit import audit
-from spark_jobs.corpus.transactions import logs
-from spark_jobs.corpus.writer import PartitionWriter
-from spark_jobs.filesystem import Entry, Place
-from spark_jobs.log_files import LogDirectory, find_logs
-from spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
-from spark_jobs.verdict import DirectoryVerdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus.transactions import logs
+from ottla.spark_jobs.corpus.writer import PartitionWriter
+from ottla.spark_jobs.filesystem import Entry, Place
+from ottla.spark_jobs.log_files import LogDirectory, find_logs
+from ottla.spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
+from ottla.spark_jobs.verdict import DirectoryVerdict
 
 
 def judge(path: Path, at_step: Callable[[str], None] = lambda _: None) -> DirectoryVerdict:

@@ -6,10 +6,10 @@ import io
 
 from rich.console import Console
 
-from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import Severity
-from spark_jobs.report import show
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.report import show
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
 def told(*directories: DirectoryVerdict, samples: int = 10) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.log_files import find_logs
-from spark_jobs.segment_reader import Run, Stop, crc_matches, read_runs, whole
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.segment_reader import Run, Stop, crc_matches, read_runs, whole
 from tests.support.kafka_logs import PartitionWriter, flip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.session import LOG_CONFIG, CannotJudge, find_java, require_spark, settings
+from ottla.spark_jobs.session import LOG_CONFIG, CannotJudge, find_java, require_spark, settings
 
 
 def fake_java(home: Path) -> str:

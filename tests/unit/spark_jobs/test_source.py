@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThanOrEqual, Not
 
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs.source import KafkaLogSource, filters_of, narrowed
-from spark_jobs.tables import Filters
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs.source import KafkaLogSource, filters_of, narrowed
+from ottla.spark_jobs.tables import Filters
 from tests.support.kafka_logs import T0, PartitionWriter
 
 if TYPE_CHECKING:

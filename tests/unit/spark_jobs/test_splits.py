@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.log_files import Segment, find_logs
-from spark_jobs.segment_reader import Part
-from spark_jobs.splits import pack, parts
-from spark_jobs.tables.filters import Filters
+from ottla.spark_jobs.log_files import Segment, find_logs
+from ottla.spark_jobs.segment_reader import Part
+from ottla.spark_jobs.splits import pack, parts
+from ottla.spark_jobs.tables.filters import Filters
 from tests.support.kafka_logs import PartitionWriter, flip
 
 ALL = Filters()

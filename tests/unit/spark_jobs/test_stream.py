@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
-from spark_jobs.source import KafkaLogSource
-from spark_jobs.stream import KafkaLogStreamReader, Offset
-from spark_jobs.tables import Filters, arrow_schema
+from ottla.spark_jobs.source import KafkaLogSource
+from ottla.spark_jobs.stream import KafkaLogStreamReader, Offset
+from ottla.spark_jobs.tables import Filters, arrow_schema
 from tests.support.kafka_logs import PartitionWriter
 
 if TYPE_CHECKING:

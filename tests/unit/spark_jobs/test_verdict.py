@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.checks import RULES
-from spark_jobs.costs import TopicCosts
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs import views
-from spark_jobs.source import KafkaLogSource
+from ottla.spark_jobs import views
+from ottla.spark_jobs.source import KafkaLogSource
 from tests.support.kafka_logs import PartitionWriter, checkpoint, flip
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.admin.server import admin_port
-from broker.core.clock import MovableClock
-from broker.testing import InProcessBroker
+from ottla.broker.admin.server import admin_port
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.testing import InProcessBroker
 
 
 class Admin:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.api.context import Listener, Peer
-from broker.api.routes import ROUTES, load_all
-from protocol.codec import request_class
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.routes import ROUTES, load_all
+from ottla.protocol.codec import request_class
 
 
 def test_who_waits_for_a_connection_is_told_once_that_it_closed() -> None:

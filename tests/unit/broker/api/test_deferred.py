@@ -5,9 +5,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from broker.api.deferred import answered, together
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.api.deferred import answered, together
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 LOST = Rejected(ErrorCode.NOT_COORDINATOR)
 

@@ -8,23 +8,23 @@ from typing import Any, cast
 
 import pytest
 
-from broker.api.context import CloseConnection, Context, Listener, Peer, Services
-from broker.api.dispatch import Dispatcher
-from broker.api.reply import CLOSE, Reply
-from broker.api.routes import Route
-from broker.core import limits
-from broker.core.timers import Timers
-from broker.faults.engine import Faults
-from broker.faults.rules import parse_rule
-from broker.storage.errors import FsyncFailed
-from protocol.api_keys import ApiKey
-from protocol.codec import decode_response, encode_request
-from protocol.error_codes import ErrorCode
-from protocol.errors import FrameTooLarge, MalformedMessage, UnsupportedVersion
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.schema import Message
+from ottla.broker.api.context import CloseConnection, Context, Listener, Peer, Services
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.api.routes import Route
+from ottla.broker.core import limits
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import parse_rule
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import FrameTooLarge, MalformedMessage, UnsupportedVersion
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.schema import Message
 from tests.support.manual_clock import ManualClock
 
 PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))

@@ -12,28 +12,28 @@ from typing import Any, cast
 
 import pytest
 
-from broker.api.context import CloseConnection, Listener, Peer, Services
-from broker.api.dispatch import Dispatcher
-from broker.api.routes import Route
-from broker.core.clock import Clock
-from broker.faults.engine import Exchange, Faults
-from protocol.api_keys import ApiKey
-from protocol.codec import encode_request
-from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.broker.api.context import CloseConnection, Listener, Peer, Services
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.routes import Route
+from ottla.broker.core.clock import Clock
+from ottla.broker.faults.engine import Exchange, Faults
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 FRAME = b"".join(encode_request(ApiKey.HEARTBEAT, 4, 5, "me", HeartbeatRequest("g")))[4:]
 ONE_CALL = """
 import sys
-from broker.testing.in_process import InProcessBroker
-from protocol.client import Client
-from protocol.messages.k03_metadata import MetadataRequest
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 with InProcessBroker() as broker:
     if "observed" in sys.argv:
         broker.record()
     with Client("127.0.0.1", broker.port) as client:
         client.call(MetadataRequest())
-print(*sorted({"broker.api.pipeline", "broker.api.faulty", "broker.faults.answers"}.intersection(sys.modules)))
+print(*sorted({"ottla.broker.api.pipeline", "ottla.broker.api.faulty", "ottla.broker.faults.answers"}.intersection(sys.modules)))
 """
 
 
@@ -89,7 +89,7 @@ async def test_what_a_handler_does_has_the_same_end_with_and_without_observers(
     assert [(each.seen, each.response is not None, each.late, each.number) for each in seen] == [(answered, answered, False, 0)]
 
 
-@pytest.mark.parametrize(("mode", "loaded"), [("alone", ""), ("observed", "broker.api.pipeline")])
+@pytest.mark.parametrize(("mode", "loaded"), [("alone", ""), ("observed", "ottla.broker.api.pipeline")])
 def test_only_rules_load_the_faults_and_only_observers_the_pipeline(mode: str, loaded: str) -> None:
     ran = subprocess.run([sys.executable, "-c", ONE_CALL, mode], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == loaded

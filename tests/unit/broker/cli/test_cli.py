@@ -18,15 +18,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from broker.cli import faults, groups, topics, transactions
-from broker.cli.audit import audit, dedup, explain
-from broker.cli.cluster import AdminClient, check, name_of
-from broker.cli.common import CliError, command, host_port, pairs
-from broker.cli.consume import consume, json_line, plain_line
-from broker.cli.dump_log import dump_log
-from broker.cli.groups import timestamp_ms
-from broker.cli.produce import produce, split_line
-from broker.cli.verify import verify
+from ottla.broker.cli import faults, groups, topics, transactions
+from ottla.broker.cli.audit import audit, dedup, explain
+from ottla.broker.cli.cluster import AdminClient, check, name_of
+from ottla.broker.cli.common import CliError, command, host_port, pairs
+from ottla.broker.cli.consume import consume, json_line, plain_line
+from ottla.broker.cli.dump_log import dump_log
+from ottla.broker.cli.groups import timestamp_ms
+from ottla.broker.cli.produce import produce, split_line
+from ottla.broker.cli.verify import verify
 
 
 @dataclass
@@ -166,7 +166,7 @@ def test_nothing_is_deleted_without_a_yes() -> None:
 
 def ottla(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own: which packages there are is a matter of the whole interpreter."""
-    command_line = [sys.executable, "-m", "broker", *arguments]
+    command_line = [sys.executable, "-m", "ottla", *arguments]
     return subprocess.run(command_line, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -204,7 +204,7 @@ def test_a_bug_does_not_end_with_the_exit_code_of_a_verdict(tmp_path: Path) -> N
 def test_an_error_is_red_on_a_terminal_unless_no_color_is_set() -> None:
     def shown(**environment: str) -> bytes:
         terminal, its_end = os.openpty()
-        wrong = [sys.executable, "-m", "broker", "topics", "list", "-b", "localhost:x"]
+        wrong = [sys.executable, "-m", "ottla", "topics", "list", "-b", "localhost:x"]
         subprocess.run(wrong, env={**os.environ, **environment}, stderr=its_end, timeout=60, check=False)
         os.close(its_end)
         with os.fdopen(terminal, "rb", 0) as reader:

@@ -11,12 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from broker.cli.dump_log import dump_log
-from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, encode_record
-from protocol.records.compression import Codec
-from protocol.records.control import end_txn_marker
-from protocol.records.crc32c import crc32c
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.cli.dump_log import dump_log
+from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, encode_record
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 SEGMENT = "00000000000000000000.log"
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from broker.admin.server import admin_port
-from broker.cli.faults import app, clock, duration_ms
-from broker.core.clock import MovableClock
-from broker.testing import InProcessBroker
-from protocol.client import Client
+from ottla.broker.admin.server import admin_port
+from ottla.broker.cli.faults import app, clock, duration_ms
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
 from tests.support.topic_calls import produce
 
 

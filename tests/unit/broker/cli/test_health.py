@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.health import first_listener, main
+from ottla.broker.cli.health import first_listener, main
 from tests.support.running_broker import RunningBroker
 
 
@@ -49,5 +49,5 @@ def test_a_listener_on_every_address_is_asked_on_loopback(listeners: str, expect
 
 
 def test_a_health_check_imports_neither_the_broker_nor_the_command_lines_libraries() -> None:
-    code = "import sys, broker.cli.health; print([m for m in ('typer', 'rich', 'broker.app', 'aiokafka') if m in sys.modules])"
+    code = "import sys, ottla.broker.cli.health; print([m for m in ('typer', 'rich', 'ottla.broker.app', 'aiokafka') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.cli.internal_records import describe_record
-from broker.txns.states import TxnState
-from broker.txns.transaction import Transaction
-from broker.txns.txn_records import TxnRecord, encode_record
-from protocol.records.record import Record, SimpleRecord, build_batch, iter_records
+from ottla.broker.cli.internal_records import describe_record
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import Transaction
+from ottla.broker.txns.txn_records import TxnRecord, encode_record
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
 
 OPEN = Transaction("tx", 7, 3, 60_000, TxnState.ONGOING, frozenset({("t", 1), ("t", 0)}), 1_000, 2_000, version=2)
 

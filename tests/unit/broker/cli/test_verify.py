@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from broker.cli.verify import verify
-from broker.exam.scenarios import SCENARIOS
+from ottla.broker.cli.verify import verify
+from ottla.broker.exam.scenarios import SCENARIOS
 
 APP = typer.Typer()
 APP.command()(verify)
@@ -46,7 +46,7 @@ def test_the_scenarios_are_listed() -> None:
 
 @pytest.mark.parametrize("package", ["duckdb", "pyarrow", "junitparser"])
 def test_no_exam_is_held_where_the_log_cannot_be_judged(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.testing.verdict.find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr("ottla.broker.testing.verdict.find_spec", lambda name: None if name == package else find_spec(name))
     done = CliRunner().invoke(APP, ["--", "true"])
     assert done.exit_code == 2
     assert f"pip install 'ottla[audit]' (there is no {package})" in done.stderr

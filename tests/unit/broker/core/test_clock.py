@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.clock import AHEAD_MS_MAX, Clock, MovableClock, VirtualClock
+from ottla.broker.core.clock import AHEAD_MS_MAX, Clock, MovableClock, VirtualClock
 
 
 def test_both_clocks_go_forward_together() -> None:

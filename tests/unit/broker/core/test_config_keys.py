@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, any_of, at_least, between, each_of, exactly, one_of, render
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, any_of, at_least, between, each_of, exactly, one_of, render
 
 
 @pytest.mark.parametrize(

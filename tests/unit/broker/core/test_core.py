@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import limits
-from broker.core.config_keys import InvalidConfig
-from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from broker.core.settings import BROKER_KEYS, TOPIC_KEYS
+from ottla.broker.core import limits
+from ottla.broker.core.config_keys import InvalidConfig
+from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 def in_a_process_with(soft: int, hard: int, code: str) -> str:
-    script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); from broker.core.descriptors import *; {code}"
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))"
+    script = f"{limit}; from ottla.broker.core.descriptors import *; {code}"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from broker.core.heap import keep_freed_memory
+from ottla.broker.core.heap import keep_freed_memory
 kept = {call}
 for _ in range(20):
     buffers = [b"x" * (1 << 20) for _ in range(6)]

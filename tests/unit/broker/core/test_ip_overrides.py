@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.ip_overrides import IP_OVERRIDES, ip_overrides
-from broker.core.settings_load import SettingsError, load
+from ottla.broker.core.ip_overrides import IP_OVERRIDES, ip_overrides
+from ottla.broker.core.settings_load import SettingsError, load
 
 
 def test_each_override_is_an_address_and_a_count_parted_by_the_last_colon() -> None:

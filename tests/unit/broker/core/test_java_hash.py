@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.java_hash import partition_of
+from ottla.broker.core.java_hash import partition_of
 
 
 @pytest.mark.parametrize(

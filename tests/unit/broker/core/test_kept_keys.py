@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from broker.core.kept_keys import KEPT_KEYS
-from broker.core.settings import BROKER_KEYS
-from broker.core.settings_load import SettingsError, load
+from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.settings import BROKER_KEYS
+from ottla.broker.core.settings_load import SettingsError, load
 
 
 def test_every_default_obeys_its_own_rule() -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from broker.core.log_config import LogConfig
+from ottla.broker.core.log_config import LogConfig
 
 
 def test_defaults_are_those_of_kafka() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import logging
 
-from broker.core import limits
-from broker.core.peer_log import PeerLines, shown
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PeerLines, shown
 
 END = limits.PEER_LINES_WINDOW_S
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from broker.core.rejected import MESSAGE_CHARS_MAX, Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import MESSAGE_CHARS_MAX, Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 
 def test_a_rejection_reads_as_its_code_and_message() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.security_settings import lock_problem
-from broker.core.settings_load import SettingsError, load
+from ottla.broker.core.security_settings import lock_problem
+from ottla.broker.core.settings_load import SettingsError, load
 
 LOCKS = [
     ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-import broker.core.settings as settings_module
-from broker.core.config_keys import InvalidConfig
-from broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
-from broker.topics.group_config import GROUP_KEYS
+import ottla.broker.core.settings as settings_module
+from ottla.broker.core.config_keys import InvalidConfig
+from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
+from ottla.broker.topics.group_config import GROUP_KEYS
 
 
 def test_every_default_of_a_key_obeys_its_own_rule() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.settings_load import SettingsError, data_dir, load, parse_assignments
+from ottla.broker.core.settings_load import SettingsError, data_dir, load, parse_assignments
 
 
 def file_with(tmp_path: Path, text: str) -> Path:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import limits
-from broker.core.timers import Timers
+from ottla.broker.core import limits
+from ottla.broker.core.timers import Timers
 
 
 def test_timers_run_in_the_order_of_their_deadlines_and_ties_in_the_order_of_scheduling() -> None:

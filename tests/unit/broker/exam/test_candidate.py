@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from broker.exam.candidate import Candidate, CannotStart, Role, effects, start
+from ottla.broker.exam.candidate import Candidate, CannotStart, Role, effects, start
 from tests.support.exams import candidate
 
 SHOW = (
@@ -120,7 +120,7 @@ def test_an_effect_is_a_line_whatever_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_result_command_that_does_not_end_is_killed_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.exam.candidate.RESULT_TIMEOUT_S", 2)
+    monkeypatch.setattr("ottla.broker.exam.candidate.RESULT_TIMEOUT_S", 2)
     with pytest.raises(RuntimeError, match="did not end within 2 s"):
         effects(Candidate(["true"], Role.CONSUMER, result=candidate("hangs").command), "127.0.0.1:9", tmp_path, [])
     assert all(gone(pid) for pid in pids(tmp_path))

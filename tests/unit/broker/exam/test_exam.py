@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.exam.candidate import Candidate, CannotStart
-from broker.exam.exam import CannotExamine
-from broker.exam.judge import Guarantee, Standing
-from broker.exam.scenario import Calm, Scenario, always
-from broker.exam.stage import NEVER, Script, Stage, Terms
-from broker.testing.anomalies import by_key
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.candidate import Candidate, CannotStart
+from ottla.broker.exam.exam import CannotExamine
+from ottla.broker.exam.judge import Guarantee, Standing
+from ottla.broker.exam.scenario import Calm, Scenario, always
+from ottla.broker.exam.stage import NEVER, Script, Stage, Terms
+from ottla.broker.testing.anomalies import by_key
+from ottla.protocol.api_keys import ApiKey
 from tests.support.exams import candidate, exam
 
 

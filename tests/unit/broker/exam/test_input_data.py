@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.exam.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest
-from broker.testing.contents import Visibility, contents
-from protocol.client import Client
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.broker.exam.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest
+from ottla.broker.testing.contents import Visibility, contents
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.running_broker import RunningBroker
 
 NOW_MS = 1_700_000_000_000

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.exam.candidate import Candidate, Role
-from broker.exam.judge import Breach, Guarantee, achieved, breaches, exposed, identity_of
-from broker.exam.scenario import Calm
-from broker.exam.scenarios.transactions import LATE
-from broker.exam.stage import Ending, Script, Stage
-from broker.exam.witness import Ended, Witness
-from broker.testing.anomalies import by_value
-from protocol.error_codes import ErrorCode
+from ottla.broker.exam.candidate import Candidate, Role
+from ottla.broker.exam.judge import Breach, Guarantee, achieved, breaches, exposed, identity_of
+from ottla.broker.exam.scenario import Calm
+from ottla.broker.exam.scenarios.transactions import LATE
+from ottla.broker.exam.stage import Ending, Script, Stage
+from ottla.broker.exam.witness import Ended, Witness
+from ottla.broker.testing.anomalies import by_value
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.exams import candidate, stage
 
 

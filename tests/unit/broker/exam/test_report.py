@@ -6,9 +6,9 @@ from pathlib import Path
 
 from junitparser import JUnitXml
 
-from broker.exam.judge import Breach, Guarantee, Result, Standing
-from broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
-from broker.exam.stage import Ending
+from ottla.broker.exam.judge import Breach, Guarantee, Result, Standing
+from ottla.broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
+from ottla.broker.exam.stage import Ending
 
 ONCE = Breach(Guarantee.ONCE, "1 duplicate", "record-1 is there twice\n  at t-0@1")
 RESULTS = [

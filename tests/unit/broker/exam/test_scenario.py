@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.exam.candidate import Role
-from broker.exam.scenario import (
+from ottla.broker.exam.candidate import Role
+from ottla.broker.exam.scenario import (
     KIP_848_SESSION_MS,
     Calm,
     always,
@@ -15,9 +15,9 @@ from broker.exam.scenario import (
     to_transactions_in_a_row,
     to_writers,
 )
-from broker.exam.scenarios import SCENARIOS
-from broker.exam.witness import Ended, Witness
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.exam.witness import Ended, Witness
+from ottla.protocol.api_keys import ApiKey
 
 END = Ended(5, True, None, ())
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from broker.exam.candidate import Candidate
-from broker.exam.scenarios import SCENARIOS
-from broker.exam.stage import NEVER, Script, Stage, Wait
-from protocol.api_keys import ApiKey
+from ottla.broker.exam.candidate import Candidate
+from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.exam.stage import NEVER, Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
 from tests.support.exams import candidate, stage
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.exam.witness import EXAMINER, Witness
-from broker.faults.engine import Exchange
-from broker.faults.subject import subject_of
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from ottla.broker.exam.witness import EXAMINER, Witness
+from ottla.broker.faults.engine import Exchange
+from ottla.broker.faults.subject import subject_of
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import ProduceRequest, ProduceResponse
+from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 
 def tell(

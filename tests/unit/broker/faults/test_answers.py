@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.api.routes import ROUTES
-from broker.faults.answers import overwrite, refusal
-from protocol.codec import encode_response, request_class
-from protocol.error_codes import ErrorCode
-from protocol.messages import k00_produce as produce
-from protocol.messages import k10_find_coordinator as find_coordinator
-from protocol.messages import k24_add_partitions_to_txn as add_partitions
-from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from ottla.broker.api.routes import ROUTES
+from ottla.broker.faults.answers import overwrite, refusal
+from ottla.protocol.codec import encode_response, request_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k00_produce as produce
+from ottla.protocol.messages import k10_find_coordinator as find_coordinator
+from ottla.protocol.messages import k24_add_partitions_to_txn as add_partitions
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.faults.disk import FillableFiles
-from broker.faults.engine import Faults
-from broker.faults.rules import parse_rule
+from ottla.broker.faults.disk import FillableFiles
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import parse_rule
 from tests.support.memory_files import MemoryFiles
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.faults.engine import Exchange, Faults
-from broker.faults.rules import parse_rule
-from broker.faults.subject import Subject
-from protocol.api_keys import ApiKey
+from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.rules import parse_rule
+from ottla.broker.faults.subject import Subject
+from ottla.protocol.api_keys import ApiKey
 
 END = Subject(ApiKey.END_TXN, "app", 1, {"tx"})
 

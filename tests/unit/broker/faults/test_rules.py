@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.faults.rules import FaultAction, FaultRule, FaultSyntax, make_rule, parse_rule
-from broker.faults.subject import Subject
-from protocol.api_keys import ApiKey
-from protocol.error_codes import ErrorCode
+from ottla.broker.faults.rules import FaultAction, FaultRule, FaultSyntax, make_rule, parse_rule
+from ottla.broker.faults.subject import Subject
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
 
 
 def produce(*partitions: tuple[str, int], client: str = "app", connection: int = 1, transactional_id: str = "") -> Subject:

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from broker.faults.subject import subject_of
-from protocol.api_keys import ApiKey
-from protocol.messages import k00_produce as produce
-from protocol.messages import k01_fetch as fetch
-from protocol.messages import k09_offset_fetch as offset_fetch
-from protocol.messages import k10_find_coordinator as find_coordinator
-from protocol.messages import k15_describe_groups as describe_groups
-from protocol.messages import k19_create_topics as create_topics
-from protocol.messages import k20_delete_topics as delete_topics
-from protocol.messages import k24_add_partitions_to_txn as add_partitions
-from protocol.messages import k27_write_txn_markers as markers
-from protocol.messages import k28_txn_offset_commit as txn_offset_commit
+from ottla.broker.faults.subject import subject_of
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages import k00_produce as produce
+from ottla.protocol.messages import k01_fetch as fetch
+from ottla.protocol.messages import k09_offset_fetch as offset_fetch
+from ottla.protocol.messages import k10_find_coordinator as find_coordinator
+from ottla.protocol.messages import k15_describe_groups as describe_groups
+from ottla.protocol.messages import k19_create_topics as create_topics
+from ottla.protocol.messages import k20_delete_topics as delete_topics
+from ottla.protocol.messages import k24_add_partitions_to_txn as add_partitions
+from ottla.protocol.messages import k27_write_txn_markers as markers
+from ottla.protocol.messages import k28_txn_offset_commit as txn_offset_commit
 
 IDS = {b"1" * 16: "by-id"}
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from broker.groups.answers import JoinAnswer, SyncAnswer
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
+from ottla.protocol.error_codes import ErrorCode
 
 
 def test_an_answer_that_names_only_an_error_gives_away_no_generation_protocol_or_assignment() -> None:

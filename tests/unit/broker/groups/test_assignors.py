@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.assignors import Subscriber, assign_range, assign_uniform
-from broker.groups.consumer_member import Assignment
+from ottla.broker.groups.assignors import Subscriber, assign_range, assign_uniform
+from ottla.broker.groups.consumer_member import Assignment
 from tests.support.consumer_groups import topic_id
 
 A, B, C = topic_id("a"), topic_id("b"), topic_id("c")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving
-from broker.groups.group_records import GroupMetadataValue, MemberMetadata
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, Leaving
+from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, subscription
 
 
@@ -297,7 +297,7 @@ def test_a_record_that_could_not_be_written_sends_everybody_back_to_join() -> No
     driver.join(follower)
     waiting = driver.sync(follower)
     before = driver.group.generation
-    from broker.groups.classic import Syncing
+    from ottla.broker.groups.classic import Syncing
 
     outcome = driver.group.sync(Syncing(member_id=leader, generation=before), 99, driver.now)
     assert {reply.ticket for reply in outcome.replies} == {waiting, 99}, "the runtime fails these"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic import ClassicGroup
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.classic import ClassicGroup
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, subscription
 
 STICKY = JoinProtocol("sticky", subscription("t"))
@@ -110,7 +110,7 @@ def test_the_first_generation_does_not_wait_for_an_id_that_was_handed_out() -> N
 
 
 def test_a_pending_member_may_leave_again() -> None:
-    from broker.groups.classic import Leaving
+    from ottla.broker.groups.classic import Leaving
 
     driver = GroupDriver()
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
@@ -229,7 +229,7 @@ def test_the_join_phase_goes_on_while_only_static_members_are_left_and_none_has_
     driver = GroupDriver()
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
-    from broker.groups.classic import Leaving
+    from ottla.broker.groups.classic import Leaving
 
     generation = driver.group.generation
     driver.leave(Leaving(dynamic))
@@ -323,7 +323,7 @@ def test_the_new_id_of_a_restarted_static_member_is_persisted() -> None:
 
 
 def test_a_new_id_that_cannot_be_persisted_never_was() -> None:
-    from broker.groups.classic_join import Joining, join
+    from ottla.broker.groups.classic_join import Joining, join
 
     driver = GroupDriver()
     _, static = driver.stable(None, "i1")

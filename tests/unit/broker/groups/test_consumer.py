@@ -7,11 +7,11 @@ from itertools import permutations
 
 import pytest
 
-from broker.groups import consumer_records as records
-from broker.groups.consumer import ConsumerGroup, ConsumerState
-from broker.groups.consumer_member import ConsumerMember, MemberState
-from broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups import consumer_records as records
+from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.consumer_member import ConsumerMember, MemberState
+from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of, topic_id
 
 T = topic_id("t")

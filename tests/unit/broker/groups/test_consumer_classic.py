@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.classic import Leaving
-from broker.groups.consumer import ConsumerState
-from broker.groups.consumer_member import Assignment
-from broker.groups.embedded_protocol import read_assignment
-from broker.groups.roster import JoinProtocol
-from protocol.error_codes import ErrorCode
+from ottla.broker.groups.classic import Leaving
+from ottla.broker.groups.consumer import ConsumerState
+from ottla.broker.groups.consumer_member import Assignment
+from ottla.broker.groups.embedded_protocol import read_assignment
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, subscription, topic_id
 
 T = topic_id("t")

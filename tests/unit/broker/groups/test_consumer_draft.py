@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from broker.groups import consumer_records as records
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_draft import ConsumerConfig, Draft
-from broker.groups.consumer_member import ConsumerMember
-from broker.groups.deadlines import DeadlineKind, Deadlines
-from broker.groups.states import Now
+from ottla.broker.groups import consumer_records as records
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
+from ottla.broker.groups.consumer_member import ConsumerMember
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.states import Now
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, topic_id
 
 

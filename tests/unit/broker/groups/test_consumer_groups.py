@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.groups.coordinator import Commit, OffsetToCommit
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.groups.consumer import ConsumerState
-from broker.groups.consumer_member import MemberState
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer import ConsumerState
+from ottla.broker.groups.consumer_member import MemberState
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, topic_id
 
 T, U = topic_id("t"), topic_id("u")
@@ -51,7 +51,7 @@ def stable_pair(driver: GroupsDriver) -> None:
     ],
 )
 def test_a_request_that_makes_no_sense_is_invalid(changes: dict[str, Any], message: str) -> None:
-    from broker.groups.consumer_heartbeat import Heartbeat
+    from ottla.broker.groups.consumer_heartbeat import Heartbeat
 
     fields: dict[str, Any] = {"group_id": "g", "member_id": "m", "epoch": 0, **JOIN}
     driver = GroupsDriver()

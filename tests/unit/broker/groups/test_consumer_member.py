@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.groups.consumer_member import (
+from ottla.broker.groups.consumer_member import (
     ClassicMember,
     ConsumerMember,
     MemberState,
@@ -13,8 +13,8 @@ from broker.groups.consumer_member import (
     metadata_of,
     topics_of,
 )
-from broker.groups.consumer_records import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
-from broker.groups.roster import JoinProtocol
+from ottla.broker.groups.consumer_records import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
+from ottla.broker.groups.roster import JoinProtocol
 from tests.support.consumer_groups import topic_id
 
 A, B = topic_id("a"), topic_id("b")

@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.groups.answers import JoinAnswer
-from broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
-from broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState, Now
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.coordinator import Commit, FetchedOffset, GroupCoordinator, GroupsConfig, OffsetToCommit
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, OffsetCommitKey
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState, Now
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import WALL_MS, subscription
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 
 
 def test_those_that_have_come_are_given_once_in_their_order() -> None:

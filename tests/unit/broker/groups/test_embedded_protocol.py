@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.embedded_protocol import (
+from ottla.broker.groups.embedded_protocol import (
     assigned_places,
     carries_user_data,
     owned_of,
@@ -10,7 +10,7 @@ from broker.groups.embedded_protocol import (
     read_subscription,
     write_assignment,
 )
-from protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError
 from tests.support.consumer_groups import FakeTopics, subscription, topic_id
 
 TOPICS = FakeTopics(t=3, u=1)

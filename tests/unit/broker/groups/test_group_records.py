@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.group_records import (
+from ottla.broker.groups.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     GroupRecord,
@@ -17,8 +17,8 @@ from broker.groups.group_records import (
     encode_record,
     version_written,
 )
-from protocol.errors import ProtocolError
-from protocol.schema import encode_prefixed
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import encode_prefixed
 
 OFFSET = OffsetCommitValue(offset=1234567890123, leader_epoch=7, metadata="méta", commit_timestamp=1700000000123)
 OFFSET_WITH_TOPIC_ID = OffsetCommitValue(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.groups.answers import JoinAnswer
-from broker.groups.classic import ClassicGroup, Leaving
-from broker.groups.consumer import ConsumerGroup, ConsumerState
-from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.groups.embedded_protocol import read_assignment, write_assignment
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer
+from ottla.broker.groups.classic import ClassicGroup, Leaving
+from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.groups.embedded_protocol import read_assignment, write_assignment
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription, topic_id
 
 T = topic_id("t")

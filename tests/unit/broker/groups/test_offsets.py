@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.groups.group_records import OffsetCommitValue
-from broker.groups.offsets import Offsets
+from ottla.broker.groups.group_records import OffsetCommitValue
+from ottla.broker.groups.offsets import Offsets
 
 DAY_MS = 24 * 60 * 60 * 1000
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
-from broker.groups.reconciliation import Target, is_subset, reconcile
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
+from ottla.broker.groups.reconciliation import Target, is_subset, reconcile
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import topic_id
 
 T = topic_id("t")

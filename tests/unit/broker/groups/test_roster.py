@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.roster import JoinProtocol, Member, Roster
+from ottla.broker.groups.roster import JoinProtocol, Member, Roster
 
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None, joined: bool = False) -> Member:

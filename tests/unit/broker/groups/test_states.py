@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.states import MOVES, ClassicState
+from ottla.broker.groups.states import MOVES, ClassicState
 
 
 @pytest.mark.parametrize("state", ClassicState)

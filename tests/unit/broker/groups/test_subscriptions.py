@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.subscriptions import topics_of, union_of_topics
+from ottla.broker.groups.subscriptions import topics_of, union_of_topics
 from tests.support.classic_groups import subscription
 
 

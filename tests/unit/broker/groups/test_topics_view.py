@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.groups.topics_view import NoTopics, TopicInfo, check_regex, hash_of, topics_matching
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.topics_view import NoTopics, TopicInfo, check_regex, hash_of, topics_matching
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, topic_id
 
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from broker.api.context import Listener
-from broker.api.dispatch import Dispatcher
-from broker.api.reply import Reply
-from broker.core import limits
-from broker.core.timers import Timers
-from broker.net.connection import Connection, Shared
-from broker.net.session import ByteBudget
+from ottla.broker.api.context import Listener
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import Reply
+from ottla.broker.core import limits
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.session import ByteBudget
 from tests.support.manual_clock import ManualClock
 
 PING = b"\0\0\0\4ping"

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import Listener, Peer
-from broker.core.settings import BrokerSettings
-from broker.core.settings_load import SettingsError
-from broker.net.listeners import listeners_of
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.net.listeners import listeners_of
 
 
 def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:PLAINTEXT,SSL:SSL") -> BrokerSettings:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import limits
-from broker.core.clock import MovableClock
-from protocol.client import Client
-from protocol.codec import decode_response, encode_request
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core import limits
+from ottla.broker.core.clock import MovableClock
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.net.network import Network, Sockets
+from ottla.broker.net.network import Network, Sockets
 from tests.support.memory_network import MemoryNetwork
 
 HOST = "127.0.0.1"

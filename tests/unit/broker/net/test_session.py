@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.api.reply import CLOSE, Buffer, LastWords, Reply
-from broker.core import limits
-from broker.net.session import ByteBudget, Session
-from protocol.errors import MalformedHeader
+from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
+from ottla.broker.core import limits
+from ottla.broker.net.session import ByteBudget, Session
+from ottla.protocol.errors import MalformedHeader
 
 
 def frame(body: bytes) -> bytes:

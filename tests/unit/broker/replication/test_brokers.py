@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
 
 
 def knowing(standing: BrokerStanding | None) -> Brokers:

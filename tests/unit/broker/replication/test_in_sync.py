@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.in_sync import VERDICTS, InSync, InSyncMember, Proposal, Verdict
-from protocol.error_codes import ErrorCode
+from ottla.broker.replication.in_sync import VERDICTS, InSync, InSyncMember, Proposal, Verdict
+from ottla.protocol.error_codes import ErrorCode
 
 
 def proposing(*nodes: int) -> Proposal:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.log_config import INT64_MAX
-from broker.replication.brokers import Brokers, BrokerStanding
-from broker.replication.in_sync import InSyncMember, Proposal
-from broker.replication.leadership import BLOCKED, Leadership, Registration, alone
-from broker.replication.progress import UNKNOWN_END, FollowerFetch
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.in_sync import InSyncMember, Proposal
+from ottla.broker.replication.leadership import BLOCKED, Leadership, Registration, alone
+from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
 
 LAG_MS = 30
 

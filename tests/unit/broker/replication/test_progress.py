@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch, Progress
+from ottla.broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch, Progress
 
 
 def after(*fetches: tuple[int, int, int]) -> Progress:

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.rejected import Rejected
-from broker.replication.brokers import Brokers, BrokerStanding
-from broker.replication.in_sync import Accepted, InSyncMember, Proposal
-from broker.replication.leadership import Registration, alone
-from broker.replication.progress import UNKNOWN_END, FollowerFetch
-from broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, NOTHING, PROPOSE, SYNC, Replica
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
+from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
+from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, NOTHING, PROPOSE, SYNC, Replica
+from ottla.protocol.error_codes import ErrorCode
 
 LAG_MS = 30
 LATER = 10**6

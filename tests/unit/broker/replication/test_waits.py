@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.replication.waits import Condition, Waits
+from ottla.broker.replication.waits import Condition, Waits
 
 
 def test_a_wait_ends_when_its_condition_holds_for_its_offset_and_not_before() -> None:

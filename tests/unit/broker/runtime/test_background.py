@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import limits
-from broker.core.log_config import LogConfig
-from broker.core.settings import BrokerSettings
-from broker.core.timers import Timers
-from broker.runtime.background import start_background_work
-from broker.runtime.housekeeping import Housekeeping
-from broker.storage.files import FILES, Files
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.background import start_background_work
+from ottla.broker.runtime.housekeeping import Housekeeping
+from ottla.broker.storage.files import FILES, Files
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 

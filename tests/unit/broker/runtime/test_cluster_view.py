@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.runtime.cluster_view import NO_LEADER, ClusterView
-from broker.topics.create_topics import NewTopic
-from broker.topics.delete_topics import TopicRef
-from protocol.error_codes import ErrorCode
+from ottla.broker.runtime.cluster_view import NO_LEADER, ClusterView
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.delete_topics import TopicRef
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.topic_dirs import TopicDir
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.topics.catalog import Catalog
-from broker.topics.catalog_records import MetadataRecord
-from broker.topics.create_topics import NewTopic
-from broker.topics.delete_topics import TopicRef
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import Catalog
+from ottla.broker.topics.catalog_records import MetadataRecord
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.delete_topics import TopicRef
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir
 

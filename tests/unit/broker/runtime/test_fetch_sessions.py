@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.runtime.fetch_sessions import FetchContext, FetchSessions, FetchTarget
-from protocol.error_codes import ErrorCode
-from protocol.messages.k01_fetch import FetchPartition, PartitionData
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.fetch_sessions import FetchContext, FetchSessions, FetchTarget
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 INT32_MAX = 2**31 - 1
 

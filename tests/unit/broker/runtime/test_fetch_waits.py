@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.timers import Timers
-from broker.runtime.fetch_waits import FetchWaits
-from broker.runtime.partition import Partition
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.fetch_waits import FetchWaits
+from ottla.broker.runtime.partition import Partition
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.files import Files
+from ottla.broker.storage.files import Files
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 

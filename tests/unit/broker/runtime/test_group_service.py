@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.core.timers import Timers
-from broker.groups.answers import JoinAnswer, SyncAnswer
-from broker.groups.classic import Leaving, Syncing
-from broker.groups.classic_join import Joining
-from broker.groups.consumer import ConsumerGroup
-from broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from broker.groups.coordinator import Commit, OffsetToCommit
-from broker.groups.roster import JoinProtocol
-from broker.groups.states import ClassicState
-from broker.runtime.group_service import GroupService, new_member_id
-from broker.runtime.shards import LOAD_BEFORE_SERVING_MS
-from broker.topics.topic_names import CONSUMER_OFFSETS
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
+from ottla.broker.groups.classic import Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState
+from ottla.broker.runtime.group_service import GroupService, new_member_id
+from ottla.broker.runtime.shards import LOAD_BEFORE_SERVING_MS
+from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition

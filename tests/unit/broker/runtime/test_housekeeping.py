@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core import limits
-from broker.core.timers import Timers
-from broker.runtime.housekeeping import Housekeeping
-from broker.storage.errors import FsyncFailed
+from ottla.broker.core import limits
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.housekeeping import Housekeeping
+from ottla.broker.storage.errors import FsyncFailed
 from tests.support.manual_clock import ManualClock
 
 

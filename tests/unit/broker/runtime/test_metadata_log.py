@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.errors import LogDirRefused
-from broker.storage.files import FILES
-from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord, encode_record
-from broker.topics.create_topics import NewTopic
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.files import FILES
+from ottla.broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord, encode_record
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_dirs import TopicDir
 
 METADATA = "__cluster_metadata-0"

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.replication.leadership import Registration, alone
-from broker.replication.waits import Condition
-from broker.runtime.partition import Partition
-from broker.storage.files import Files
-from broker.storage.partition_log import Isolation, Origin
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified, one_batch
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import TOPIC_ID, PartitionScene
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.runtime.producer_ids import NoProducerId, ProducerIds
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.producer_ids import NoProducerId, ProducerIds
+from ottla.protocol.error_codes import ErrorCode
 
 SIZE = 20
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.topics.alter_configs import AlterResource
-from broker.topics.catalog import ResourceType
-from broker.topics.config_op import ConfigOp, OpType
-from broker.topics.create_topics import NewTopic
-from broker.topics.delete_topics import TopicRef
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.alter_configs import AlterResource
+from ottla.broker.topics.catalog import ResourceType
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.delete_topics import TopicRef
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import code_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir

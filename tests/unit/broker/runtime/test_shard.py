@@ -7,14 +7,14 @@ import logging
 
 import pytest
 
-from broker.core.effects import Effects
-from broker.core.rejected import Rejected
-from broker.groups.coordinator import GroupCoordinator, GroupsConfig
-from broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
-from broker.runtime.shard import Shard, as_coordinator
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
+from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
+from ottla.broker.runtime.shard import Shard, as_coordinator
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.memory_partition import MemoryPartition
 
 

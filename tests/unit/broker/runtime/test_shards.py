@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker.core.effects import Effects
-from broker.core.java_hash import partition_of
-from broker.core.rejected import Rejected
-from broker.core.timers import Timers
-from broker.runtime.shard import Life, Shard
-from broker.runtime.shards import Shards
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.shard import Life, Shard
+from ottla.broker.runtime.shards import Shards
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.core import limits
-from broker.core.clock import Clock, MovableClock, VirtualClock
-from broker.core.timers import Timers
-from broker.runtime.timer_driver import TimerDriver, pause, wait_at_most
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.timer_driver import TimerDriver, pause, wait_at_most
 
 
 async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:

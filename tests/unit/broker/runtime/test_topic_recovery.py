@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.settings import BrokerSettings
-from broker.storage.errors import LogDirRefused
-from broker.storage.partition_log import Isolation
-from broker.topics.alter_configs import AlterResource
-from broker.topics.broker_config import ConfigSource
-from broker.topics.catalog import ResourceType, Topic
-from broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord
-from broker.topics.config_op import ConfigOp, OpType
-from broker.topics.create_topics import NewTopic
-from broker.topics.describe_configs import describe_configs
-from broker.topics.topic_ids import id_text
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.partition_log import Isolation
+from ottla.broker.topics.alter_configs import AlterResource
+from ottla.broker.topics.broker_config import ConfigSource
+from ottla.broker.topics.catalog import ResourceType, Topic
+from ottla.broker.topics.catalog_records import ConfigRecord, FeatureLevelRecord
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.describe_configs import describe_configs
+from ottla.broker.topics.topic_ids import id_text
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.topic_dirs import TopicDir
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.core.timers import Timers
-from broker.faults.engine import Faults
-from broker.runtime.shard import Life
-from broker.runtime.txn_completion import TxnCompletion
-from broker.txns.states import TxnState
-from broker.txns.transaction import TopicPartition, Transaction
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.runtime.shard import Life
+from ottla.broker.runtime.txn_completion import TxnCompletion
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import TopicPartition, Transaction
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.manual_clock import ManualClock
 
 A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.runtime.txn_markers import LocalMarkers
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.txn_markers import LocalMarkers
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified
 from tests.support.txn_dirs import TxnDir

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.runtime import shards
-from broker.runtime.txn_service import Answer
-from broker.storage.log_values import Isolation
-from broker.topics.create_topics import NewTopic
-from broker.topics.delete_topics import TopicRef
-from broker.txns import decide
-from broker.txns.states import TxnState
-from broker.txns.transaction import Transaction
-from broker.txns.txn_records import TxnRecord
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import HEADER_BYTES, split_batches
-from protocol.records.control import ControlType
-from protocol.records.record import SimpleRecord
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime import shards
+from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.delete_topics import TopicRef
+from ottla.broker.txns import decide
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import Transaction
+from ottla.broker.txns.txn_records import TxnRecord
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import HEADER_BYTES, split_batches
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.records.record import SimpleRecord
 from tests.support.memory_files import MemoryFiles
 from tests.support.txn_dirs import SETTINGS, TxnDir
 

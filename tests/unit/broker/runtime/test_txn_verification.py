@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import limits
-from broker.core.rejected import Rejected
-from broker.runtime.partition import Partition
-from broker.runtime.txn_verification import TxnVerification, Verdicts, Writer
-from broker.storage.txn_guard import VerificationGuard
-from broker.txns.txn_marker import TxnMarker
-from protocol.error_codes import ErrorCode
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.txn_verification import TxnVerification, Verdicts, Writer
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.core import limits
-from broker.core.log_config import INT64_MAX, LOG_APPEND_TIME, LogConfig
-from broker.core.rejected import Rejected
-from broker.storage.batch_check import Checked, check_produce_batch
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
-from protocol.records.compression import Codec, compress, decompress
-from protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import INT64_MAX, LOG_APPEND_TIME, LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.batch_check import Checked, check_produce_batch
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
+from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
 
 NOW = 1_700_000_000_000
 RECORDS = [SimpleRecord(b"a", b"1", NOW), SimpleRecord(b"b", b"2", NOW + 20, [("h", b"x")]), SimpleRecord(b"c", None, NOW + 10)]

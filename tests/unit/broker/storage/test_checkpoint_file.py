@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
+from ottla.broker.storage.checkpoint_file import CorruptCheckpoint, decode_offsets, encode_offsets
 
 
 def test_offsets_are_read_back() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap, key_digest
-from broker.storage.txn_index import AbortedTxn
-from protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header, restamp
-from protocol.records.compression import Codec
-from protocol.records.control import end_txn_marker
-from protocol.records.errors import CorruptBatch
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap, key_digest
+from ottla.broker.storage.txn_index import AbortedTxn
+from ottla.protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header, restamp
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 NOW = 1_000_000
 RETENTION = 500

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage import files as files_module
-from broker.storage.errors import LogDirLocked
-from broker.storage.files import FileEntry, Files
+from ottla.broker.storage import files as files_module
+from ottla.broker.storage.errors import LogDirLocked
+from ottla.broker.storage.files import FileEntry, Files
 from tests.support.memory_files import MemoryFiles
 
 

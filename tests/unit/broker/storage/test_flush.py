@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.storage.errors import FsyncFailed
-from broker.storage.log_values import Isolation
-from broker.storage.producer_state import Origin
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import split_batches
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import split_batches
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
 from tests.support.memory_files import MemoryFiles
 
@@ -327,7 +327,7 @@ def test_the_first_aborted_transaction_of_a_synced_segment_outlives_a_power_loss
 
 
 def test_a_flush_after_much_data_saves_the_producers_too(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
+    monkeypatch.setattr("ottla.broker.storage.partition_log.SNAPSHOT_EVERY_BYTES", 2 * BATCH)
     for i in range(6):
         box.append(batch(7, 0, i))
         box.log.flush()

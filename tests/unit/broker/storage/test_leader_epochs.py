@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.checkpoint_file import CorruptCheckpoint
-from broker.storage.files import FILES
-from broker.storage.leader_epochs import EpochStart, LeaderEpochs, decode_epochs
+from ottla.broker.storage.checkpoint_file import CorruptCheckpoint
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.leader_epochs import EpochStart, LeaderEpochs, decode_epochs
 
 
 def epochs(directory: Path, *entries: tuple[int, int]) -> LeaderEpochs:

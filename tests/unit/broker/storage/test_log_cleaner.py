@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import limits
-from broker.core.log_config import LogConfig
-from broker.core.settings import BrokerSettings
-from broker.storage.files import Files
-from broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
-from broker.storage.log_dir import LogDir
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import Isolation, Origin, PartitionLog
-from broker.storage.recovery import OpenRequest, open_log
-from protocol.records.batch import read_header, split_batches
-from protocol.records.control import end_txn_marker
-from protocol.records.errors import CorruptBatch
-from protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.log_cleaner import Cleaning, clean_log, dirtiness, needs_cleaning
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import Isolation, Origin, PartitionLog
+from ottla.broker.storage.recovery import OpenRequest, open_log
+from ottla.protocol.records.batch import read_header, split_batches
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)

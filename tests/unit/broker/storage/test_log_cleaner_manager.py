@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.storage.files import Files
-from broker.storage.log_cleaner_manager import Key, LogCleanerManager
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_log import Origin, PartitionLog
-from broker.storage.recovery import OpenRequest, open_log
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.log_cleaner_manager import Key, LogCleanerManager
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import Origin, PartitionLog
+from ottla.broker.storage.recovery import OpenRequest, open_log
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 NOW = 1_700_000_000_000
 COMPACT = frozenset({"compact"})

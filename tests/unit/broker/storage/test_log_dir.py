@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.storage.dir_lock import DirLock
-from broker.storage.errors import LogDirLocked, LogDirRefused
-from broker.storage.log_dir import LogDir
-from broker.storage.log_values import Isolation
-from broker.storage.partition_log import PartitionLog
-from broker.storage.partition_metadata import NO_TOPIC_ID
-from broker.storage.producer_state import Origin
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.dir_lock import DirLock
+from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.partition_metadata import NO_TOPIC_ID
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, TOPIC_ID, batch, remove_doomed
 from tests.support.memory_files import MemoryFiles
 
@@ -450,7 +450,7 @@ def test_a_partition_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> N
 
 
 def test_more_segments_than_descriptors_can_be_used_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.storage.log_dir.OPEN_SEGMENTS_MAX", 3)
+    monkeypatch.setattr("ottla.broker.storage.log_dir.OPEN_SEGMENTS_MAX", 3)
     log_dir = opened(tmp_path)
     logs = [log_dir.create_log("topic", index, TOPIC_ID, LogConfig()) for index in range(10)]
     for _ in range(3):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.storage.files import Files
-from broker.storage.log_values import Isolation
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch
 
 BATCH = len(batch())

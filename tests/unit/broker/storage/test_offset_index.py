@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.storage.files import FILES
-from broker.storage.offset_index import OffsetIndex
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.offset_index import OffsetIndex
 
 
 def index() -> OffsetIndex:

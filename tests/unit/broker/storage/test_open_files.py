@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.files import FILES
-from broker.storage.open_files import OpenFiles
-from broker.storage.segment import Segment
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.segment import Segment
 
 
 def test_the_one_that_was_opened_first_is_closed_first(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.storage.log_values import NOT_FOUND, Isolation
-from broker.storage.producer_state import Origin
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import crc_ok, read_header, split_batches
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import NOT_FOUND, Isolation
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import crc_ok, read_header, split_batches
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
 
 BATCH = len(batch())
@@ -230,7 +230,7 @@ def test_a_read_tells_whether_later_segments_have_more_for_its_reader(box: LogBo
 def test_a_reader_at_the_end_sees_each_new_batch_without_searching(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
     box.append(batch())
     assert read(box, 0) == [0]
-    monkeypatch.setattr("broker.storage.segment.Segment.find", None)
+    monkeypatch.setattr("ottla.broker.storage.segment.Segment.find", None)
     for i in range(1, 50):
         box.append(batch())
         assert read(box, i) == [i]

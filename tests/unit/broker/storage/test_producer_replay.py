@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.core.rejected import Rejected
-from broker.storage import producer_replay
-from broker.storage.log_cleaner import clean_log
-from broker.storage.log_values import AppendInfo
-from broker.storage.producer_state import Origin
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage import producer_replay
+from ottla.broker.storage.log_cleaner import clean_log
+from ottla.broker.storage.log_values import AppendInfo
+from ottla.broker.storage.producer_state import Origin
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, LogBox, batch, marker, remove_doomed, windows
 
 PID = 4000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.files import FILES
-from broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots, decode_snapshot, encode_snapshot
-from broker.storage.producer_state import BatchMetadata, ProducerStateEntry
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.producer_snapshots import CorruptSnapshot, ProducerSnapshots, decode_snapshot, encode_snapshot
+from ottla.broker.storage.producer_state import BatchMetadata, ProducerStateEntry
 
 
 def entry(producer_id: int, *sequences: int) -> ProducerStateEntry:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.rejected import Rejected
-from broker.storage.producer_state import LAST_EPOCH, Origin, ProducerState
-from broker.storage.txn_guard import VerificationGuard
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.control import end_txn_marker, parse_marker
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.producer_state import LAST_EPOCH, Origin, ProducerState
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import BatchHeader, read_header
+from ottla.protocol.records.control import end_txn_marker, parse_marker
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 LAST_SEQUENCE = 2**31 - 1
 PRODUCER = 7

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.storage.log_values import Isolation
-from broker.storage.producer_state import Origin
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.producer_state import Origin
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
 from tests.support.memory_files import MemoryFiles
 
@@ -183,8 +183,8 @@ def test_only_batches_past_the_recovery_point_are_read_whole(tmp_path: Path) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryFiles, "pread", counting)
-        patch.setattr("broker.storage.producer_replay.replay", lambda *args: None)
-        patch.setattr("broker.storage.recovery.replay", lambda *args: None)
+        patch.setattr("ottla.broker.storage.producer_replay.replay", lambda *args: None)
+        patch.setattr("ottla.broker.storage.recovery.replay", lambda *args: None)
         box.crash()
     assert box.log.log_end_offset == 301 * 5
     assert read < 20_000 < box.log.size_bytes

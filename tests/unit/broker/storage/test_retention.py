@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.storage.retention import deletable
-from broker.storage.segment import Segment
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.retention import deletable
+from ottla.broker.storage.segment import Segment
 from tests.support.logs import LogBox, batch
 
 SIZE = len(batch())

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
-from broker.storage.files import FILES
-from broker.storage.open_files import OpenFiles
-from broker.storage.segment import Segment, any_header
-from protocol.records.errors import CorruptBatch
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.segment import Segment, any_header
+from ottla.protocol.records.errors import CorruptBatch
 from tests.support.logs import NOW_MS, LogBox, batch
 
 SIZE = len(batch())
@@ -66,7 +66,7 @@ def test_batches_are_walked_whatever_a_read_gives(segment: Segment, chunk: int) 
 
 
 def test_whole_batches_are_walked_across_the_reads_ends(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.storage.segment.REPLAY_BYTES", SIZE + 70)
+    monkeypatch.setattr("ottla.broker.storage.segment.REPLAY_BYTES", SIZE + 70)
     assert [(p, len(data)) for p, _, data in segment.whole_batches(SIZE)] == [(i * SIZE, SIZE) for i in range(1, 10)]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.storage.files import FILES
-from broker.storage.open_files import OpenFiles
-from broker.storage.segment import Segment
-from broker.storage.segment_list import SegmentList
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_list import SegmentList
 
 
 def segment(base: int, size: int = 10) -> Segment:

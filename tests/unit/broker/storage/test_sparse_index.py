@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.files import FILES
-from broker.storage.offset_index import OffsetIndex
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.offset_index import OffsetIndex
 
 ENTRIES = [(12, 100), (20, 256), (40, 70_000)]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
-from broker.storage.errors import Damage
-from broker.storage.meta_properties import random_id
-from broker.storage.open_files import OpenFiles
-from broker.storage.partition_metadata import decode_uuid, encode_uuid
+from ottla.broker.storage.dir_names import DELETE_SUFFIX, parse_live, set_aside
+from ottla.broker.storage.errors import Damage
+from ottla.broker.storage.meta_properties import random_id
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
 
 
 @pytest.mark.parametrize(

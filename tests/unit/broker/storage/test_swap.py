@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.log_config import LogConfig
+from ottla.broker.core.log_config import LogConfig
 from tests.support.logs import LogBox, batch
 
 TWO_A_SEGMENT = LogConfig(segment_bytes=2 * len(batch()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.storage.files import FILES
-from broker.storage.time_index import TimeIndex
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.time_index import TimeIndex
 
 
 def index() -> TimeIndex:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.storage.txn_guard import VerificationGuard
+from ottla.broker.storage.txn_guard import VerificationGuard
 
 
 def test_a_guard_is_equal_to_itself_alone() -> None:

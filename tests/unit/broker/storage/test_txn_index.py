@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.files import FILES
-from broker.storage.txn_index import AbortedTxn, TxnIndex
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.txn_index import AbortedTxn, TxnIndex
 
 TXNS = [AbortedTxn(1, 100, 110, 105), AbortedTxn(2, 105, 120, 121), AbortedTxn(3, 130, 140, 141)]
 

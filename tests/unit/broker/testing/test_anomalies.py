@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.testing.anomalies import Observations, by_key, by_value, judge
-from broker.testing.contents import Stored, Visibility
-from broker.testing.history import Read, Send
-from protocol.error_codes import ErrorCode
-from protocol.records.batch import read_header
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.testing.anomalies import Observations, by_key, by_value, judge
+from ottla.broker.testing.contents import Stored, Visibility
+from ottla.broker.testing.history import Read, Send
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.histories import send, stored
 
 REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing.container import KafkaAnswers
+from ottla.broker.testing.container import KafkaAnswers
 from tests.support.running_broker import RunningBroker
 
 

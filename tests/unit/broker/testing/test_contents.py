@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.testing import InProcessBroker
-from broker.testing.contents import Visibility, contents
-from broker.txns.states import TxnState
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
+from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.contents import Visibility, contents
+from ottla.broker.txns.states import TxnState
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import Transactional

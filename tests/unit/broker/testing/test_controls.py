@@ -7,14 +7,14 @@ from time import time_ns
 
 import pytest
 
-from broker.core.clock import Clock
-from broker.core.rejected import Rejected
-from broker.faults.rules import FaultSyntax
-from broker.testing import InProcessBroker
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k03_metadata import MetadataRequest
-from protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.faults.rules import FaultSyntax
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from tests.support.topic_calls import produce
 from tests.support.txn_calls import init
 
@@ -42,7 +42,7 @@ def test_rules_can_be_loaded_before_the_start_and_as_fields() -> None:
 
 def test_a_wait_in_vain_says_for_what_and_what_the_rules_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessBroker(faults=["hold-response:api=Produce,name=h"]) as broker:
-        monkeypatch.setattr("broker.testing.in_process.PATIENCE_S", 0.05)  # its start may take longer
+        monkeypatch.setattr("ottla.broker.testing.in_process.PATIENCE_S", 0.05)  # its start may take longer
         with pytest.raises(TimeoutError, match=r"in vain for 2 held; the rules: hold-response:api=PRODUCE,name=h: 0 of 0 hit"):
             broker.faults.wait_until_held(2)
         with pytest.raises(TimeoutError, match="in vain for h hit 1 times"):

@@ -6,12 +6,12 @@ from time import time_ns
 
 import pytest
 
-from broker.testing import InProcessBroker, history
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.testing import InProcessBroker, history
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import fetch
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.settings_load import SettingsError
-from broker.faults.rules import FaultSyntax
-from broker.testing import InProcessBroker
-from protocol.client import Client
-from protocol.messages.k03_metadata import MetadataRequest
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.faults.rules import FaultSyntax
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.topic_calls import produce
 
 
@@ -119,10 +119,10 @@ def test_a_temporary_directory_outlives_a_restart() -> None:
 WHAT_SERVING_IMPORTS = """
 import asyncio, sys
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from broker.testing import InProcessBroker
+from ottla.broker.testing import InProcessBroker
 
 def ours():
-    return {name for name in sys.modules if name.partition(".")[0] in {"broker", "protocol"}}
+    return {name for name in sys.modules if name.partition(".")[0] == "ottla"}
 
 async def use(bootstrap):
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t") as producer:

@@ -9,9 +9,9 @@ pytest_plugins = ["pytester"]
 SEND = """
 from time import time_ns
 
-from protocol.client import Client
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 def send(broker, topic, *values):
     with Client("127.0.0.1", broker.port) as client:
@@ -157,7 +157,7 @@ def test_the_plugin_does_not_import_the_broker_into_every_test_run(suite: pytest
         import sys
 
         def test_nobody_asked():
-            assert not [name for name in sys.modules if name.startswith(("broker.app", "broker.storage", "protocol"))]
+            assert not [name for name in sys.modules if name.startswith(("ottla.broker.app", "ottla.broker.storage", "ottla.protocol"))]
         """,
     )
     result.assert_outcomes(passed=1)

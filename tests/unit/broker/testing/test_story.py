@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.testing.anomalies import Anomaly, Observations, by_value, judge
-from broker.testing.story import story
-from protocol.error_codes import ErrorCode
+from ottla.broker.testing.anomalies import Anomaly, Observations, by_value, judge
+from ottla.broker.testing.story import story
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.histories import send, stored
 
 

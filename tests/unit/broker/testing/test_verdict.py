@@ -8,13 +8,13 @@ from time import time_ns
 
 import pytest
 
-from broker.testing import InProcessBroker
-from broker.testing.verdict import NotExactlyOnce
-from protocol.client import Client
-from protocol.error_codes import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.verdict import NotExactlyOnce
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_calls import produce
 from tests.support.transactions import fetch, produce_as
 from tests.support.txn_calls import Holder, init

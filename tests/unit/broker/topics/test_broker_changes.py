@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.topics.alter_configs import AlterResource, alter_configs
-from broker.topics.broker_changes import broker_key
-from broker.topics.catalog import ResourceType
-from broker.topics.config_op import ConfigOp, OpType
-from protocol.error_codes import ErrorCode
+from ottla.broker.topics.alter_configs import AlterResource, alter_configs
+from ottla.broker.topics.broker_changes import broker_key
+from ottla.broker.topics.catalog import ResourceType
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog
 
 SET, DELETE, APPEND, SUBTRACT = OpType

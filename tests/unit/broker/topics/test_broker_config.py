@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from broker.core.settings import BrokerSettings
-from broker.topics.broker_config import BrokerConfigs, ConfigSource
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import ConfigRecord
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.topics.broker_config import BrokerConfigs, ConfigSource
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import ConfigRecord
 
 KEY = "message.max.bytes"
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core.peer_log import PEERS
-from broker.core.rejected import Rejected
-from broker.topics.broker_loggers import COUNTERPARTS, BrokerLoggers, check_levels
-from broker.topics.config_op import ConfigOp, OpType
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.broker_loggers import COUNTERPARTS, BrokerLoggers, check_levels
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.protocol.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = OpType
-REPLICAS, OWN = "kafka.server.ReplicaManager", "broker.runtime.partition"
+REPLICAS, OWN = "kafka.server.ReplicaManager", "ottla.broker.runtime.partition"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import (
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,

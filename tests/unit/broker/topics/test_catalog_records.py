@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.topics.catalog_records import (
+from ottla.broker.topics.catalog_records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -17,7 +17,7 @@ from broker.topics.catalog_records import (
     decode_record,
     encode_record,
 )
-from protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError
 
 ID = bytes(range(16))
 DIRECTORY = bytes(range(16, 32))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.topics.client_metrics_config import METRICS_KEYS, check_metrics_configs
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.client_metrics_config import METRICS_KEYS, check_metrics_configs
+from ottla.protocol.error_codes import ErrorCode
 
 
 @pytest.mark.parametrize(

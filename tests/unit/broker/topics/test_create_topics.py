@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.topics.catalog import PartitionState
-from broker.topics.catalog_records import ConfigRecord, PartitionRecord, TopicRecord
-from broker.topics.create_topics import MorePartitions, NewTopic, Placement, create_partitions, create_topics
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import PartitionState
+from ottla.broker.topics.catalog_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.broker.topics.create_topics import MorePartitions, NewTopic, Placement, create_partitions, create_topics
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import NODE, LiveCatalog, code_of
 
 PLACEMENT = Placement(NODE)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.topics.create_topics import NewTopic
-from broker.topics.delete_topics import DeletedTopic, TopicRef, delete_topics
-from protocol.error_codes import ErrorCode
+from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.delete_topics import DeletedTopic, TopicRef, delete_topics
+from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog, code_of
 
 

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
-from broker.topics.delta import Delta, delta_of
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.broker.topics.delta import Delta, delta_of
 
 OLD, NEW = b"o" * 16, b"n" * 16
 

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.config_keys import ConfigType
-from broker.core.rejected import Rejected
-from broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
-from broker.core.topic_keys import TOPIC_KEYS
-from broker.topics.broker_config import BrokerConfigs, ConfigSource
-from broker.topics.catalog import Catalog, ResourceType
-from broker.topics.catalog_records import ConfigRecord, TopicRecord
-from broker.topics.config_op import ConfigOp, OpType
-from broker.topics.describe_configs import ConfigEntry, describe_configs
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.config_keys import ConfigType
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.topics.broker_config import BrokerConfigs, ConfigSource
+from ottla.broker.topics.catalog import Catalog, ResourceType
+from ottla.broker.topics.catalog_records import ConfigRecord, TopicRecord
+from ottla.broker.topics.config_op import ConfigOp, OpType
+from ottla.broker.topics.describe_configs import ConfigEntry, describe_configs
+from ottla.protocol.error_codes import ErrorCode
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.topics.features import finalized, new_levels
+from ottla.broker.topics.features import finalized, new_levels
 
 
 def test_a_new_directory_has_the_levels_of_a_new_kafka_4_3_metadata_version_first() -> None:

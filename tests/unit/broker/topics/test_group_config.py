@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.topics.group_config import (
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.topics.group_config import (
     ASSIGNMENT_INTERVAL_MS,
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
@@ -12,7 +12,7 @@ from broker.topics.group_config import (
     described_group_value,
     effective_group_values,
 )
-from protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 
 @pytest.mark.parametrize("value", ["45000", "60000"])

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.topics.catalog import Catalog
-from broker.topics.catalog_records import ProducerIdsRecord
-from broker.topics.producer_ids import BLOCK_SIZE, allocate_block
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.topics.catalog import Catalog
+from ottla.broker.topics.catalog_records import ProducerIdsRecord
+from ottla.broker.topics.producer_ids import BLOCK_SIZE, allocate_block
 
 
 def test_blocks_follow_each_other_and_none_is_given_twice() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.rejected import Rejected
-from broker.core.settings import BrokerSettings
-from broker.topics.topic_config import check_topic_configs, effective_log_config, internal_topic_configs, internal_topic_partitions
-from protocol.error_codes import ErrorCode
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.topics.topic_config import check_topic_configs, effective_log_config, internal_topic_configs, internal_topic_partitions
+from ottla.protocol.error_codes import ErrorCode
 
 
 def test_a_topic_without_overrides_runs_with_the_brokers_settings() -> None:

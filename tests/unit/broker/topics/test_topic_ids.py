@@ -3,7 +3,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, is_usable, new_topic_id
+from ottla.broker.topics.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, is_usable, new_topic_id
 
 
 def drawing(*draws: bytes) -> Callable[[int], bytes]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.topics.topic_names import collision_key, has_collision_chars, is_internal, name_problem
+from ottla.broker.topics.topic_names import collision_key, has_collision_chars, is_internal, name_problem
 
 
 @pytest.mark.parametrize("name", ["a", "flights", "A.b_c-9", "__consumer_offsets", "x" * 249, "...", "-"])

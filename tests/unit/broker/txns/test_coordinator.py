@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.txns.coordinator import TxnCoordinator
-from broker.txns.states import TxnState
-from broker.txns.transaction import Transaction
-from broker.txns.txn_records import TxnRecord
+from ottla.broker.txns.coordinator import TxnCoordinator
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import Transaction
+from ottla.broker.txns.txn_records import TxnRecord
 
 A = frozenset({("a", 0)})
 

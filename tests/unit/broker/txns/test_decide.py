@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.txns import decide
-from broker.txns.decide import Decision, Expected
-from broker.txns.states import TxnState
-from broker.txns.transaction import EPOCH_MAX, Transaction
-from protocol.error_codes import ErrorCode
+from ottla.broker.txns import decide
+from ottla.broker.txns.decide import Decision, Expected
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import EPOCH_MAX, Transaction
+from ottla.protocol.error_codes import ErrorCode
 
 NOW = 5_000
 PID, NEW_PID = 7, 100

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.txns.states import MOVES, PREPARED, SETTLED, TxnState
+from ottla.broker.txns.states import MOVES, PREPARED, SETTLED, TxnState
 
 ENTERED_FROM = {
     TxnState.EMPTY: {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT},

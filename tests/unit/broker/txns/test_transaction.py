@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.txns.states import TxnState
-from broker.txns.transaction import EPOCH_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transaction, epoch_exhausted
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import EPOCH_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transaction, epoch_exhausted
 
 T0, T1, T2 = 1_000, 2_000, 3_000
 A, B = ("a", 0), ("b", 1)

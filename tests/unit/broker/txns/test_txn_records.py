@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.txns.states import TxnState
-from broker.txns.transaction import Transaction
-from broker.txns.txn_records import TxnRecord, decode_record, encode_record
-from protocol.errors import ProtocolError
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import Transaction
+from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
+from ottla.protocol.errors import ProtocolError
 
 OPEN = Transaction(
     "tx-ü", 4711, 3, 60_000, TxnState.ONGOING, frozenset({("b", 1), ("a", 2), ("a", 0)}), 1_700_000_000_000, 1_700_000_000_123

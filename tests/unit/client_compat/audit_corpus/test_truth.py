@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.audit_corpus.truth import own_faults
-from spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus import CASES
 
 LINE = (
     "4711 [pool-1] INFO kafka.coordinator.transaction.TransactionMarkerChannelManager - [Transaction Marker Channel Manager 1]: "

@@ -9,7 +9,7 @@ import pytest
 from client_compat.demo_transactions.judge import Judgement
 from client_compat.demo_transactions.run import KILLS, PipelineResult
 from client_compat.demo_transactions.verdict import TRANSACTION_RULES, promises
-from spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
+from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 
 Scene = tuple[PipelineResult, PipelineResult, DirectoryVerdict]
 

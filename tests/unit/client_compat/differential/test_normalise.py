@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from client_compat.differential.normalise import Names, differences, normalise
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
-from protocol.messages.k61_describe_producers import ProducerState
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from ottla.protocol.messages.k61_describe_producers import ProducerState
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def metadata(host: str, port: int, topic_id: bytes, error: int = 0) -> MetadataResponse:

@@ -9,12 +9,12 @@ import pytest
 from client_compat.fuzz.batches import BOMB_MIB, DAMAGES, bomb, damaged_batch, good_batch, with_crc
 from client_compat.fuzz.frames import spoil
 from client_compat.fuzz.messages import MessageMaker
-from protocol.codec import decode_request, encode_request
-from protocol.messages.registry import KEYS, request_class
-from protocol.records.batch import crc_ok, read_header
-from protocol.records.compression import Codec
-from protocol.records.errors import BatchTooLarge
-from protocol.records.record import iter_records
+from ottla.protocol.codec import decode_request, encode_request
+from ottla.protocol.messages.registry import KEYS, request_class
+from ottla.protocol.records.batch import crc_ok, read_header
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.errors import BatchTooLarge
+from ottla.protocol.records.record import iter_records
 
 MESSAGE_MAX_BYTES = 1_048_588
 

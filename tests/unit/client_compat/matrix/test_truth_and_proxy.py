@@ -10,11 +10,11 @@ import pytest
 from client_compat.matrix.proxy import Losses, Proxy
 from client_compat.matrix.truth import Truth, TruthFailed
 from client_compat.support.ports import free_port
-from protocol.api_keys import ApiKey
-from protocol.client import Client
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.running_broker import HOST, RunningBroker
 
 

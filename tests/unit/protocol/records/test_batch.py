@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     STAMPED_BYTES,
@@ -18,9 +18,9 @@ from protocol.records.batch import (
     split_batches,
     stamp,
 )
-from protocol.records.compression import Codec
-from protocol.records.errors import CorruptBatch, UnknownCodec
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 BATCH = build_batch(
     [SimpleRecord(b"k", b"v", 1000), SimpleRecord(None, b"w", 3000), SimpleRecord(b"l", None, 2000)],

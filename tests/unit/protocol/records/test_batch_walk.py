@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_BYTES, read_header, split_batches
-from protocol.records.compression import Codec
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.batch import HEADER_BYTES, read_header, split_batches
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.walkers import BATCH_WALKERS, INTERPRETED_BATCHES, compiler, is_compiled
 
 FAR = 1 << 30

@@ -11,8 +11,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from protocol.records.compression import Codec, compress, decompress
-from protocol.records.errors import BatchTooLarge, CorruptBatch
+from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 DATA = b"".join(b"record %d of many; " % (i * 7919 % 1000) for i in range(9000))
@@ -155,8 +155,8 @@ def test_the_bound_holds_for_zstd_frames_that_do_not_say_their_size_or_lie_about
 
 _BOMB = """
 import resource, sys, zlib
-from protocol.records.compression import Codec, compress, decompress
-from protocol.records.errors import BatchTooLarge
+from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.errors import BatchTooLarge
 import zstandard
 codec, form = Codec(int(sys.argv[1])), sys.argv[2]
 MIB = 1 << 20

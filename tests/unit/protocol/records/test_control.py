@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from protocol.records.batch import crc_ok, read_header
-from protocol.records.control import MARKER_BYTES, ControlType, control_type, end_txn_marker, parse_marker
-from protocol.records.errors import InvalidRecord
-from protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.batch import crc_ok, read_header
+from ottla.protocol.records.control import MARKER_BYTES, ControlType, control_type, end_txn_marker, parse_marker
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.record import SimpleRecord, build_batch
 
 KINDS = [(True, ControlType.COMMIT), (False, ControlType.ABORT)]
 

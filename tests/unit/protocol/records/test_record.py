@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records.batch import HEADER_BYTES, BatchHeader, crc_ok, pack_header, read_header
-from protocol.records.compression import Codec
-from protocol.records.errors import BatchTooLarge, CorruptBatch, InvalidRecord
-from protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
+from ottla.protocol.records.batch import HEADER_BYTES, BatchHeader, crc_ok, pack_header, read_header
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, InvalidRecord
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, encode_record, iter_records
 
 RECORDS = [
     SimpleRecord(b"k", b"value", 1000, [("h", b"1"), ("h", None), ("naïve", b"")]),

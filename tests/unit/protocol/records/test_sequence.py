@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.sequence import decrement_sequence, increment_sequence
+from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
 
 LAST = 2**31 - 1
 SEQUENCES = st.integers(0, LAST)

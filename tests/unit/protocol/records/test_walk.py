@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import HEADER_BYTES
-from protocol.records.errors import InvalidRecord
-from protocol.records.record import SimpleRecord, build_batch, encode_record
+from ottla.protocol.records.batch import HEADER_BYTES
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.record import SimpleRecord, build_batch, encode_record
 from tests.support.walkers import INTERPRETED, WALKERS, compiler, is_compiled
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import checks
-from spark_jobs.checks import RULES
-from spark_jobs.checks.rule import Rule
+from ottla.spark_jobs import checks
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import Rule
 
 
 def test_every_rule_has_a_file_of_its_name() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.checks import RULES
-from spark_jobs.corpus import CASES
-from spark_jobs.corpus.__main__ import main
-from spark_jobs.corpus.score import Score, details, judge, write
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.__main__ import main
+from ottla.spark_jobs.corpus.score import Score, details, judge, write
 
 
 @pytest.fixture(scope="module")

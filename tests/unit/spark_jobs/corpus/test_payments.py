@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.audit import audit
-from spark_jobs.corpus import payments
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import payments
 
 
 def test_a_hanging_transaction_shows_whose_it_is_and_what_it_holds_up(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from protocol.records.batch import HEADER_BYTES, pack_header, read_header
-from protocol.records.record import SimpleRecord, build_batch
-from spark_jobs import views
-from spark_jobs.audit import audit
-from spark_jobs.corpus import CASES
-from spark_jobs.engines.embedded import GATHERED_ROWS, EmbeddedEngine, arrow_schema, embedded_engine, gathered
-from spark_jobs.session import CannotJudge
+from ottla.protocol.records.batch import HEADER_BYTES, pack_header, read_header
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs import views
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.engines.embedded import GATHERED_ROWS, EmbeddedEngine, arrow_schema, embedded_engine, gathered
+from ottla.spark_jobs.session import CannotJudge
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_an_interrupt_while_rows_are_read_is_an_interrupt(engine: EmbeddedEngine
         yield pa.record_batch([pa.array(["a"])], names=["s"])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spark_jobs.engines.embedded.read", interrupted)
+    monkeypatch.setattr("ottla.spark_jobs.engines.embedded.read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         engine.read("t", "records", [], (), "s string")
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.audit import audit
-from spark_jobs.corpus import CASES
-from spark_jobs.corpus.score import write
-from spark_jobs.engines import EMBEDDED_BYTES_MAX, choose
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.score import write
+from ottla.spark_jobs.engines import EMBEDDED_BYTES_MAX, choose
+from ottla.spark_jobs.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

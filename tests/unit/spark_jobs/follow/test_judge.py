@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs import views
-from spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit
-from spark_jobs.corpus import CASES
-from spark_jobs.engines.embedded import arrow_schema
-from spark_jobs.follow.judge import CONTINUOUS, HANGING, judge
-from spark_jobs.tables import read
+from ottla.spark_jobs import views
+from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.engines.embedded import arrow_schema
+from ottla.spark_jobs.follow.judge import CONTINUOUS, HANGING, judge
+from ottla.spark_jobs.tables import read
 from tests.support.kafka_logs import T0, PartitionWriter
 
 SCHEMA = arrow_schema(views.RAW_BATCHES_NEED)

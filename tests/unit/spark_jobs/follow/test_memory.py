@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.follow.memory import Memory
-from spark_jobs.session import CannotJudge
+from ottla.spark_jobs.follow.memory import Memory
+from ottla.spark_jobs.session import CannotJudge
 
 
 def table(value: int) -> pa.Table:

@@ -12,10 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit_command
-from spark_jobs.follow.memory import Memory
-from spark_jobs.follow.run import Followed, Following, follow
-from spark_jobs.session import CannotJudge
+from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit_command
+from ottla.spark_jobs.follow.memory import Memory
+from ottla.spark_jobs.follow.run import Followed, Following, follow
+from ottla.spark_jobs.session import CannotJudge
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.spark import spark
 

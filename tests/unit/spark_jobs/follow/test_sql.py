@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs import views
-from spark_jobs.engines.embedded import arrow_schema
-from spark_jobs.follow.judge import judge
-from spark_jobs.tables import read
+from ottla.spark_jobs import views
+from ottla.spark_jobs.engines.embedded import arrow_schema
+from ottla.spark_jobs.follow.judge import judge
+from ottla.spark_jobs.tables import read
 from tests.support.kafka_logs import PartitionWriter
 
 SCHEMA = arrow_schema(views.RAW_BATCHES_NEED)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.audit import audit
-from spark_jobs.corpus import payments
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import payments
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.verdict import Verdict
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from spark_jobs.checks.rule import Severity
-from spark_jobs.reports import html
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.reports import html
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 VOID = {"meta", "link", "path", "line", "rect", "br"}
 Judged = tuple[Verdict, dict[str, Pictures]]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from spark_jobs.checks import RULES
-from spark_jobs.reports import junit
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.reports import junit
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.verdict import Verdict
 
 
 def test_a_rule_is_a_case_that_fails_is_skipped_or_passes(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_jobs.corpus import payments
-from spark_jobs.reports import parquet
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.corpus import payments
+from ottla.spark_jobs.reports import parquet
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.verdict import Verdict
 
 
 def test_each_finding_is_a_row_with_its_evidence(judged: tuple[Verdict, dict[str, Pictures]], tmp_path: Path) -> None:

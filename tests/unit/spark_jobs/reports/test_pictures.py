@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark_jobs.corpus import payments
-from spark_jobs.reports.pictures import Pictures
-from spark_jobs.verdict import Verdict
+from ottla.spark_jobs.corpus import payments
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.verdict import Verdict
 
 Judged = tuple[Verdict, dict[str, Pictures]]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
-from protocol.records.record import SimpleRecord, build_batch
-from protocol.schema import encode_prefixed
-from spark_jobs.tables import Filters, read
+from ottla.protocol.offset_log import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import encode_prefixed
+from ottla.spark_jobs.tables import Filters, read
 from tests.support.kafka_logs import T0, PartitionWriter, flip
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.producer_snapshot import ENTRY
-from protocol.records.crc32c import crc32c
-from spark_jobs.tables import Filters, read
+from ottla.protocol.producer_snapshot import ENTRY
+from ottla.protocol.records.crc32c import crc32c
+from ottla.spark_jobs.tables import Filters, read
 from tests.support.kafka_logs import PartitionWriter
 
 NAMES = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.tables import Filters, read
+from ottla.spark_jobs.tables import Filters, read
 from tests.support.kafka_logs import T0, PartitionWriter, checkpoint, flip, numbered
 
 RECORDS = ["topic", "offset", "timestamp", "control"]
@@ -38,7 +38,7 @@ def test_records_of_a_damaged_batch_are_not_given(tmp_path: Path) -> None:
 
 
 def test_append_time_stands_for_every_records_timestamp(tmp_path: Path) -> None:
-    from protocol.records.record import build_batch
+    from ottla.protocol.records.record import build_batch
 
     PartitionWriter(tmp_path, "t", 0).batch(build_batch(numbered(2), log_append_time=T0 + 99))
     assert [row["timestamp"] for row in records(tmp_path)] == [T0 + 99, T0 + 99]
@@ -79,7 +79,7 @@ def test_filters_leave_out_partitions_batches_and_records(tmp_path: Path) -> Non
 
 
 def test_headers_and_sequences_of_records_are_given_past_the_wrap(tmp_path: Path) -> None:
-    from protocol.records.record import SimpleRecord, build_batch
+    from ottla.protocol.records.record import SimpleRecord, build_batch
 
     records = [SimpleRecord(b"k", b"v", T0, (("h", None), ("\udcff", b"1"))), SimpleRecord(None, None, T0)]
     PartitionWriter(tmp_path, "t", 0).batch(build_batch(records, producer_id=1, producer_epoch=0, base_sequence=2**31 - 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.wire.address import address, address_of, url_with
+from ottla.spark_jobs.wire.address import address, address_of, url_with
 
 
 def test_a_url_names_brokers_with_kafkas_port_where_it_names_none() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from spark_jobs.wire.address import Address
-from spark_jobs.wire.cluster import ATTEMPTS, EARLIEST, LATEST, Cluster, WireError, error_name
+from ottla.protocol.error_codes import ErrorCode
+from ottla.spark_jobs.wire.address import Address
+from ottla.spark_jobs.wire.cluster import ATTEMPTS, EARLIEST, LATEST, Cluster, WireError, error_name
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codec import decode_request, encode_response
-from protocol.frame import FrameReader
-from protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
-from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from spark_jobs.wire.address import Address, address
-from spark_jobs.wire.connection import NotAuthenticated, connect
+from ottla.protocol.codec import decode_request, encode_response
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.spark_jobs.wire.address import Address, address
+from ottla.spark_jobs.wire.connection import NotAuthenticated, connect
 from tests.support.secure_kafka import HOST, certificates
 
 APIS = [ApiVersion(17, 0, 1), ApiVersion(18, 0, 3), ApiVersion(36, 0, 2)]

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.log_files import find_logs
-from spark_jobs.tables import Filters, read
-from spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.tables import Filters, read
+from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.wire_logs import ADDRESS

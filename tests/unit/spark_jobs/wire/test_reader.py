@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.error_codes import ErrorCode
-from spark_jobs.wire.find import WireSegment
-from spark_jobs.wire.reader import Chunk, Gap, RangeReader
-from spark_jobs.wire.throttle import Throttle
+from ottla.protocol.error_codes import ErrorCode
+from ottla.spark_jobs.wire.find import WireSegment
+from ottla.spark_jobs.wire.reader import Chunk, Gap, RangeReader
+from ottla.spark_jobs.wire.throttle import Throttle
 from tests.support.wire_logs import FakeLeader, batch, ranges, run_of_batches, segment
 
 SHAPES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 200)), min_size=1, max_size=20)

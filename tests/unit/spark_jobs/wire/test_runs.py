@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from spark_jobs.segment_reader import Run, Stop
-from spark_jobs.wire import runs
+from ottla.protocol.error_codes import ErrorCode
+from ottla.spark_jobs.segment_reader import Run, Stop
+from ottla.spark_jobs.wire import runs
 from tests.support.wire_logs import FakeLeader, run_of_batches, segment
 
 

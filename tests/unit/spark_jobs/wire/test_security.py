@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.wire.security import Security, security_of
+from ottla.spark_jobs.wire.security import Security, security_of
 
 JAVA = {
     "security.protocol": "SASL_SSL",

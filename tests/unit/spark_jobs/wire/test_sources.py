@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from spark_jobs.audit import audit
-from spark_jobs.log_files import find_logs
-from spark_jobs.pins import PINNED
-from spark_jobs.session import CannotJudge
-from spark_jobs.wire import cluster
-from spark_jobs.wire.address import address_of
-from spark_jobs.wire.sources import Wire, came_over_the_wire, sources, with_server
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.pins import PINNED
+from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.wire import cluster
+from ottla.spark_jobs.wire.address import address_of
+from ottla.spark_jobs.wire.sources import Wire, came_over_the_wire, sources, with_server
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 

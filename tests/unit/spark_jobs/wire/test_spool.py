@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing.in_process import InProcessBroker
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from spark_jobs.log_files import find_logs
-from spark_jobs.wire.spool import NotThisCluster, spool
-from spark_jobs.wire.throttle import Throttle
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.wire.spool import NotThisCluster, spool
+from ottla.spark_jobs.wire.throttle import Throttle
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.wire.throttle import Throttle
+from ottla.spark_jobs.wire.throttle import Throttle
 
 
 def test_who_took_a_second_and_a_halfs_worth_waits_so_long() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.exam.judge import Guarantee, Standing
-from broker.exam.scenarios.restarts import SCENARIOS
+from ottla.broker.exam.judge import Guarantee, Standing
+from ottla.broker.exam.scenarios.restarts import SCENARIOS
 from tests.support.exams import broken, candidate, standings
 
 NAMES = [each.name for each in SCENARIOS]

@@ -20,8 +20,8 @@ NAMED = "Ottla of another day is listening on"
 def other(tmp_path: Path) -> Path:
     """A checkout that can be told from this one by what it says at its start."""
     source = tmp_path / "other"
-    for package in ("broker", "protocol"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("ottla", "broker", "protocol"):
+        shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     app = source / "broker" / "app.py"
     app.write_text(app.read_text().replace("Ottla is listening on", NAMED))
     return source

@@ -1,5 +1,0 @@
-"""`python -m broker …` is `ottla …`."""
-
-from broker.cli import main
-
-main()

@@ -1,0 +1,5 @@
+"""`python -m ottla …` is `ottla …`."""
+
+from ottla.broker.cli import main
+
+main()
