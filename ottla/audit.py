@@ -1,0 +1,38 @@
+"""The audit from Python: judge log directories and clusters, read logs as Arrow record batches, or as a data source of Spark.
+
+What stands here stays (docs/public-api.md). Each name is imported when it is first asked for, and needs the extra `audit`; `KafkaLogSource`
+needs `spark`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla._lazy import exports
+
+__all__ = ["CannotJudge", "DirectoryVerdict", "Filters", "Finding", "KafkaLogSource", "RuleResult", "Verdict", "Wire", "audit", "read"]
+
+if TYPE_CHECKING:
+    from ottla.spark_jobs.audit import audit
+    from ottla.spark_jobs.session import CannotJudge
+    from ottla.spark_jobs.source import KafkaLogSource
+    from ottla.spark_jobs.tables import read
+    from ottla.spark_jobs.tables.filters import Filters
+    from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
+    from ottla.spark_jobs.wire.sources import Wire
+else:  # with a __getattr__, type checkers would take any name for one of these
+    __getattr__ = exports(
+        __name__,
+        {
+            "CannotJudge": "spark_jobs.session",
+            "DirectoryVerdict": "spark_jobs.verdict",
+            "Filters": "spark_jobs.tables.filters",
+            "Finding": "spark_jobs.verdict",
+            "KafkaLogSource": "spark_jobs.source",
+            "RuleResult": "spark_jobs.verdict",
+            "Verdict": "spark_jobs.verdict",
+            "Wire": "spark_jobs.wire.sources",
+            "audit": "spark_jobs.audit",
+            "read": "spark_jobs.tables",
+        },
+    )

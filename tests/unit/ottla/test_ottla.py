@@ -1,0 +1,92 @@
+"""The public face: small, cheap to import, and as docs/public-api.md says; that page's examples run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla.audit
+import ottla.testing
+from ottla.testing import InProcessBroker
+from tests.support.spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+pytest_plugins = ["pytester"]
+FACES = (ottla.testing, ottla.audit)
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "public-api.md").read_text()
+IN_PROCESS, FIXTURES, _CONTAINER, AUDIT, SPARK, PROTOCOL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of one topic in `data`, below where the test stands."""
+    monkeypatch.chdir(tmp_path)
+    with InProcessBroker(tmp_path / "data") as broker:
+        broker.topics.create("orders")
+
+
+def run(example: str, **names: object) -> None:
+    exec(compile(example, "docs/public-api.md", "exec"), {"__name__": "example", **names})
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_every_public_name_is_there_and_on_the_page(face: ModuleType) -> None:
+    assert [name for name in face.__all__ if getattr(face, name).__name__ != name] == []
+    assert [name for name in face.__all__ if f"`{name}`" not in PAGE] == []
+
+
+def test_every_module_and_name_of_the_protocol_that_the_page_lists_is_there() -> None:
+    rows = re.findall(r"^\| `(ottla\.protocol\.[a-z_.]+)` \| ((?:`\w+`(?:, )?)+)", PAGE, re.MULTILINE)
+    listed = [(module, name) for module, names in rows for name in re.findall(r"\w+", names)]
+    assert [f"{module}.{name}" for module, name in listed if not hasattr(import_module(module), name)] == []
+    assert len(rows) == 6
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_another_name_is_an_attribute_error_that_names_both(face: ModuleType) -> None:
+    with pytest.raises(AttributeError, match=rf"module '{face.__name__}' has no attribute 'Broker'"):
+        _ = face.Broker
+
+
+def test_importing_the_public_modules_imports_nothing_that_they_name() -> None:
+    code = "import sys; old = {*sys.modules}; import ottla.testing, ottla.audit, ottla.protocol; print(*sorted({*sys.modules} - old))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    ours = {name for name in loaded if name.startswith("ottla")}
+    assert ours == {"ottla", "ottla._lazy", "ottla.audit", "ottla.protocol", "ottla.testing"}
+    assert {name.partition(".")[0] for name in loaded} - {*sys.stdlib_module_names} == {"ottla"}
+
+
+def test_the_example_of_a_broker_in_process_runs() -> None:
+    run(IN_PROCESS)
+
+
+def test_the_example_of_fixtures_runs(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FIXTURES)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+@pytest.mark.usefixtures("data")
+def test_the_example_of_the_audit_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run(AUDIT)
+    assert "Clean: no rule was broken" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("data")
+def test_the_example_in_spark_runs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:  # pytest's way
+    run(SPARK, spark=spark)
+    assert "base_offset" in capsys.readouterr().out
+
+
+def test_the_example_of_the_protocol_runs() -> None:
+    run(PROTOCOL)
