@@ -1,0 +1,36 @@
+"""Ottla as its users install it: the wheel and the sdist, built from a copy of the sources without the network."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so", "node_modules", "target")
+_SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+
+
+def copy_sources(to: Path) -> Path:
+    """The folders and files of this checkout that a build could see, below `to`; links stay links."""
+    for folder in ("ottla", "broker", "protocol", "spark_jobs", "client_compat", "tests"):
+        shutil.copytree(ROOT / folder, to / folder, symlinks=True, ignore=_LEFT_OUT)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, to / name)
+    return to
+
+
+def build_wheel(source: Path, to: Path) -> Path:
+    """The wheel of a source directory or an sdist, in the new directory `to`. Raises CalledProcessError."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
+    subprocess.run([*command, str(source)], check=True)
+    (wheel,) = to.glob("ottla-*.whl")
+    return wheel
+
+
+def build_sdist(source: Path, to: Path) -> Path:
+    """The sdist of a source directory, in the directory `to`. Raises CalledProcessError."""
+    subprocess.run([sys.executable, "-c", _SDIST, str(to)], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    (sdist,) = to.glob("ottla-*.tar.gz")
+    return sdist
