@@ -1,5 +1,4 @@
-"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or `python -m ottla.spark_jobs.audit
-DIR`.
+"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or this file through spark-submit.
 
 Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
 Neither Spark nor DuckDB is imported before it is needed, so the command line can show its help without them.

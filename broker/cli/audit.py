@@ -1,4 +1,4 @@
-"""`ottla audit`, `ottla explain` and `ottla dedup`: they live with the audit, so that `python -m ottla.spark_jobs.audit` is the same command."""
+"""`ottla audit`, `ottla explain` and `ottla dedup`: they live with the audit, so that spark-submit of its file is the same command."""
 
 from ottla.broker.cli.common import ExtraMissing
 
