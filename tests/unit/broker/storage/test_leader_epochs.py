@@ -87,3 +87,31 @@ def test_entries_that_do_not_grow_or_are_no_numbers_are_corrupt(text: bytes) -> 
 def test_the_empty_file_that_kafka_creates_first_is_no_damage() -> None:
     assert decode_epochs(b"") == []
     assert decode_epochs(b"0\n1\n4 7\n") == [EpochStart(4, 7)]
+
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.3.1-leader-epochs.txt"
+
+
+def pairs(text: str) -> list[tuple[int, int]]:
+    return [(int(epoch), int(offset)) for epoch, offset in (pair.split(":") for pair in text.split())]
+
+
+def test_every_change_leaves_and_answers_what_kafkas_cache_does(tmp_path: Path) -> None:
+    """The table was printed by a Java program with the jars of Kafka 4.3.1.
+
+    It made 30 caches (`LeaderEpochFileCache` over a `LeaderEpochCheckpointFile`, with a scheduler that does nothing) and changed each seven
+    times at random: `assign`, mostly growing, `truncateFromEndAsyncFlush`, `truncateFromStartAsyncFlush`; and asked after each change.
+    """
+    made = epochs(tmp_path)
+    lines = [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
+    for number, line in enumerate(lines):
+        change, entries, ends, at = line.split("|")
+        begins, name, *arguments = change.split()
+        if begins == "new":
+            made = epochs(tmp_path / str(number))
+            made.path.parent.mkdir()
+        getattr(made, name)(*map(int, arguments))
+        assert list(made.entries) == pairs(entries), line
+        assert [made.end_offset_for(epoch, 99) for epoch in range(-1, 10)] == pairs(ends), line
+        assert [made.epoch_at(offset) for offset in range(13)] == [int(epoch) for epoch in at.split()], line
+    assert len(lines) == 210

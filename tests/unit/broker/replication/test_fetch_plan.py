@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.fetch_plan import FetchLimits, FetchPlan, FetchStep
+from ottla.broker.replication.follower import BACKOFF_MS, AppendFetched, FetchAction, RestartLog, TruncateLog
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from tests.support.list_log import Entry, ListLog
+
+T, U = b"t" * 16, b"u" * 16
+
+
+def plan(*keys: tuple[bytes, int]) -> tuple[FetchPlan, dict[tuple[bytes, int], ListLog]]:
+    """Broker 2, in epoch 72, follows `keys` in leader epoch 7; each log has one record of epoch 1."""
+    made = FetchPlan(2, Brokers(own_epoch=72), FetchLimits(wait_max_ms=50, partition_max_bytes=1000))
+    logs = {key: ListLog(1) for key in keys}
+    for key, log in logs.items():
+        made.follow(key, log, 7)
+    return made, logs
+
+
+def named(request: FetchRequest | None) -> list[tuple[bytes, int]]:
+    assert request is not None
+    return [(topic.topic_id, asked.partition) for topic in request.topics for asked in topic.partitions]
+
+
+def forgotten(request: FetchRequest | None) -> list[tuple[bytes, int]]:
+    assert request is not None
+    return [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+
+
+def response(*answers: tuple[tuple[bytes, int], int], session_id: int = 5, error: int = 0) -> FetchResponse:
+    topics = [FetchableTopicResponse("", topic, [PartitionData(index, code)]) for (topic, index), code in answers]
+    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
+
+
+def test_a_request_says_who_asks_and_for_how_much() -> None:
+    made, _ = plan((T, 0))
+    request = made.next_request(0)
+    assert request is not None
+    assert request.replica_state == ReplicaState(2, 72)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (50, 1, 10 << 20)
+    assert (request.session_id, request.session_epoch, request.isolation_level) == (0, 0, 0)
+    assert request.topics[0].partitions == [FetchPartition(0, 7, 1, 1, 0, 1000)]
+
+
+def test_there_is_no_request_without_a_partition() -> None:
+    made, _ = plan()
+    assert made.next_request(0) is None
+    assert made.wakes_ms(0) is None
+
+
+def test_partitions_of_one_topic_that_follow_each_other_are_named_together() -> None:
+    made, _ = plan((T, 0), (T, 1), (U, 0))
+    request = made.next_request(0)
+    assert request is not None
+    assert [len(topic.partitions) for topic in request.topics] == [2, 1]
+
+
+def test_who_gave_records_goes_to_the_end() -> None:
+    made, logs = plan((T, 0), (U, 0))
+    assert named(made.next_request(0)) == [(T, 0), (U, 0)]
+    steps = made.answered(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
+    assert [(step.key, step.action) for step in steps] == [((T, 0), AppendFetched(7)), ((U, 0), AppendFetched(7))]
+    made.appended((U, 0), None, 0)
+    logs[T, 0].append(Entry(7, 0))
+    made.appended((T, 0), 7, 2)
+    request = made.next_request(0)
+    assert named(request) == [(U, 0), (T, 0)]
+    made.answered(response(((T, 0), 0), ((U, 0), 0), session_id=0), 0)
+    made.appended((U, 0), None, 0)
+    assert named(made.next_request(0)) == [(U, 0), (T, 0)], "neither gave any this time"
+
+
+def test_a_partition_that_pauses_leaves_the_session_and_comes_back() -> None:
+    made, _ = plan((T, 0), (U, 0))
+    made.next_request(0)
+    steps = made.answered(response(((T, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER), ((U, 0), 0)), 0)
+    assert [step.action for step in steps] == [FetchAction.BACK_OFF, AppendFetched(7)]
+    made.appended((U, 0), None, 0)
+    request = made.next_request(1)
+    assert (named(request), forgotten(request)) == ([], [(T, 0)])
+    assert made.wakes_ms(1) == BACKOFF_MS
+    made.answered(response(), 1)
+    assert named(made.next_request(BACKOFF_MS)) == [(T, 0)]
+
+
+def test_with_nothing_left_the_leader_is_told_once() -> None:
+    made, _ = plan((T, 0))
+    made.next_request(0)
+    made.answered(response(((T, 0), 0)), 0)
+    made.forget((T, 0))
+    assert forgotten(made.next_request(0)) == [(T, 0)]
+    made.answered(response(), 0)
+    assert made.next_request(0) is None
+
+
+def test_a_failed_partition_is_not_fetched_until_it_is_followed_again() -> None:
+    made, logs = plan((T, 0))
+    made.next_request(0)
+    steps = made.answered(response(((T, 0), ErrorCode.FENCED_LEADER_EPOCH)), 0)
+    assert [step.action for step in steps] == [FetchAction.FAIL]
+    assert ((T, 0) in made, made.failed) == (False, {(T, 0)})
+    made.follow((T, 0), logs[T, 0], 8)
+    assert (made[T, 0].leader_epoch, made.failed) == (8, set())
+
+
+def test_followed_in_the_same_epoch_it_goes_on_and_in_another_it_begins_anew() -> None:
+    made, logs = plan((T, 0))
+    made[T, 0].back_off(0)
+    made.follow((T, 0), logs[T, 0], 7)
+    assert not made[T, 0].is_ready(1)
+    made.follow((T, 0), logs[T, 0], 8)
+    assert made[T, 0].is_ready(1)
+
+
+def test_an_answer_for_a_partition_that_was_given_up_or_changed_meanwhile_is_of_no_account() -> None:
+    made, logs = plan((T, 0), (U, 0))
+    made.next_request(0)
+    made.forget((T, 0))
+    made.follow((U, 0), logs[U, 0], 8)
+    assert made.answered(response(((T, 0), 0), ((U, 0), 0)), 0) == []
+
+
+def test_without_an_answer_all_pause_and_the_session_is_begun_again() -> None:
+    made, _ = plan((T, 0), (U, 0))
+    made.next_request(0)
+    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    made.next_request(0)
+    made.request_failed(10)
+    assert made.next_request(11) is None
+    request = made.next_request(10 + BACKOFF_MS)
+    assert request is not None
+    assert (named(request), request.session_id, request.session_epoch) == ([(T, 0), (U, 0)], 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "at_once"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, True),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, True),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+    ],
+)
+def test_a_session_that_is_gone_is_begun_at_once_and_after_another_error_all_pause(error: ErrorCode, at_once: bool) -> None:
+    made, _ = plan((T, 0))
+    made.next_request(0)
+    assert made.answered(response(error=error), 0) == []
+    assert (made.next_request(1) is not None) is at_once
+
+
+def test_a_log_without_any_epoch_is_cut_before_it_is_fetched_for() -> None:
+    made = FetchPlan(2, Brokers())
+    made.follow((T, 0), ListLog(start=4, high_watermark=4), 7)
+    assert made.next_request(0) is None
+    assert made.truncations(0) == [((T, 0), TruncateLog(4))]
+    made.truncated((T, 0))
+    assert made.truncations(0) == []
+    assert named(made.next_request(0)) == [(T, 0)]
+
+
+def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
+    made, logs = plan((T, 0))
+    made.next_request(0)
+    (step,) = made.answered(response(((T, 0), ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
+    assert step == FetchStep((T, 0), PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE), FetchAction.ASK_OFFSETS)
+    assert made.offsets_answered((T, 0), made.asked((T, 0)), 6, 9, 0) == RestartLog(6)
+    logs[T, 0].restart_at(6)
+    made.truncated((T, 0))
+    assert (made[T, 0].fetch_offset, made[T, 0].last_fetched_epoch) == (6, -1)
+
+
+@pytest.mark.parametrize(
+    ("error", "action"), [(ErrorCode.FENCED_LEADER_EPOCH, FetchAction.FAIL), (ErrorCode.UNKNOWN_LEADER_EPOCH, FetchAction.BACK_OFF)]
+)
+def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_or_never(error: ErrorCode, action: FetchAction) -> None:
+    made, _ = plan((T, 0))
+    made.next_request(0)
+    sent = made.asked((T, 0))
+    assert made.offsets_refused((T, 0), sent, error, 0) is action
+    assert made.next_request(1) is None
+    made.forget((T, 0))
+    assert made.offsets_refused((T, 0), sent, error, 0) is FetchAction.NOTHING
+    assert made.offsets_answered((T, 0), sent, 0, 9, 0) is FetchAction.NOTHING
+
+
+def test_what_cannot_be_used_is_asked_for_again_after_a_pause() -> None:
+    made, _ = plan((T, 0), (U, 0))
+    made.back_off((T, 0), 0)
+    assert named(made.next_request(1)) == [(U, 0)]
+    made.request_failed(1)
+    assert named(made.next_request(1 + BACKOFF_MS)) == [(U, 0), (T, 0)]

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.replication.follower import (
+    BACKOFF_MS,
+    Action,
+    AppendFetched,
+    FetchAction,
+    Follower,
+    RestartLog,
+    TruncateLog,
+    truncation,
+)
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
+from tests.support.list_log import Entry, ListLog
+
+
+def follower(*epochs: int, leader_epoch: int = 7, high_watermark: int = 0) -> tuple[Follower, ListLog]:
+    log = ListLog(*epochs, high_watermark=high_watermark)
+    return Follower(log, leader_epoch), log
+
+
+def data(error: int = 0, *, diverging: EpochEndOffset | None = None, high_watermark: int = 0) -> PartitionData:
+    return PartitionData(0, error, high_watermark, diverging_epoch=diverging or EpochEndOffset())
+
+
+def test_a_log_with_an_epoch_is_fetched_for_from_its_end_with_its_last_epoch() -> None:
+    made, _ = follower(1, 1, 4, high_watermark=1)
+    assert made.is_ready(0)
+    assert made.request(3, 1000) == FetchPartition(3, 7, 3, 4, 0, 1000)
+
+
+def test_a_log_without_any_epoch_is_cut_at_its_high_watermark_first() -> None:
+    log = ListLog(start=5, high_watermark=5)
+    made = Follower(log, 7)
+    assert (made.truncating, made.is_ready(0), made.fetch_offset) == (True, False, 5)
+    made.truncated()
+    assert made.is_ready(0)
+    assert (made.fetch_offset, made.last_fetched_epoch) == (5, -1)
+
+
+@pytest.mark.parametrize(
+    ("got", "action", "paused"),
+    [
+        (data(), AppendFetched(7), False),
+        (data(diverging=EpochEndOffset(1, 2)), TruncateLog(2), False),
+        (data(diverging=EpochEndOffset(0, 0)), TruncateLog(0), False),
+        (data(ErrorCode.OFFSET_OUT_OF_RANGE), FetchAction.ASK_OFFSETS, False),
+        (data(ErrorCode.OFFSET_OUT_OF_RANGE, diverging=EpochEndOffset(1, 2)), FetchAction.ASK_OFFSETS, False),
+        (data(ErrorCode.FENCED_LEADER_EPOCH), FetchAction.FAIL, False),
+        (data(ErrorCode.UNKNOWN_LEADER_EPOCH), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.NOT_LEADER_OR_FOLLOWER), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.UNKNOWN_TOPIC_ID), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.INCONSISTENT_TOPIC_ID), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.KAFKA_STORAGE_ERROR), FetchAction.BACK_OFF, True),
+        (data(ErrorCode.UNKNOWN_SERVER_ERROR), FetchAction.BACK_OFF, True),
+        (data(32_000), FetchAction.BACK_OFF, True),
+    ],
+)
+def test_what_an_answer_means(got: PartitionData, action: Action, paused: bool) -> None:
+    made, _ = follower(1, 1, 4)
+    assert made.answered(made.request(0, 1000), got, 100) == action
+    assert [made.is_delayed(at) for at in (100, 99 + BACKOFF_MS, 100 + BACKOFF_MS)] == [paused, paused, False]
+
+
+@pytest.mark.parametrize(
+    "sent", [FetchPartition(0, 7, 2, 4, 0, 1000), FetchPartition(0, 6, 3, 4, 0, 1000)], ids=["another offset", "another epoch"]
+)
+@pytest.mark.parametrize("error", [0, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
+def test_an_answer_to_what_is_not_asked_any_more_is_of_no_account(sent: FetchPartition, error: int) -> None:
+    made, _ = follower(1, 1, 4)
+    assert made.answered(sent, data(error), 0) is FetchAction.NOTHING
+    assert made.offsets_answered(sent, 0, 1, 0) is FetchAction.NOTHING
+    assert made.is_ready(0)
+
+
+def test_an_answer_that_comes_into_a_pause_is_of_no_account() -> None:
+    made, _ = follower(1)
+    sent = made.request(0, 1000)
+    made.back_off(50)
+    assert made.answered(sent, data(), 60) is FetchAction.NOTHING
+
+
+def test_a_pause_is_not_made_longer_by_another_error() -> None:
+    made, _ = follower(1)
+    made.back_off(0)
+    made.back_off(BACKOFF_MS - 1)
+    assert made.is_ready(BACKOFF_MS)
+
+
+def test_an_epoch_that_was_fenced_when_a_newer_one_is_known_already_is_tried_again() -> None:
+    made, _ = follower(1)
+    assert made.refused(ErrorCode.FENCED_LEADER_EPOCH, FetchPartition(0, 6, 1, 1, 0, 1000), 0) is FetchAction.BACK_OFF
+
+
+def test_a_log_that_does_not_end_where_it_was_fetched_for_fails() -> None:
+    made, log = follower(1)
+    sent = made.request(0, 1000)
+    log.append(Entry(1, 0))
+    assert made.answered(sent, data(), 0) is FetchAction.FAIL
+
+
+def test_after_an_append_it_goes_on_at_the_end_with_the_epoch_of_the_last_batch() -> None:
+    made, log = follower(1)
+    log.append(Entry(3, 0))
+    assert made.appended(3, leader_high_watermark=5)
+    assert (made.fetch_offset, made.last_fetched_epoch, made.lag) == (2, 3, 3)
+
+
+def test_an_empty_answer_keeps_the_epoch_that_was_fetched_last() -> None:
+    made, _ = follower(1)
+    assert made.appended(None, leader_high_watermark=0), "the first answer tells the lag"
+    assert not made.appended(None, leader_high_watermark=0)
+    assert (made.fetch_offset, made.last_fetched_epoch, made.lag) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("leader_start", "leader_end", "action", "lag"),
+    [
+        (0, 2, TruncateLog(2), 0),
+        (5, 9, RestartLog(5), 4),
+        (3, 9, FetchAction.NOTHING, 6),
+        (0, 3, FetchAction.NOTHING, 0),
+        (0, 9, FetchAction.NOTHING, 6),
+        (4, 4, RestartLog(4), 0),
+    ],
+)
+def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
+    leader_start: int, leader_end: int, action: Action, lag: int
+) -> None:
+    made, _ = follower(1, 1, 4)
+    assert made.offsets_answered(made.request(0, 1000), leader_start, leader_end, 0) == action
+    assert (made.lag, made.fetch_offset) == (lag, 3)
+
+
+LOG = (1, 1, 1, 3, 3, 5, 5)
+"""Epochs of the records 0 to 6: 1 ends at 3, 3 at 5, 5 at 7."""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "cut"),
+    [
+        (5, 6, 6),
+        (5, 9, 7),
+        (3, 4, 4),
+        (3, 9, 5),
+        (4, 9, 5),
+        (4, 4, 5),
+        (2, 2, 3),
+        (1, 2, 2),
+        (0, 2, 0),
+        (6, 2, 2),
+        (6, 9, 7),
+        (-1, 4, 4),
+        (-1, 9, 7),
+        (3, -1, 42),
+        (-1, -1, 42),
+    ],
+)
+def test_where_a_log_is_cut_by_what_the_leader_says_of_an_epochs_end(epoch: int, end: int, cut: int) -> None:
+    assert truncation(EpochEndOffset(epoch, end), ListLog(*LOG), 42) == cut
+
+
+def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> None:
+    """KAFKA-6361: fast unclean elections left each with epochs that the other does not know."""
+    leaders = ListLog(1, 1, 2, 4, 6)
+    made, log = follower(1, 1, 3, 5, 5)
+    cuts = []
+    while True:
+        epoch, end = leaders.epochs.end_offset_for(made.last_fetched_epoch, leaders.log_end_offset)
+        if epoch == made.last_fetched_epoch and end >= made.fetch_offset:
+            break
+        action = made.answered(made.request(0, 1000), data(diverging=EpochEndOffset(epoch, end)), 0)
+        assert isinstance(action, TruncateLog)
+        log.truncate_to(action.offset)
+        made.truncated()
+        cuts.append(action.offset)
+    assert cuts == [3, 2]
+    assert (made.fetch_offset, made.last_fetched_epoch) == (2, 1)
