@@ -76,12 +76,12 @@ def test_a_registration_survives_the_way_to_the_log_and_back() -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_a_registration_of_a_newer_kafka_is_read_without_the_field_that_it_added() -> None:
+def test_a_registration_of_kafka_4_3_is_read_with_its_cordoned_directories() -> None:
     added = f"02 00 11 02{DIRECTORY.hex()} 01 11 02{ID.hex()}"
     value = f"01 00 04 00000001 00 {ID.hex()} 0000000000000009 01 01 00 00 00 {added}"
     record = decode_record(bytes.fromhex(value))
     assert isinstance(record, RegisterBrokerRecord)
-    assert (record.broker_id, record.broker_epoch, record.log_dirs) == (1, 9, [DIRECTORY])
+    assert (record.broker_id, record.broker_epoch, record.log_dirs, record.cordoned_log_dirs) == (1, 9, [DIRECTORY], [ID])
 
 
 def test_a_kind_of_record_that_we_do_not_use_is_passed_over() -> None:

@@ -1,0 +1,87 @@
+"""In which version a record is written at a level of `metadata.version`: one that every member of the cluster can read (`MetadataVersion`).
+
+Rules that hold inside:
+- A kind that readers of a level do not know is not written at that level: asking for its version raises.
+- A change of a registration has the version that brought what it changes, whatever the level (`ReplicationControlManager`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.cluster.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+LEVEL_MIN: Final = 7
+"""3.3-IV3, the lowest that Kafka 4 runs at."""
+LEVEL_MAX: Final = 30
+"""4.3-IV0, the highest of Kafka 4.3."""
+
+SCRAM: Final = 11
+TRANSACTIONS: Final = 13
+DELEGATION_TOKENS: Final = 14
+CONTROLLER_REGISTRATION: Final = 15
+DIRECTORIES: Final = 17
+ELIGIBLE_LEADER_REPLICAS: Final = 23
+CORDONED_DIRECTORIES: Final = 30
+"""The levels since which a thing can be written."""
+
+_MIGRATION: Final = 8
+
+_PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
+
+_WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
+    RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (_MIGRATION, 2), (0, 1)),
+    PartitionRecord: _PARTITION,
+    PartitionChangeRecord: _PARTITION,
+    ClearElrRecord: ((ELIGIBLE_LEADER_REPLICAS, 0),),
+    RegisterControllerRecord: ((CONTROLLER_REGISTRATION, 0),),
+    DelegationTokenRecord: ((DELEGATION_TOKENS, 0),),
+    RemoveDelegationTokenRecord: ((DELEGATION_TOKENS, 0),),
+    BeginTransactionRecord: ((TRANSACTIONS, 0),),
+    EndTransactionRecord: ((TRANSACTIONS, 0),),
+    AbortTransactionRecord: ((TRANSACTIONS, 0),),
+    UserScramCredentialRecord: ((SCRAM, 0),),
+    RemoveUserScramCredentialRecord: ((SCRAM, 0),),
+}
+"""From which level on a kind is written in which version, the newest first; all else is version 0 at every level."""
+
+
+class NotWritable(ValueError):
+    """A record that readers at a level of `metadata.version` do not know: a bug of who decides to write it."""
+
+
+def version_of(record: MetadataRecord, metadata_level: int) -> int:
+    """The version in which `record` is written at this level. Raises `NotWritable`."""
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        version = _change_version(record)
+        needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, LEVEL_MIN)
+        found = version if metadata_level >= needed else None
+    else:
+        written = _WRITTEN.get(type(record), ((0, 0),))
+        found = next((version for since, version in written if metadata_level >= since), None)
+    if found is None:
+        raise NotWritable(f"{type(record).__name__} cannot be written at metadata.version {metadata_level}")
+    return found
+
+
+def _change_version(record: BrokerRegistrationChangeRecord) -> int:
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0

@@ -1,0 +1,79 @@
+"""Metadata records that Kafka's own classes wrote, of all kinds and versions: read to the same fields, written in the same bytes.
+
+The committed ones were made by `client_compat/kafka/MetadataRecords.java`, which says how; where there is a
+JDK it makes new ones each time.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing, jars, java
+from ottla.broker.cluster.metadata_records import KINDS, decode_record, encode_record
+
+GOLDEN = Path(__file__).with_name("metadata_records.txt")
+PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataRecords.java"
+JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8")
+
+
+def as_kafka_tells(value: Any, told: Any) -> Any:
+    """One of our values as Kafka's JSON has it; bytes are there in one of two alphabets, an id without padding."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: as_kafka_tells(getattr(value, snake(name)), part) for name, part in told.items()}
+    if isinstance(value, list):
+        return [as_kafka_tells(part, each) for part, each in zip(value, told, strict=True)]
+    if isinstance(value, bytes):
+        text = base64.b64encode(value).decode()
+        return text if text == told else base64.urlsafe_b64encode(value).decode().rstrip("=")
+    return value
+
+
+def snake(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()
+
+
+def all_fields_are_told(record: Any, told: dict[str, Any]) -> bool:
+    """Whether what Kafka's JSON leaves out has its default with us."""
+    silent = [field for field in dataclasses.fields(record) if field.name not in {snake(name) for name in told}]
+    defaults = type(record)()
+    return all(getattr(record, field.name) == getattr(defaults, field.name) for field in silent)
+
+
+def check(lines: list[str]) -> None:
+    seen = set()
+    for line in lines:
+        written, _, text = line.partition(" ")
+        told = json.loads(text)
+        record, version = decode_record(bytes.fromhex(written))
+        assert as_kafka_tells(record, told) == told, line
+        assert all_fields_are_told(record, told), line
+        assert encode_record(record, version).hex() == written, line
+        seen.add((type(record), version))
+    assert seen == {(kind, version) for kind in KINDS.values() for version in range(kind.MAX_VERSION + 1)}
+
+
+def test_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
+    check(GOLDEN.read_text(encoding="utf-8").splitlines())
+
+
+def test_new_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
+    try:
+        classpath = f"{jars()}/*"
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    if shutil.which("javac") is None:
+        pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")
+    seed = random.randrange(1 << 31)
+    print("seed", seed)
+    made = subprocess.run([java(), *JVM, "-cp", classpath, str(PROGRAM), str(seed), "20"], capture_output=True, timeout=120, check=True)
+    check(made.stdout.decode().splitlines())
