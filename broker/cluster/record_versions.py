@@ -31,6 +31,7 @@ LEVEL_MIN: Final = 7
 LEVEL_MAX: Final = 30
 """4.3-IV0, the highest of Kafka 4.3."""
 
+MIGRATION: Final = 8
 SCRAM: Final = 11
 TRANSACTIONS: Final = 13
 DELEGATION_TOKENS: Final = 14
@@ -40,12 +41,10 @@ ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
 """The levels since which a thing can be written."""
 
-_MIGRATION: Final = 8
-
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
 
 _WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
-    RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (_MIGRATION, 2), (0, 1)),
+    RegisterBrokerRecord: ((CORDONED_DIRECTORIES, 4), (DIRECTORIES, 3), (MIGRATION, 2), (0, 1)),
     PartitionRecord: _PARTITION,
     PartitionChangeRecord: _PARTITION,
     ClearElrRecord: ((ELIGIBLE_LEADER_REPLICAS, 0),),

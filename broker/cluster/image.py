@@ -1,0 +1,130 @@
+"""The cluster's metadata at one offset, whole: what all records of the metadata log up to there say (Kafka's `MetadataImage`).
+
+Rules that hold inside:
+- An image never changes, nor does anything in it: an `ImageDelta` makes the next one, which shares with it every part that did not change.
+- Two images that say the same are equal, whatever records made them.
+- What a record says whole (an ACL, a credential, a token) is kept as the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from ottla.broker.cluster.metadata_records import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    Endpoint,
+    FeatureRange,
+    UserScramCredentialRecord,
+)
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+
+MIGRATING: Final = bytes(15) + b"\x02"
+"""The directory of a replica that is not known: the broker had one directory, or said nothing yet (Kafka's `DirectoryId.MIGRATING`)."""
+
+NO_PRODUCER_ID: Final = -1
+
+ConfigResource: TypeAlias = tuple[int, str]
+"""The type and the name of what a configuration belongs to."""
+QuotaTarget: TypeAlias = frozenset[tuple[str, str | None]]
+"""What quotas are for: types with names, None for the default of a type."""
+ScramUser: TypeAlias = tuple[int, str]
+"""A mechanism and the user's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """Who holds a partition. `leader_epoch` grows with each election, `partition_epoch` with each change of any kind.
+
+    `directories` has an id for each of `replicas`; `leader_recovery_state` is 1 after an unclean election until the leader has recovered.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[bytes, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic and its partitions by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A broker as it registered last, and what changed since. `directories` is in Kafka's order of ids.
+
+    `cordoned_directories` is None until the broker has said which, `rack` where it has none.
+    """
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    listeners: Mapping[str, Endpoint]
+    features: Mapping[str, FeatureRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    is_migrating_zk_broker: bool
+    directories: tuple[bytes, ...]
+    cordoned_directories: tuple[bytes, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """A controller as it registered last."""
+
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    listeners: Mapping[str, Endpoint]
+    features: Mapping[str, FeatureRange]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything, by part. Without arguments: the image before the first record."""
+
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels above 0, that of `metadata.version` among them. `kraft.version` is Raft's, and never here."""
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
+    topics: Mapping[bytes, TopicImage] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """The id of each topic by its name."""
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaTarget, Mapping[str, float]] = field(default_factory=dict)
+    next_producer_id: int = NO_PRODUCER_ID
+    """The first producer id of which no block was given out; -1 before there was one."""
+    acls: Mapping[bytes, AccessControlEntryRecord] = field(default_factory=dict)
+    scram: Mapping[ScramUser, UserScramCredentialRecord] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    @property
+    def metadata_level(self) -> int:
+        """The level of `metadata.version`. Raises KeyError before there is one."""
+        return self.features[METADATA_VERSION]
+
+
+EMPTY: Final = MetadataImage()

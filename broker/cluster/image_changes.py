@@ -1,0 +1,87 @@
+"""What is different between two images of the cluster, part by part: what a broker has to carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ottla.broker.cluster.image import (
+    BrokerRegistration,
+    ConfigResource,
+    ControllerRegistration,
+    MetadataImage,
+    QuotaTarget,
+    ScramUser,
+    TopicImage,
+)
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """One topic: `before` is None where it is new, `after` where it is gone. A name that was created again is two of these."""
+
+    before: TopicImage | None
+    after: TopicImage | None
+    partitions: frozenset[int]
+    """Indexes of the partitions that are not as before: new, gone, or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChanges:
+    """By part the new value of each key whose value is another, None where it is gone. What is as before is not named."""
+
+    features: Mapping[str, int | None] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration | None] = field(default_factory=dict)
+    controllers: Mapping[int, ControllerRegistration | None] = field(default_factory=dict)
+    topics: Mapping[bytes, TopicChange] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str] | None] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaTarget, Mapping[str, float] | None] = field(default_factory=dict)
+    next_producer_id: int | None = None
+    acls: Mapping[bytes, AccessControlEntryRecord | None] = field(default_factory=dict)
+    scram: Mapping[ScramUser, UserScramCredentialRecord | None] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, DelegationTokenRecord | None] = field(default_factory=dict)
+
+
+def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
+    """What is different. Reads both images whole, but skips what they share."""
+    return ImageChanges(
+        features=map_difference(before.features, after.features),
+        brokers=map_difference(before.brokers, after.brokers),
+        controllers=map_difference(before.controllers, after.controllers),
+        topics={
+            topic_id: topic_change(before.topics.get(topic_id), after.topics.get(topic_id))
+            for topic_id in map_difference(before.topics, after.topics)
+        },
+        configs=map_difference(before.configs, after.configs),
+        client_quotas=map_difference(before.client_quotas, after.client_quotas),
+        next_producer_id=None if before.next_producer_id == after.next_producer_id else after.next_producer_id,
+        acls=map_difference(before.acls, after.acls),
+        scram=map_difference(before.scram, after.scram),
+        delegation_tokens=map_difference(before.delegation_tokens, after.delegation_tokens),
+    )
+
+
+def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
+    """The keys whose values are not equal, with the value in `after`, None where it has none."""
+    if before is after:
+        return {}
+    changed: dict[K, V | None] = {key: value for key, value in after.items() if key not in before or not same(before[key], value)}
+    changed.update((key, None) for key in before if key not in after)
+    return changed
+
+
+def same(one: object, other: object) -> bool:
+    """Whether they are equal, without a look inside where they are one object."""
+    return one is other or one == other
+
+
+def topic_change(before: TopicImage | None, after: TopicImage | None) -> TopicChange:
+    """What became of one topic."""
+    old = {} if before is None else before.partitions
+    new = {} if after is None else after.partitions
+    return TopicChange(before, after, frozenset(map_difference(old, new)))

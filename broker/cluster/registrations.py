@@ -1,0 +1,194 @@
+"""From records to what an image keeps of a partition, a broker or a controller, and back.
+
+Kafka's `PartitionRegistration`, `BrokerRegistration`, `ControllerRegistration`, with their rules of what a change record means.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ottla.broker.cluster.image import MIGRATING, BrokerRegistration, ControllerRegistration, PartitionRegistration
+from ottla.broker.cluster.metadata_records import (
+    LEADER_UNCHANGED,
+    RECOVERY_STATE_UNCHANGED,
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    FeatureRange,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+
+_SIGNED: Final = struct.Struct(">qq")
+_RECOVERY_STATES: Final = (0, 1)
+_FENCED: Final = {0: None, 1: True, -1: False}
+_IN_CONTROLLED_SHUTDOWN: Final = {0: None, 1: True}
+
+
+class InconsistentRecord(Exception):
+    """A record that contradicts those before it: the log is damaged, or we replay it wrongly. Nothing after it can be trusted."""
+
+
+def partition_of(record: PartitionRecord) -> PartitionRegistration:
+    """The partition that the record describes. Raises `InconsistentRecord`."""
+    return PartitionRegistration(
+        replicas=tuple(record.replicas),
+        directories=_directories(record.directories, len(record.replicas)),
+        isr=tuple(record.isr),
+        removing_replicas=tuple(record.removing_replicas),
+        adding_replicas=tuple(record.adding_replicas),
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
+        leader=record.leader,
+        leader_recovery_state=_recovery_state(record.leader_recovery_state),
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+    )
+
+
+def changed_partition(before: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+    """The partition after the change. Naming a leader, even the same, starts a leader epoch. Raises `InconsistentRecord`."""
+    replicas = _or(record.replicas, before.replicas)
+    elected = record.leader != LEADER_UNCHANGED
+    unchanged_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
+    return PartitionRegistration(
+        replicas=replicas,
+        directories=_directories(before.directories if record.directories is None else record.directories, len(replicas)),
+        isr=_or(record.isr, before.isr),
+        removing_replicas=_or(record.removing_replicas, before.removing_replicas),
+        adding_replicas=_or(record.adding_replicas, before.adding_replicas),
+        elr=_or(record.eligible_leader_replicas, before.elr),
+        last_known_elr=_or(record.last_known_elr, before.last_known_elr),
+        leader=record.leader if elected else before.leader,
+        leader_recovery_state=before.leader_recovery_state if unchanged_state else _recovery_state(record.leader_recovery_state),
+        leader_epoch=before.leader_epoch + elected,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def without_elr(before: PartitionRegistration) -> PartitionRegistration:
+    """The partition after its eligible and last known leader replicas were cleared; itself where it has none."""
+    if not before.elr and not before.last_known_elr:
+        return before
+    return replace(before, elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
+
+
+def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
+    """The registration that the record describes."""
+    return BrokerRegistration(
+        broker_id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        listeners=_listeners(record.end_points),
+        features=_features(record.features),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        is_migrating_zk_broker=record.is_migrating_zk_broker,
+        directories=_in_order(record.log_dirs),
+        cordoned_directories=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
+    )
+
+
+def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeRecord) -> BrokerRegistration:
+    """The registration after the change. Raises `InconsistentRecord` for values that mean nothing."""
+    if record.fenced not in _FENCED or record.in_controlled_shutdown not in _IN_CONTROLLED_SHUTDOWN:
+        raise InconsistentRecord(f"a change without a meaning: {record}")
+    fenced, in_shutdown = _FENCED[record.fenced], _IN_CONTROLLED_SHUTDOWN[record.in_controlled_shutdown]
+    return replace(
+        before,
+        fenced=before.fenced if fenced is None else fenced,
+        in_controlled_shutdown=before.in_controlled_shutdown if in_shutdown is None else in_shutdown,
+        directories=_in_order(record.log_dirs) if record.log_dirs else before.directories,
+        cordoned_directories=before.cordoned_directories if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
+    )
+
+
+def controller_of(record: RegisterControllerRecord) -> ControllerRegistration:
+    """The registration that the record describes."""
+    return ControllerRegistration(
+        record.controller_id, record.incarnation_id, record.zk_migration_ready, _listeners(record.end_points), _features(record.features)
+    )
+
+
+def partition_record(topic_id: bytes, index: int, partition: PartitionRegistration, *, with_elr: bool) -> PartitionRecord:
+    """What describes the partition; its eligible leader replicas only where the cluster uses them, and there are some."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.elr) if with_elr and partition.elr else None,
+        last_known_elr=list(partition.last_known_elr) if with_elr and partition.last_known_elr else None,
+    )
+
+
+def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    """What describes the registration."""
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        is_migrating_zk_broker=broker.is_migrating_zk_broker,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[broker.listeners[name] for name in sorted(broker.listeners)],
+        features=[broker.features[name] for name in sorted(broker.features)],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories),
+        cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
+    )
+
+
+def controller_record(controller: ControllerRegistration) -> RegisterControllerRecord:
+    """What describes the registration."""
+    return RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=[controller.listeners[name] for name in sorted(controller.listeners)],
+        features=[controller.features[name] for name in sorted(controller.features)],
+    )
+
+
+def _or(changed: Sequence[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
+    return before if changed is None else tuple(changed)
+
+
+def _directories(told: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
+    """One for each replica: none told, or none known, is "not known" for all of them."""
+    if all(directory == MIGRATING for directory in told):
+        return (MIGRATING,) * replicas
+    if len(told) != replicas:
+        raise InconsistentRecord(f"{len(told)} directories for {replicas} replicas")
+    return tuple(told)
+
+
+def _recovery_state(told: int) -> int:
+    if told not in _RECOVERY_STATES:
+        raise InconsistentRecord(f"no leader recovery state is {told}")
+    return told
+
+
+def _in_order(directories: Sequence[bytes]) -> tuple[bytes, ...]:
+    """In the order of Kafka's `Uuid`, whose halves are signed."""
+    return tuple(sorted(directories, key=_SIGNED.unpack))
+
+
+def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, Endpoint]:
+    return {endpoint.name: endpoint for endpoint in endpoints}
+
+
+def _features(features: Sequence[FeatureRange]) -> dict[str, FeatureRange]:
+    return {feature.name: feature for feature in features}

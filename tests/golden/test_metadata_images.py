@@ -1,0 +1,63 @@
+"""What Kafka's own classes make of metadata logs, and we: the same image, however the log is cut into deltas.
+
+The committed ones were made by `client_compat/kafka/MetadataImages.java`, which says how; where there is a JDK
+it judges new ones each time.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing, jars, java
+from ottla.broker.cluster.image import EMPTY, MetadataImage
+from ottla.broker.cluster.image_delta import ImageDelta
+from ottla.broker.cluster.metadata_records import decode_record
+from tests.support.metadata_logs import as_lines
+
+GOLDEN = Path(__file__).with_name("metadata_images.txt")
+PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataImages.java"
+
+
+def judged(lines: list[str]) -> int:
+    """Compares the images of all logs and says how many there were."""
+    images: list[MetadataImage] = []
+    delta = theirs = ImageDelta(EMPTY)
+    for line in [*lines, "end"]:
+        if line.startswith(" "):
+            theirs.apply(decode_record(bytes.fromhex(line))[0])
+            continue
+        if theirs is not delta:
+            assert images[-1] == theirs.finish()
+            delta = theirs = ImageDelta(EMPTY)
+        if line == "apply":
+            delta = theirs = ImageDelta(delta.finish())
+        elif line == "image":
+            images.append(delta.finish())
+            theirs = ImageDelta(EMPTY)
+        elif line != "end":
+            delta.apply(decode_record(bytes.fromhex(line))[0])
+    return len(images)
+
+
+def test_an_image_is_the_one_that_kafkas_classes_make() -> None:
+    assert judged(GOLDEN.read_text().splitlines()) == 8
+
+
+def test_an_image_of_a_new_log_is_the_one_that_kafkas_classes_make() -> None:
+    try:
+        classpath = f"{jars()}/*"
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    if shutil.which("javac") is None:
+        pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")
+    seed = random.randrange(1 << 31)
+    print("seed", seed)
+    argv = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", classpath, str(PROGRAM)]
+    done = subprocess.run(argv, input=as_lines(seed, 30, 150), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert judged(done.stdout.splitlines()) == 30

@@ -1,0 +1,93 @@
+"""The image of the cluster is what its records say, however they are cut, and a snapshot of it says the same."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.image_delta import ImageDelta
+from ottla.broker.cluster.image_records import to_records
+from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
+from ottla.broker.cluster.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, MetadataRecord
+from tests.support.metadata_images import made_of
+from tests.support.metadata_logs import LogOfMetadata, cut
+
+SEEDS = st.integers(0, 1 << 32)
+LENGTHS = st.integers(0, 120)
+
+
+def as_batches(pieces: list[list[MetadataRecord]]) -> list[MetadataBatch]:
+    batches, offset = [], 0
+    for piece in pieces:
+        batches.append(MetadataBatch(offset, offset + len(piece) - 1, 1, 0, piece))
+        offset += len(piece)
+    return batches
+
+
+@given(SEEDS, LENGTHS, SEEDS)
+def test_an_image_does_not_depend_on_how_its_records_are_cut(seed: int, length: int, cuts: int) -> None:
+    records = LogOfMetadata(seed).records(length)
+    one_by_one = piecewise = EMPTY
+    for record in records:
+        one_by_one = made_of(record, image=one_by_one)
+    for piece in cut(records, cuts):
+        piecewise = made_of(*piece, image=piecewise)
+    assert one_by_one == piecewise == made_of(*records)
+
+
+@given(SEEDS, LENGTHS, SEEDS)
+def test_a_delta_changes_nothing_before_it_and_tells_exactly_the_difference(seed: int, length: int, cuts: int) -> None:
+    records = LogOfMetadata(seed).records(length)
+    image, done = EMPTY, []
+    for piece in cut(records, cuts):
+        delta = ImageDelta(image)
+        for record in piece:
+            delta.apply(record)
+        after = delta.finish()
+        assert image == made_of(*done), "the image that the delta began with"
+        assert delta.changes() == difference(image, after)
+        image, done = after, done + piece
+
+
+@given(SEEDS, LENGTHS)
+def test_the_records_of_an_image_make_an_equal_image(seed: int, length: int) -> None:
+    image = made_of(*LogOfMetadata(seed).records(length))
+    records = list(to_records(image))
+    assert made_of(*records) == image
+    assert list(to_records(made_of(*records))) == records
+
+
+@given(SEEDS, LENGTHS, SEEDS, st.sampled_from(["commit", "abort"]))
+def test_a_transaction_counts_whole_or_not_at_all(seed: int, length: int, cuts: int, end: str) -> None:
+    records = LogOfMetadata(seed).records(length)
+    source = random.Random(cuts)
+    begin = source.randint(2, len(records))
+    before, inside = records[:begin], records[begin:]
+    last = EndTransactionRecord() if end == "commit" else AbortTransactionRecord("it was not to be")
+    loader = MetadataLoader()
+    batches = as_batches(cut([*before, BeginTransactionRecord(), *inside, last], cuts))
+    told = []
+    while batches:
+        many = source.randint(1, 3)
+        told += loader.load(batches[:many])
+        batches = batches[many:]
+    assert [published.image for published in told if published.provenance.offset == begin - 1][-1:] == [made_of(*before)]
+    assert not any(begin <= published.provenance.offset < begin + len(inside) + 1 for published in told)
+    assert loader.published.image == made_of(*(records if end == "commit" else before))
+    assert loader.published.provenance.offset == len(records) + 1
+
+
+@given(SEEDS, SEEDS, LENGTHS)
+def test_a_snapshot_takes_the_place_of_all_that_was_there(seed: int, other: int, length: int) -> None:
+    loader = MetadataLoader()
+    loader.load(as_batches([LogOfMetadata(seed).records(length)]))
+    there = loader.published.image
+    image = made_of(*LogOfMetadata(other).records(length))
+    published = loader.load_snapshot(to_records(image), 1000, 3, 17)
+    assert published.image == loader.published.image == image
+    assert published.changes == difference(there, image)
+    assert (published.provenance.offset, published.provenance.epoch) == (999, 3)
