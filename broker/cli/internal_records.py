@@ -6,8 +6,8 @@ import base64
 import dataclasses
 from typing import Any
 
+from ottla.broker.cluster import metadata_records
 from ottla.broker.groups import group_records
-from ottla.broker.topics import catalog_records
 from ottla.broker.topics.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.txns import txn_records
 from ottla.broker.txns.transaction import Transaction
@@ -47,8 +47,8 @@ def _decoded(topic: str, record: Record) -> dict[str, Any] | None:
         stored = txn_records.decode_record(record.key, record.value)
         return None if stored is None else {"transactional_id": stored.transactional_id, "value": _transaction(stored.value)}
     if topic == CLUSTER_METADATA and record.value is not None:
-        change = catalog_records.decode_record(record.value)
-        return None if change is None else {"type": type(change).__name__, **_plain(dataclasses.asdict(change))}
+        change, _ = metadata_records.decode_record(record.value)
+        return {"type": type(change).__name__, **_plain(dataclasses.asdict(change))}
     return None
 
 

@@ -54,10 +54,9 @@ class UnknownRecord(ProtocolError):
         self.version = version
 
 
+@dataclass(slots=True)
 class MetadataRecord(Message):
     """Base of the kinds of records."""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)

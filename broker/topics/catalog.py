@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final
 
+from ottla.broker.cluster.metadata_records import LEADER_UNCHANGED
 from ottla.broker.topics.catalog_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -24,11 +24,6 @@ from ottla.broker.topics.catalog_records import (
     TopicRecord,
 )
 from ottla.broker.topics.topic_names import collision_key, has_collision_chars, is_internal
-
-LEADER_UNCHANGED: Final = -2
-"""`PartitionChangeRecord.leader` of a change that leaves the leader, and with it the leader epoch, alone."""
-
-RECOVERY_STATE_UNCHANGED: Final = -1
 
 
 class ResourceType(IntEnum):

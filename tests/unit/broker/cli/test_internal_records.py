@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.broker.cli.internal_records import describe_record
+from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord
+from ottla.broker.cluster.metadata_records import encode_record as encode_metadata_record
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
 from ottla.broker.txns.txn_records import TxnRecord, encode_record
@@ -11,7 +13,7 @@ from ottla.protocol.records.record import Record, SimpleRecord, build_batch, ite
 OPEN = Transaction("tx", 7, 3, 60_000, TxnState.ONGOING, frozenset({("t", 1), ("t", 0)}), 1_000, 2_000, version=2)
 
 
-def record(key: bytes, value: bytes | None) -> Record:
+def record(key: bytes | None, value: bytes | None) -> Record:
     (read,) = iter_records(build_batch([SimpleRecord(key, value, 0)]))
     return read
 
@@ -51,3 +53,12 @@ def test_damage_is_named_and_another_kind_of_record_shown_as_it_is() -> None:
     damaged = describe_record("__transaction_state", record(b"\x00\x00\x00\x05ab", None))
     assert damaged["decoded"].startswith("not readable")
     assert describe_record("__transaction_state", record(b"\x00\x09x", b"y"))["value"] == "y"
+
+
+def test_a_metadata_record_of_any_kind_is_shown_and_one_of_a_newer_kafka_named() -> None:
+    value = encode_metadata_record(BrokerRegistrationChangeRecord(1, 7, fenced=-1), 0)
+    described = describe_record("__cluster_metadata", record(None, value))["decoded"]
+    assert described["type"] == "BrokerRegistrationChangeRecord"
+    assert (described["broker_id"], described["broker_epoch"], described["fenced"]) == (1, 7, -1)
+    newer = describe_record("__cluster_metadata", record(None, bytes.fromhex("017d0000")))
+    assert newer["decoded"] == "not readable: metadata record of kind 125, version 0: not known to this broker"
