@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.controller import Controller
 from ottla.broker.topics.alter_configs import AlterResource, alter_configs
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.topics.broker_config import BrokerConfigs
     from ottla.broker.topics.catalog import Catalog, Topic
 
-logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 
 class TopicService:
@@ -120,12 +121,14 @@ class TopicService:
         try:
             answers = await self.auto_create(names)
         except Rejected as error:
-            answers = dict.fromkeys(names, error)
+            first = shown(names[0])
+            peer_logger.warning("%d topic(s) were asked for, the first is %s, and none can be created: %s", len(names), first, error)
+            return
         finally:
             self._being_made.difference_update(names)
         for name, refused in answers.items():
             if refused is not None:
-                logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
+                peer_logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
 
     async def ensure(self, name: str) -> Topic:
         """The topic, served; created with its defaults if it is not there. Raises Rejected."""

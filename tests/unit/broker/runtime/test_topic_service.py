@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.topics.alter_configs import AlterResource
 from ottla.broker.topics.catalog import ResourceType
 from ottla.broker.topics.config_op import ConfigOp, OpType
-from ottla.broker.topics.create_topics import NewTopic
+from ottla.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_dirs import TopicDir
@@ -50,6 +51,17 @@ async def test_a_topic_that_is_begun_comes_once_and_a_refused_one_is_told_to_the
     await opened.service.stop()
     assert opened.served() == [("a.b", 0), ("t", 0)]
     assert [record.args[0] for record in caplog.records if record.levelname == "WARNING" and record.args] == ["a_b"]
+
+
+async def test_topics_that_are_refused_together_are_one_line_of_the_log_that_counts_what_peers_cause(
+    opened: TopicDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.service.begin_auto_create([f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)])
+    await opened.service.stop()
+    assert [(record.name, record.args and record.args[0]) for record in caplog.records] == [(PEERS, PARTITIONS_PER_REQUEST_MAX + 1)]
+    opened.service.begin_auto_create(["t"])
+    await opened.service.stop()
+    assert opened.served() == [("t", 0)]
 
 
 async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir) -> None:
