@@ -10,6 +10,7 @@ assumes that there were no producers. A lost snapshot then costs a walk over hea
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -134,8 +135,9 @@ def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
             end = step[0].base_offset
 
 
-def _headers_below(end: int, segment: Segment, position: int) -> list[BatchHeader]:
-    headers = []
+def _headers_below(end: int, segment: Segment, position: int) -> deque[BatchHeader]:
+    """The last of them: from one entry of a sparse index to the next there may be millions (index.interval.bytes)."""
+    headers: deque[BatchHeader] = deque(maxlen=BATCHES_SEARCHED)
     for _, header in segment.batches(position):
         if header.base_offset >= end:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,21 @@ def test_only_five_are_found_however_many_the_log_has(box: LogBox) -> None:
     box.restart()
     assert again(box, 4, 5) == [LOST, 5]
     assert windows(box.log)[PID] == [(i, i) for i in range(5, 10)]
+
+
+def test_a_search_holds_no_more_of_a_log_without_an_index_than_it_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = LogBox(tmp_path / "sparse-0", LogConfig(index_interval_bytes=2**31 - 1))
+    for _ in range(1000):
+        box.append(batch(), origin=Origin.COORDINATOR)
+    offsets = [info.first_offset for info in five(box)]
+    box.restart()
+    monkeypatch.setattr(producer_replay, "BATCHES_SEARCHED", 10)
+    tracemalloc.start()
+    try:
+        assert again(box, 0) == offsets[:1]
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_log_is_searched_once_and_not_for_the_next_batch(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
