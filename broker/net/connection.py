@@ -43,6 +43,8 @@ class Shared:
         self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
         """Asked for each new connection where faults are scripted."""
+        self.stopping = False
+        """Set when no more are to come: some may be on their way from the listener."""
         self.made = 0
         """Connections that ever were."""
         self._empty: asyncio.Future[None] | None = None
@@ -63,6 +65,8 @@ class Shared:
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
+        if self.stopping:
+            return "the broker stops"
         most, most_per_ip = self.most_connections(host)
         if len(self.connections) >= most:
             return f"max.connections={most} is reached"

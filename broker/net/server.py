@@ -83,6 +83,7 @@ class Server:
         for place in self._places:
             place.close()
         if self._shared is not None:
+            self._shared.stopping = True
             for connection in list(self._shared.connections):
                 connection.stop_reading()
 

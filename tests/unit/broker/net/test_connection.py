@@ -15,8 +15,10 @@ from ottla.broker.api.reply import Reply
 from ottla.broker.core import limits
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from tests.support.manual_clock import ManualClock
+from tests.support.memory_network import MemoryNetwork
 
 PING = b"\0\0\0\4ping"
 HELD = 2 * limits.WRITE_HIGH_BYTES
@@ -124,3 +126,25 @@ async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_
     scene.look()
     assert waiting.aborted
     assert not other.aborted
+
+
+class Caller(asyncio.Protocol):
+    """A client that tells when its connection is gone."""
+
+    def __init__(self) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.gone.set_result(None)
+
+
+async def test_a_connection_that_was_on_its_way_when_the_listener_closed_is_closed_too(scene: Clocked) -> None:
+    network = MemoryNetwork()
+    server = Server(network, [Listener("PLAINTEXT", "here", 0)], backlog=1)
+    server.bind()
+    await server.start(scene.shared)
+    caller = Caller()
+    await network.connect("here", server.listeners[0].port, lambda: caller)
+    server.close()
+    await asyncio.wait_for(caller.gone, 5)
+    await asyncio.wait_for(scene.shared.until_empty(), 5)
