@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Services
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.routes import ROUTES
+from ottla.broker.cluster.catalog import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.descriptors import allow_open_files
@@ -36,23 +37,22 @@ from ottla.broker.net.connection import Shared
 from ottla.broker.net.listeners import host_and_port, listeners_of
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
-from ottla.broker.runtime.background import start_background_work
-from ottla.broker.runtime.cluster_view import ClusterView
-from ottla.broker.runtime.fetch_sessions import FetchSessions
-from ottla.broker.runtime.fetch_waits import FetchWaits
-from ottla.broker.runtime.flusher import Flusher
-from ottla.broker.runtime.group_service import GroupService
-from ottla.broker.runtime.housekeeping import Housekeeping
-from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.producer_ids import ProducerIds
-from ottla.broker.runtime.timer_driver import TimerDriver, pause
-from ottla.broker.runtime.topic_recovery import open_topics
-from ottla.broker.runtime.txn_markers import LocalMarkers
-from ottla.broker.runtime.txn_service import TxnService
-from ottla.broker.runtime.txn_verification import TxnVerification
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+from ottla.broker.runtime.coordination.txn_service import TxnService
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification
+from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.topic_recovery import open_topics
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.background import start_background_work
+from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.topics.catalog import ResourceType
 from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 

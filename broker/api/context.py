@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.reply import CLOSE, Reply
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
-    from ottla.broker.runtime.cluster_view import ClusterView
-    from ottla.broker.runtime.fetch_sessions import FetchSessions
-    from ottla.broker.runtime.fetch_waits import FetchWaits
-    from ottla.broker.runtime.flusher import Flusher
-    from ottla.broker.runtime.group_service import GroupService
-    from ottla.broker.runtime.partitions import Partitions
-    from ottla.broker.runtime.producer_ids import ProducerIds
-    from ottla.broker.runtime.topic_service import TopicService
-    from ottla.broker.runtime.txn_markers import LocalMarkers
-    from ottla.broker.runtime.txn_service import TxnService
-    from ottla.broker.runtime.txn_verification import TxnVerification
+    from ottla.broker.runtime.coordination.group_service import GroupService
+    from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+    from ottla.broker.runtime.coordination.txn_service import TxnService
+    from ottla.broker.runtime.coordination.txn_verification import TxnVerification
+    from ottla.broker.runtime.metadata.cluster_view import ClusterView
+    from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+    from ottla.broker.runtime.metadata.topic_service import TopicService
+    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+    from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.topics.catalog import Catalog
 
 
 class CloseConnection(Exception):

@@ -19,7 +19,7 @@ from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.routes import ROUTES, Route
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
-from ottla.broker.runtime.timer_driver import wait_at_most
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.storage.errors import FsyncFailed
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response, response_class

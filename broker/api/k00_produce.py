@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import Condition
-from ottla.broker.runtime.timer_driver import wait_at_most
-from ottla.broker.runtime.txn_verification import Verdicts, Writer
-from ottla.broker.topics.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from ottla.broker.api.context import Services
-    from ottla.broker.runtime.partition import Partition
-    from ottla.broker.runtime.partitions import TopicPartitions
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import TopicPartitions
     from ottla.broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Context
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.fetch_sessions import FetchContext, FetchTarget, TopicKey
+from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchTarget, TopicKey
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import (
@@ -34,7 +34,7 @@ from ottla.protocol.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.runtime.partition import Partition
+    from ottla.broker.runtime.replicas.partition import Partition
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from ottla.broker.topics.catalog import Topic
-from ottla.broker.topics.topic_ids import ZERO_ID
-from ottla.broker.topics.topic_names import is_internal, name_problem
+from ottla.broker.cluster.catalog import Topic
+from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.cluster.topic_names import is_internal, name_problem
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
     MetadataRequest,

@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.cluster.catalog import Topic
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
-from ottla.broker.topics.catalog import Topic
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,

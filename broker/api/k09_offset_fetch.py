@@ -12,8 +12,8 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered, together
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
-from ottla.broker.topics.topic_ids import ZERO_ID
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,

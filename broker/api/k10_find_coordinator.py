@@ -19,8 +19,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.runtime.group_service import GroupService
-    from ottla.broker.runtime.txn_service import TxnService
+    from ottla.broker.runtime.coordination.group_service import GroupService
+    from ottla.broker.runtime.coordination.txn_service import TxnService
 
 NO_NODE = -1
 

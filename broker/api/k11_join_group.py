@@ -17,7 +17,7 @@ from ottla.broker.api.deferred import answered
 from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.roster import JoinProtocol
-from ottla.broker.runtime.group_service import new_member_id
+from ottla.broker.runtime.coordination.group_service import new_member_id
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 

@@ -4,7 +4,7 @@ Promises: exactly the routes are listed (Produce with the minimum of 0 that old 
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
-The finalized levels are those of the metadata log (`ottla.broker.topics.features`); a feature of level 0 is not among them. Their epoch is
+The finalized levels are those of the metadata log (`ottla.broker.cluster.features`); a feature of level 0 is not among them. Their epoch is
 the offset of the log's last record, as Kafka's: a client believes the greatest. Clients speak transaction version 2 if that is the level. A
 supported feature from level 0 on is shown from version 4 on only: older clients choke on the 0 (KAFKA-17011).
 """
@@ -16,7 +16,7 @@ from functools import cache
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.routes import ROUTES
-from ottla.broker.topics.features import SUPPORTED, finalized
+from ottla.broker.cluster.features import SUPPORTED, finalized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import (

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.configs.describe_configs import topic_entries
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.broker_config import BrokerConfigs
-from ottla.broker.topics.create_topics import CreatedTopic, NewTopic
-from ottla.broker.topics.describe_configs import topic_entries
 from ottla.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.delete_topics import DeletedTopic, TopicRef
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.api.context import Context
+from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.topic_names import is_internal
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,

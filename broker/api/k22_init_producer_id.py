@@ -14,8 +14,8 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.producer_ids import NoProducerId
-from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.runtime.metadata.producer_ids import NoProducerId
 from ottla.broker.txns.decide import Expected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

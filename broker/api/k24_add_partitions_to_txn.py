@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered, together
 from ottla.broker.api.txn_answers import fenced_for
-from ottla.broker.topics.topic_names import is_internal
+from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k24_add_partitions_to_txn import (

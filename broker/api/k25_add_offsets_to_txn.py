@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
-from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import Answer
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 

@@ -14,7 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
-from ottla.broker.runtime.txn_verification import Verdicts, Writer
+from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -8,8 +8,8 @@ values are null. The entries come in order of their names.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
+from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.describe_configs import ConfigEntry, describe_configs
 from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from ottla.broker.api.context import Context
-from ottla.broker.runtime.partition import Partition
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.create_topics import MorePartitions
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.create_topics import MorePartitions
 from ottla.protocol.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

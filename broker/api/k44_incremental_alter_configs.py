@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.configs.config_op import ConfigOp
+from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.topics.alter_configs import AlterResource
-from ottla.broker.topics.config_op import ConfigOp
 from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

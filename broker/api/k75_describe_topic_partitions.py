@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import TOPIC_OPERATIONS
-from ottla.broker.topics.catalog import Topic
-from ottla.broker.topics.topic_names import is_internal, name_problem
+from ottla.broker.cluster.catalog import Topic
+from ottla.broker.cluster.topic_names import is_internal, name_problem
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k75_describe_topic_partitions import (
     Cursor,

@@ -7,8 +7,8 @@ import dataclasses
 from typing import Any
 
 from ottla.broker.cluster import metadata_records
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.groups import group_records
-from ottla.broker.topics.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.txns import txn_records
 from ottla.broker.txns.transaction import Transaction
 from ottla.protocol.errors import ProtocolError

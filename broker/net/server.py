@@ -12,7 +12,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.network import BoundAddress, Network
-from ottla.broker.runtime.timer_driver import wait_at_most
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)

@@ -1,6 +1,6 @@
 """A follower's fetch session with one leader: partitions are named once, then only what changed of them (KIP-227).
 
-The other side of `ottla.broker.runtime.fetch_sessions`. Source: KAFKA FetchSessionHandler.
+The other side of `ottla.broker.runtime.replicas.fetch_sessions`. Source: KAFKA FetchSessionHandler.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultRule, make_rule, parse_rule
-from ottla.broker.topics.create_topics import NewTopic
 
 if TYPE_CHECKING:
     from ottla.broker.testing.in_process import InProcessBroker

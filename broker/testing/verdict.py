@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
 from ottla.broker.testing.story import story
-from ottla.broker.topics.topic_names import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker

@@ -18,7 +18,7 @@ from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """See the module. A `Machine` of `ottla.broker.runtime.shard`."""
+    """See the module. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.topics.alter_configs import AlterResource, alter_configs
-from ottla.broker.topics.config_op import ConfigOp
-from ottla.broker.topics.create_topics import MorePartitions, NewTopic, Placement, create_partitions
-from ottla.broker.topics.delete_topics import TopicRef, delete_topics
-from ottla.broker.topics.producer_ids import BLOCK_SIZE, allocate_block
+from ottla.broker.configs.config_op import ConfigOp
+from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.create_topics import MorePartitions, NewTopic, Placement, create_partitions
+from ottla.broker.controller.delete_topics import TopicRef, delete_topics
+from ottla.broker.controller.producer_ids import BLOCK_SIZE, allocate_block
 from tests.support.catalogs import NODE, LiveCatalog, state_of
 
 NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "__consumer_offsets", "bad name", ""])

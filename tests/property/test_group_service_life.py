@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer_heartbeat import Heartbeat
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.topics_view import TopicInfo
-from ottla.broker.runtime.group_service import GroupService
+from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id

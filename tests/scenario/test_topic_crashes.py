@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.controller.create_topics import MorePartitions, NewTopic
+from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.errors import FsyncFailed
-from ottla.broker.topics.catalog import ResourceType
-from ottla.broker.topics.create_topics import MorePartitions, NewTopic
-from ottla.broker.topics.delete_topics import TopicRef
 from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir, dying_after
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import Answer
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.txns.states import PREPARED, TxnState
 from ottla.broker.txns.txn_records import decode_record

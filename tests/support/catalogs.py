@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.catalog_records import MetadataRecord, decode_record, encode_record
+from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, Placement, create_topics
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.topics.catalog import Catalog
-from ottla.broker.topics.catalog_records import MetadataRecord, decode_record, encode_record
-from ottla.broker.topics.create_topics import CreatedTopic, NewTopic, Placement, create_topics
-from ottla.broker.topics.topic_config import check_topic_configs
 from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")

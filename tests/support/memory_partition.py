@@ -48,7 +48,8 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """Stands in for `ottla.broker.runtime.partition.Partition`. With `holds_back`, nothing is committed before `make_committed`."""
+    """Stands in for `ottla.broker.runtime.replicas.partition.Partition`. With `holds_back`, nothing is committed before
+    `make_committed`."""
 
     topic = "__consumer_offsets"
     index = 0

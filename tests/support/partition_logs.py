@@ -7,9 +7,9 @@ from pathlib import Path
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.flusher import Flusher
-from ottla.broker.runtime.partition import Partition
-from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import AppendInfo

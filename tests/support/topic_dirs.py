@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.flusher import Flusher
-from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.topic_recovery import open_topics
-from ottla.broker.runtime.topic_service import TopicService
+from ottla.broker.runtime.metadata.topic_recovery import open_topics
+from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.records.record import SimpleRecord, build_batch

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock
-from ottla.broker.runtime.txn_service import Answer
+from ottla.broker.runtime.coordination.txn_service import Answer
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData

@@ -6,19 +6,19 @@ import asyncio
 from pathlib import Path
 from typing import TypeVar
 
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
+from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
-from ottla.broker.runtime.cluster_view import ClusterView
-from ottla.broker.runtime.group_service import GroupService
-from ottla.broker.runtime.producer_ids import ProducerIds
-from ottla.broker.runtime.txn_markers import LocalMarkers
-from ottla.broker.runtime.txn_service import Answer, TxnService
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+from ottla.broker.runtime.coordination.txn_service import Answer, TxnService
+from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_values import Isolation
-from ottla.broker.topics.create_topics import NewTopic
-from ottla.broker.topics.topic_names import CONSUMER_OFFSETS
 from ottla.broker.txns.decide import Expected
 from ottla.broker.txns.transaction import TopicPartition, Transaction
 from ottla.protocol.error_codes import ErrorCode

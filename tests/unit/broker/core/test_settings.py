@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import ottla.broker.core.settings as settings_module
+from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.config_keys import InvalidConfig
 from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
-from ottla.broker.topics.group_config import GROUP_KEYS
 
 
 def test_every_default_of_a_key_obeys_its_own_rule() -> None:

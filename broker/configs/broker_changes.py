@@ -1,0 +1,150 @@
+"""Deciding changes to a broker's settings while it runs (Kafka's `DynamicBrokerConfig.validate` and `ConfigAdminManager`).
+
+Rules that hold inside:
+- Only a setting whose key says `dynamic` can be set; any can be deleted. A name that Kafka does not know is kept, its value hidden:
+  it may be a plug-in's.
+- An invalid value is INVALID_REQUEST (KAFKA-13609).
+- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. A lock that would not hold is refused.
+- A number of threads is halved or doubled at most, also by a deletion; each of the cleaner's has more than a MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
+from ottla.broker.core.ignored_settings import is_ignored
+from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.security_settings import lock_problem
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.protocol.error_codes import ErrorCode
+
+CLUSTER_DEFAULT: Final = ""
+"""The BROKER resource whose settings hold for every broker."""
+
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""What may be set of a listener for all brokers."""
+_CLEANER_BYTES_MIN: Final = 1024 * 1024
+_PASSWORDS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    }
+)
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key of a broker's setting, that of one listener too; None for a name that is not known, or has no type here."""
+    key, base = BROKER_KEYS.get(name) or KEPT_KEYS.get(name), base_name(name)
+    if key is not None or base is None:
+        return key
+    of_all = BROKER_KEYS.get(base) or KEPT_KEYS.get(base)
+    if of_all is not None:
+        return replace(of_all, name=name)
+    if is_ignored(base):
+        return ConfigKey(name, ConfigType.PASSWORD if base in _PASSWORDS else ConfigType.STRING, None, "Kept, without effect.")
+    return None
+
+
+def base_name(name: str) -> str | None:
+    """`max.connections` of `listener.name.x.max.connections`; None for a setting that is not of one listener."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    return None if match is None else match[1]
+
+
+def is_of_kafka(name: str) -> bool:
+    """Whether the setting is one of Kafka's."""
+    return broker_key(name) is not None or is_ignored(name)
+
+
+def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str]) -> None:
+    """Raises `Rejected(INVALID_REQUEST)` where one of the `named` settings cannot be set to what is `wanted`."""
+    changed = [name for name in named if name in wanted]
+    fixed = [name for name in changed if not _can_change(name)]
+    if fixed:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    for name in changed:
+        if (problem := lock_problem(name, wanted[name])) is not None:
+            raise Rejected(ErrorCode.INVALID_REQUEST, problem)
+        parse_setting(name, wanted[name])
+    own = [name for name in changed if (base := base_name(name)) is not None and base not in _OF_ANY_BROKER]
+    if resource_name == CLUSTER_DEFAULT and own:
+        what = "Cannot update these configs at default cluster level, broker id must be specified"
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"{what}: [{', '.join(own)}]")
+
+
+def parse_setting(name: str, text: str) -> Value:
+    """The typed value; a name without a key keeps its text. Raises `Rejected(INVALID_REQUEST)`."""
+    key = broker_key(name)
+    try:
+        return text if key is None else key.parse(text)
+    except InvalidConfig as error:
+        raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: BrokerSettings) -> None:
+    """Raises `Rejected(INVALID_REQUEST)` where a number of threads changes too much between two sets of overrides in force."""
+    for name in THREADS:
+        before, after = _number(name, now, settings), _number(name, then, settings)
+        _refuse(_threads_problem(name, before, after))
+    before, after = _number(CLEANER_THREADS, now, settings), _number(CLEANER_THREADS, then, settings)
+    _refuse(_cleaner_problem(before, after))
+    if after and _number(CLEANER_BUFFER, then, settings) // after <= _CLEANER_BYTES_MIN:
+        _refuse(f"{CLEANER_BUFFER} must be at least 1MB per cleaner thread.")
+
+
+def _number(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
+    value = parse_setting(name, overrides[name]) if name in overrides else settings.value(name)
+    assert isinstance(value, int)
+    return value
+
+
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Invalid dynamic configuration: {problem}")
+
+
+def _threads_problem(name: str, before: int, after: int) -> str | None:
+    failed = f"Dynamic thread count update validation failed for {name}={after}"
+    if after < before // 2:
+        return f"{failed}, value should be at least half the current value {before}"
+    if after > before * 2:
+        return f"{failed}, value should not be greater than double the current value {before}"
+    return None
+
+
+def _cleaner_problem(before: int, after: int) -> str | None:
+    if after == before:
+        return None
+    if after < 1:
+        return "Log cleaner threads should be at least 1"
+    if after < before // 2:
+        return f"Log cleaner threads cannot be reduced to less than half the current value {before}"
+    if after > before * 2:
+        return f"Log cleaner threads cannot be increased to more than double the current value {before}"
+    return None
+
+
+def _can_change(name: str) -> bool:
+    if base_name(name) is not None:
+        return True
+    key = broker_key(name)
+    return key.dynamic if key is not None else not is_ignored(name)
+
+
+def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
+    """Raises `Rejected(INVALID_REQUEST)` unless the BROKER resource `name` is this node's id."""
+    if name == str(settings.node_id):
+        return
+    if re.fullmatch(r"-?[0-9]+", name) is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}")

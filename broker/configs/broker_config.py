@@ -1,0 +1,98 @@
+"""Broker settings that changed while running, over those the broker was started with (Kafka's `DynamicBrokerConfig`).
+
+Rules that hold inside:
+- The value in force is: set for this broker, else set for all brokers, else as started (file, environment, command line), else the default.
+- The changed values are records of the metadata log, so they survive a restart; the started ones are remembered here to go back to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
+from ottla.broker.configs.broker_loggers import BrokerLoggers
+from ottla.broker.core.config_keys import InvalidConfig, Value, render
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+
+log = logging.getLogger(__name__)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by the numbers of DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+SourcedText = tuple[str, str, ConfigSource]
+"""Name, value as text, source."""
+
+
+class BrokerConfigs:
+    """The layers under `settings`, which always holds the values in force."""
+
+    def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
+        self.settings = settings
+        self.loggers = BrokerLoggers()
+        self._catalog = catalog
+        self._started: Final[dict[str, Value]] = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
+
+    def cluster_wide(self) -> Mapping[str, str]:
+        """What was set for all brokers."""
+        return self._catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
+
+    def of_this_broker(self) -> Mapping[str, str]:
+        """What was set for this broker."""
+        return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
+
+    def layers(self, name: str) -> list[SourcedText]:
+        """The values of one setting in order of precedence, the one in force first; layers without one are left out."""
+        found: list[SourcedText] = []
+        if (text := self.of_this_broker().get(name)) is not None:
+            found.append((name, text, ConfigSource.DYNAMIC_BROKER))
+        if (text := self.cluster_wide().get(name)) is not None:
+            found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
+        if name in self.settings.explicit and (text := render(self._started[name])) is not None:
+            found.append((name, text, ConfigSource.STATIC_BROKER))
+        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
+        if key is not None and (text := render(key.default)) is not None:
+            found.append((name, text, ConfigSource.DEFAULT))
+        return found
+
+    def names(self) -> set[str]:
+        """Every setting that is described: all but the internal ones, and whatever somebody gave."""
+        keys = (*BROKER_KEYS.values(), *KEPT_KEYS.values())
+        given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
+        return {key.name for key in keys if not key.internal} | given
+
+    def refresh(self) -> set[str]:
+        """Puts the values in force into `settings`, and returns the names of those that changed."""
+        changed = set()
+        for name, key in BROKER_KEYS.items():
+            if not key.dynamic:
+                continue
+            value = self._in_force(name)
+            if value != self.settings.value(name):
+                setattr(self.settings, attribute_of(name), value)
+                changed.add(name)
+        return changed
+
+    def _in_force(self, name: str) -> Value:
+        for layer in (self.of_this_broker(), self.cluster_wide()):
+            if name in layer:
+                try:
+                    return BROKER_KEYS[name].parse(layer[name])
+                except InvalidConfig as error:
+                    # Another broker wrote this directory with a value that we do not allow: start, and say so.
+                    log.warning("ignoring the stored value: %s", error)
+        return self._started[name]

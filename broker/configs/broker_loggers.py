@@ -1,0 +1,114 @@
+"""The levels of the broker's loggers under Kafka's names (Kafka's `RuntimeLoggerManager` and `LoggingController`): BROKER_LOGGER resources.
+
+Rules that hold inside:
+- A logger has the level that was set for it, else that of the nearest one above it (`kafka.server` above `kafka.server.ReplicaManager`),
+  else the root's. Levels are not kept over a restart, as in Kafka.
+- A name of Kafka's stands for the part of this broker that does the same; one that has no counterpart has a level, and logs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.configs.config_op import ConfigOp
+
+ROOT: Final = "root"
+LEVELS: Final[Mapping[str, int]] = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+COUNTERPARTS: Final[Mapping[str, str | None]] = {
+    "kafka": "ottla.broker",
+    "kafka.authorizer.logger": None,
+    "kafka.controller": "ottla.broker.runtime.metadata.publisher",
+    "kafka.coordinator.transaction": "ottla.broker.runtime.coordination.txn_service",
+    "kafka.coordinator.transaction.TransactionMarkerChannelManager": "ottla.broker.runtime.coordination.txn_completion",
+    "kafka.log.LogManager": "ottla.broker.storage.log_dir",
+    "kafka.network": "ottla.broker.net",
+    "kafka.network.RequestChannel$": None,
+    "kafka.network.SocketServer": "ottla.broker.peers",
+    "kafka.request.logger": None,
+    "kafka.server.KafkaApis": "ottla.broker.api",
+    "kafka.server.ReplicaManager": "ottla.broker.runtime.replicas.partition",
+    "org.apache.kafka": None,
+    "org.apache.kafka.coordinator.group": "ottla.broker.runtime.coordination.group_service",
+    "org.apache.kafka.storage.internals.log": "ottla.broker.storage",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.storage.log_cleaner_manager",
+    "state.change.logger": "ottla.broker.runtime.metadata.topic_recovery",
+}
+"""Kafka's loggers, and the logger here that each of them moves."""
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_REFUSED: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
+
+
+def check_levels(ops: Iterable[ConfigOp]) -> None:
+    """Raises `Rejected` for a logger that is not there, a level that is none, and an operation that loggers do not have."""
+    for op in ops:
+        if op.op in _REFUSED:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{_REFUSED[op.op]} operation is not allowed for the BROKER_LOGGER resource")
+        if op.name != ROOT and op.name not in COUNTERPARTS:
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Logger {op.name} does not exist!")
+        if op.op == _DELETE and op.name == ROOT:
+            raise Rejected(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+        if op.op == _SET and op.value not in LEVELS:
+            valid = ", ".join(sorted(LEVELS))
+            problem = f"as it is not a supported log level. Valid log levels are {valid}"
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {op.name} to {op.value} {problem}")
+
+
+class BrokerLoggers:
+    """The levels in force in this process, and those that clients set."""
+
+    def __init__(self) -> None:
+        self._set: dict[str, str] = {}
+        self._before: dict[str, int] = {}
+
+    def levels(self) -> dict[str, str]:
+        """Every logger's level, by Kafka's names for both."""
+        root = self._set.get(ROOT) or _name_of(logging.getLogger().getEffectiveLevel())
+        return {ROOT: root} | {name: self._level(name, root) for name in COUNTERPARTS}
+
+    def change(self, ops: Sequence[ConfigOp]) -> None:
+        """Carry out what `check_levels` let through."""
+        for op in ops:
+            if op.op == _DELETE or op.value is None:
+                self._set.pop(op.name, None)
+            else:
+                self._set[op.name] = op.value
+        for name, own in {ROOT: "", **COUNTERPARTS}.items():
+            if own is None:
+                continue
+            logger = logging.getLogger(own)
+            before = self._before.setdefault(own, logger.level)
+            logger.setLevel(LEVELS[self._set[name]] if name in self._set else before)
+
+    def reset(self) -> None:
+        """Give every logger back what it had: this process may go on without the broker."""
+        for own, level in self._before.items():
+            logging.getLogger(own).setLevel(level)
+        self._set.clear()
+        self._before.clear()
+
+    def _level(self, name: str, root: str) -> str:
+        while name:
+            if name in self._set:
+                return self._set[name]
+            name = name.rpartition(".")[0]
+        return root
+
+
+def _name_of(level: int) -> str:
+    """The name of the least severe level that is at least `level`."""
+    return next((name for name, value in LEVELS.items() if value >= level), "FATAL")

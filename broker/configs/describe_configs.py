@@ -1,0 +1,171 @@
+"""Deciding DescribeConfigs (Kafka's `ConfigHelper`): every key with its value, where it comes from, and the chain behind it.
+
+Rules that hold inside:
+- A null or empty list of keys means all; a key that does not exist is left out, without an error. The answer is in order of names.
+- A sensitive value is null everywhere, in the synonyms too. Synonyms are the whole chain in order of precedence, the value in force first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import dropwhile
+
+from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.topic_names import name_problem
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker
+from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText
+from ottla.broker.configs.client_metrics_config import METRICS_KEYS
+from ottla.broker.configs.group_config import GROUP_KEYS, described_group_value
+from ottla.broker.configs.topic_config import effective_values, usable_overrides
+from ottla.broker.core.config_keys import ConfigKey, render
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.protocol.error_codes import ErrorCode
+
+UNKNOWN_TYPE = 0
+
+_SIBLINGS: dict[str, tuple[str, ...]] = {
+    synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
+}
+"""Settings that say the same thing in different units, the stronger first: log.retention.ms, .minutes, .hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key of a resource. `synonyms` are (name, value, source); `value` is None for a sensitive or unset one."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+    documentation: str | None
+
+
+def describe_configs(
+    catalog: Catalog, broker: BrokerConfigs, resource_type: int, resource_name: str, keys: Sequence[str] | None
+) -> list[ConfigEntry]:
+    """The entries of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown kind of resource."""
+    entries = _all_entries(catalog, broker, resource_type, resource_name)
+    return sorted((entry for entry in entries if not keys or entry.name in keys), key=lambda entry: entry.name)
+
+
+def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, name: str) -> list[ConfigEntry]:
+    match resource_type:
+        case ResourceType.TOPIC:
+            if (problem := name_problem(name)) is not None:
+                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            if catalog.topic(name) is None:
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return topic_entries(catalog.configs(ResourceType.TOPIC, name), broker)
+        case ResourceType.BROKER:
+            if name == CLUSTER_DEFAULT:
+                return _cluster_default_entries(broker)
+            check_is_this_broker(name, broker.settings)
+            return [_broker_entry(broker, name) for name in broker.names()]
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            check_is_this_broker(name, broker.settings)
+            return _logger_entries(broker)
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return _metrics_entries(catalog.configs(resource_type, name))
+        case ResourceType.GROUP:
+            if not name:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return _group_entries(catalog.configs(resource_type, name), broker)
+        case _:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
+    """Every key of a topic with these overrides; those that are internal and unset are left out."""
+    values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides)
+    entries = []
+    for key in TOPIC_KEYS.values():
+        text = render(values[key.name])
+        if text is None:
+            continue
+        own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
+        names = tuple(synonym.name for synonym in key.synonyms)
+        behind = _from(names[0], _chain(broker, names)) if names else []
+        entries.append(_entry(key, text, own + behind, read_only=False))
+    return entries
+
+
+def _group_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
+    entries = []
+    for key in GROUP_KEYS.values():
+        own: list[SourcedText] = []
+        if key.name in overrides:
+            own = [(key.name, described_group_value(key.name, overrides, broker.settings), ConfigSource.GROUP)]
+        behind = _chain(broker, tuple(synonym.name for synonym in key.synonyms))
+        if not key.synonyms:
+            behind = [(key.name, described_group_value(key.name, {}, broker.settings), ConfigSource.DEFAULT)]
+        chain = own + behind
+        entries.append(_entry(key, chain[0][1], chain, read_only=False))
+    return entries
+
+
+def _metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    entries = []
+    for key in METRICS_KEYS.values():
+        text = render(key.parse(overrides[key.name]) if key.name in overrides else key.default)
+        own = [(key.name, str(text), ConfigSource.CLIENT_METRICS)] if key.name in overrides else []
+        entries.append(_entry(key, text, own, read_only=False))
+    return entries
+
+
+def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
+    key, base = broker_key(name), base_name(name)
+    chain = _chain(broker, _SIBLINGS.get(name, (name,) if base is None else (name, base)))
+    if key is None:
+        return _unknown_entry(name, _from(name, chain))
+    text = render(broker.settings.value(name)) if name in BROKER_KEYS else chain[0][1] if chain else None
+    return _entry(key, text, _from(name, chain), read_only=name not in BROKER_KEYS | KEPT_KEYS or not key.dynamic)
+
+
+def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
+    """Only what was set for all brokers."""
+    entries = []
+    for name, text in broker.cluster_wide().items():
+        key, chain = broker_key(name), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+        entries.append(_unknown_entry(name, chain) if key is None else _entry(key, text, chain, read_only=not key.dynamic))
+    return entries
+
+
+def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
+    """One that nobody knows the type of: it may be a password."""
+    synonyms = tuple((name, None, origin) for name, _, origin in chain)
+    return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
+
+
+def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
+    """What is behind the setting `name`: a sibling in another unit counts only below it."""
+    return list(dropwhile(lambda layer: layer[0] != name, chain))
+
+
+def _chain(broker: BrokerConfigs, names: Sequence[str]) -> list[SourcedText]:
+    layers = [layer for name in names for layer in broker.layers(name)]
+    return sorted(layers, key=lambda layer: layer[2])
+
+
+def _entry(key: ConfigKey, text: str | None, chain: Sequence[SourcedText], *, read_only: bool) -> ConfigEntry:
+    source = chain[0][2] if chain else ConfigSource.DEFAULT
+    synonyms = tuple((name, None if key.sensitive else value, origin) for name, value, origin in chain)
+    value = None if key.sensitive else text
+    return ConfigEntry(key.name, value, source, key.type, read_only, key.sensitive, synonyms, key.doc)
+
+
+def _logger_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    return [
+        ConfigEntry(name, level, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation=None)
+        for name, level in broker.loggers.levels().items()
+    ]

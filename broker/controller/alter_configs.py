@@ -1,0 +1,181 @@
+"""Deciding AlterConfigs and IncrementalAlterConfigs (Kafka's `ConfigAdminManager` and `ConfigurationControlManager`).
+
+Rules that hold inside:
+- One resource's mistake refuses that resource whole and no other; a resource or a key named twice is refused.
+- The level of a logger changes nothing in the catalog: `broker_loggers` has them. AlterConfigs does not know loggers, as in Kafka.
+- AlterConfigs replaces: what it does not name is deleted. IncrementalAlterConfigs changes only what it names.
+- What a broker's setting may be changed to is `broker_changes`'s affair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.catalog_records import MetadataRecord
+from ottla.broker.cluster.topic_names import name_problem
+from ottla.broker.configs.broker_changes import (
+    CLUSTER_DEFAULT,
+    broker_key,
+    check_broker_changes,
+    check_is_this_broker,
+    check_threads,
+    is_of_kafka,
+)
+from ottla.broker.configs.broker_loggers import check_levels
+from ottla.broker.configs.client_metrics_config import check_metrics_configs
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.configs.group_config import GROUP_KEYS, check_group_configs
+from ottla.broker.configs.topic_config import check_topic_configs, effective_values, usable_overrides
+from ottla.broker.controller.create_topics import config_record
+from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class AlterResource:
+    """Changes to one resource. `replace`: everything that is not named is deleted (AlterConfigs)."""
+
+    resource_type: int
+    name: str
+    ops: Sequence[ConfigOp]
+    replace: bool = False
+
+
+def alter_configs(
+    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings
+) -> Effects[MetadataRecord, list[Rejected | None]]:
+    """Decides a whole request; one error or None for each resource, in the request's order."""
+    seen = Counter((resource.resource_type, resource.name) for resource in resources)
+    records: list[MetadataRecord] = []
+    results: list[Rejected | None] = []
+    for resource in resources:
+        try:
+            if seen[resource.resource_type, resource.name] > 1:
+                raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            changes = _changes(catalog, resource, settings)
+            records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
+            results.append(None)
+        except Rejected as error:
+            results.append(error)
+    return Effects(records, results)
+
+
+def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    """The keys that change, with their new text or None."""
+    _check_form(resource)
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_changes(catalog, resource, settings)
+        case ResourceType.BROKER:
+            return _broker_changes(catalog, resource, settings)
+        case ResourceType.GROUP:
+            return _group_changes(catalog, resource, settings)
+        case ResourceType.CLIENT_METRICS:
+            return _metrics_changes(catalog, resource)
+        case ResourceType.BROKER_LOGGER if not resource.replace:
+            check_is_this_broker(resource.name, settings)
+            check_levels(resource.ops)
+            return {}
+        case _:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_form(resource: AlterResource) -> None:
+    if len({op.name for op in resource.ops}) != len(resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if any(op.op not in OpType.__members__.values() for op in resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
+    nulls = [op.name for op in resource.ops if op.value is None and op.op != OpType.DELETE]
+    if nulls:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _topic_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if not resource.name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if (problem := name_problem(resource.name)) is not None:
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    current = catalog.configs(ResourceType.TOPIC, resource.name)
+    defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
+    wanted = _wanted(resource, current, TOPIC_KEYS, defaults)
+    named = {op.name for op in resource.ops}
+    checked = named | usable_overrides(wanted).keys()
+    check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
+    if catalog.topic(resource.name) is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+    return _difference(current, wanted)
+
+
+def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if resource.name != CLUSTER_DEFAULT:
+        check_is_this_broker(resource.name, settings)
+    current = catalog.configs(ResourceType.BROKER, resource.name)
+    wanted = _wanted_of_broker(resource, current)
+    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted)
+    of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
+    of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
+    then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
+    check_threads({**of_all, **of_this}, then, settings)
+    return _difference(current, wanted)
+
+
+def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> dict[str, str]:
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name)) is not None}
+    for op in resource.ops:
+        if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name):
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {op.name}")
+    return _wanted(resource, current, keys, {name: render(key.default) for name, key in keys.items()})
+
+
+def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+    if not resource.name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    current = catalog.configs(ResourceType.GROUP, resource.name)
+    wanted = _wanted(resource, current, GROUP_KEYS, {})
+    named = {op.name for op in resource.ops}
+    check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
+    return _difference(current, wanted)
+
+
+def _metrics_changes(catalog: Catalog, resource: AlterResource) -> dict[str, str | None]:
+    current = catalog.configs(ResourceType.CLIENT_METRICS, resource.name)
+    wanted = _wanted(resource, current, {}, {})
+    check_metrics_configs(resource.name, wanted)
+    return _difference(current, wanted)
+
+
+def _difference(current: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+
+
+def _wanted(
+    resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
+) -> dict[str, str]:
+    """All of the resource's overrides after the change."""
+    wanted = {} if resource.replace else dict(current)
+    for op in resource.ops:
+        if op.op == OpType.DELETE or op.value is None:
+            wanted.pop(op.name, None)
+        elif op.op == OpType.SET:
+            wanted[op.name] = op.value
+        else:
+            before = current.get(op.name, defaults.get(op.name)) or ""
+            wanted[op.name] = _edited_list(op, op.value, before, keys)
+    return wanted
+
+
+def _edited_list(op: ConfigOp, value: str, before: str, keys: Mapping[str, ConfigKey]) -> str:
+    if op.name not in keys or keys[op.name].type is not ConfigType.LIST:
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+    items = [item.strip() for item in before.split(",") if item.strip()]
+    edits = [item.strip() for item in value.split(",") if item.strip()]
+    if op.op == OpType.APPEND:
+        return ",".join([*items, *(item for item in dict.fromkeys(edits) if item not in items)])
+    return ",".join(item for item in items if item not in edits)

@@ -1,0 +1,76 @@
+"""Deciding DeleteTopics (Kafka's `ControllerApis.deleteTopics`): by name or by id, each topic at most once.
+
+Rules that hold inside:
+- A name or an id that appears twice is refused. So is a topic that was asked for by name and by id, with one answer for both. Nothing is
+  deleted for either.
+- Internal topics are not deletable here: group and transaction state would vanish under a running coordinator (Kafka allows it).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.broker.cluster.catalog import Catalog, Topic
+from ottla.broker.cluster.catalog_records import MetadataRecord, RemoveTopicRecord
+from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRef:
+    """A topic as a request names it: by name, or (name None) by id."""
+
+    name: str | None = None
+    topic_id: bytes = ZERO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """The answer for one reference: `error` None means deleted; then both name and id are set."""
+
+    name: str | None
+    topic_id: bytes
+    error: Rejected | None = None
+
+
+def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[MetadataRecord, list[DeletedTopic]]:
+    """Decides a whole request; one answer for each distinct reference, in the request's order."""
+    seen = Counter(refs)
+    asked_ids = {ref.topic_id for ref in refs if ref.name is None}
+    asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
+    records: list[MetadataRecord] = []
+    results: list[DeletedTopic] = []
+    for ref in seen:
+        try:
+            if seen[ref] > 1:
+                what = "name" if ref.name is not None else "id"
+                raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            topic = _find(catalog, ref)
+            if topic.topic_id in asked_ids and topic.name in asked_names:
+                if ref.name is not None:
+                    error = Rejected(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+                    results.append(DeletedTopic(topic.name, topic.topic_id, error))
+                continue
+            if topic.is_internal:
+                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The internal topic {topic.name} cannot be deleted.")
+            records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+            results.append(DeletedTopic(topic.name, topic.topic_id))
+        except Rejected as error:
+            results.append(DeletedTopic(ref.name, ref.topic_id, error))
+    return Effects(records, results)
+
+
+def _find(catalog: Catalog, ref: TopicRef) -> Topic:
+    if ref.name is None and ref.topic_id == ZERO_ID:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if ref.name is not None and ref.topic_id != ZERO_ID:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    topic = catalog.topic_by_id(ref.topic_id) if ref.name is None else catalog.topic(ref.name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if ref.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise Rejected(code, "This server does not host this topic ID." if ref.name is None else "This server does not host this topic.")
+    return topic

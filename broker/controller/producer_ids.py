@@ -1,0 +1,26 @@
+"""Blocks of producer ids: an id is given once in the life of a cluster (Kafka's `ProducerIdControlManager`).
+
+What is left of a block when its broker stops is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.catalog_records import MetadataRecord, ProducerIdsRecord
+from ottla.broker.core.config_keys import INT64_MAX
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+BLOCK_SIZE: Final = 1000
+
+
+def allocate_block(catalog: Catalog, node_id: int) -> Effects[MetadataRecord, range]:
+    """The next block, for broker `node_id`. Raises Rejected when all 2^63 ids are used up."""
+    start = catalog.next_producer_id
+    if start > INT64_MAX - BLOCK_SIZE:
+        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids.")
+    record = ProducerIdsRecord(broker_id=node_id, next_producer_id=start + BLOCK_SIZE)
+    return Effects([record], range(start, start + BLOCK_SIZE))

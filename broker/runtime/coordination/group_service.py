@@ -1,0 +1,426 @@
+"""The groups of this broker: finds the machine of a group, carries out what it decides, and answers whoever waits.
+
+Rules that hold here:
+
+* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first needed,
+  at once, so that nobody has to ask again.
+* A member that has to wait holds a future, which is its ticket in the machine. It is answered when the phase that it waits for ends, even
+  if its connection has gone meanwhile and nobody hears it; so nothing is left behind.
+* Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer: one
+  that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
+* The machines (`ottla.broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker
+  without groups needs none of it.
+* Without an offsets topic there is no coordinator yet, and every group answers NOT_COORDINATOR (KAFKA: CoordinatorRuntime), by which a
+  client asks for the coordinator and so has the topic made.
+* A heartbeat of a group that is not read back yet is told that nothing is wrong, as KAFKA does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
+from ottla.broker.configs.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
+from ottla.broker.groups.states import Now
+from ottla.broker.runtime.coordination.shard import Durable, Life, Shard, failure_of
+from ottla.broker.runtime.coordination.shards import Shards
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.wire import STRING_BYTES_MAX
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.groups.classic import Leaving, Syncing
+    from ottla.broker.groups.classic_join import Joining
+    from ottla.broker.groups.consumer_draft import ConsumerConfig
+    from ottla.broker.groups.consumer_groups import Group
+    from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+    from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
+    from ottla.broker.groups.group_records import GroupRecord
+    from ottla.broker.runtime.metadata.cluster_view import ClusterView
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import Partitions
+    from ottla.broker.storage.txn_guard import VerificationGuard
+    from ottla.broker.txns.txn_marker import TxnMarker
+
+EXPIRY_RECORDS_PER_BATCH = 1_000
+"""Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+def groups_config(settings: BrokerSettings) -> GroupsConfig:
+    """The machine's settings from the broker's."""
+    from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
+    from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
+
+    return GroupsConfig(
+        consumer=consumer_config(settings, {}),
+        classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        offset_metadata_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+    )
+
+
+def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
+    """What one consumer group runs with, from the broker's settings and its own."""
+    from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
+
+    policy = settings.group_consumer_migration_policy.lower()
+    values = effective_group_values(overrides, settings)
+    return ConsumerConfig(
+        session_timeout_ms=values[SESSION_TIMEOUT_MS],
+        heartbeat_interval_ms=values[HEARTBEAT_INTERVAL_MS],
+        max_size=settings.group_consumer_max_size,
+        assignors=settings.group_consumer_assignors,
+        allows_upgrade=policy in {"bidirectional", "upgrade"},
+        allows_downgrade=policy in {"bidirectional", "downgrade"},
+        assignment_interval_ms=values[ASSIGNMENT_INTERVAL_MS],
+    )
+
+
+class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
+    """One partition of the offsets topic, with the timers of its groups."""
+
+    def __init__(self, partition: Partition, machine: GroupCoordinator) -> None:
+        from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
+
+        super().__init__(partition, machine, encode_record, decode_record)
+        self.timers: dict[str, TimerHandle] = {}
+
+
+class GroupService:
+    """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
+    cannot. `cluster` tells what topics there are. `overrides_of` gives the settings of one group, as text."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        timers: Timers,
+        partitions: Partitions,
+        create_topic: Callable[[str], Awaitable[object]],
+        *,
+        cluster: ClusterView,
+        overrides_of: Callable[[str], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self.cluster = cluster
+        self._create_topic = create_topic
+        self._overrides_of = overrides_of
+        self.shards: Shards[_Shard] = Shards(
+            CONSUMER_OFFSETS,
+            partitions,
+            lambda: cluster.partition_count(CONSUMER_OFFSETS),
+            self._make_shard,
+            clock=clock,
+            timers=timers,
+            loaded=self._on_loaded,
+            closed=self._on_closed,
+            chunk_bytes=settings.offsets_load_buffer_size,
+        )
+        self._expiry: TimerHandle | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read all groups back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
+        self._schedule_expiry()
+        await self.shards.load()
+
+    def stop(self) -> None:
+        """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.shards.stop()
+
+    def _make_shard(self, partition: Partition) -> _Shard:
+        from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+
+        return _Shard(partition, GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config))
+
+    def _on_loaded(self, shard: _Shard) -> None:
+        shard.machine.on_loaded(self._now())
+        for group_id in shard.machine.groups:
+            self._watch(shard, group_id)
+
+    def _on_closed(self, shard: _Shard) -> None:
+        for timer in shard.timers.values():
+            timer.cancel()
+        shard.timers.clear()
+        self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
+
+    # --- where a group is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether groups have a place to live in."""
+        return self.shards.exist
+
+    async def create_topic(self) -> None:
+        """Make the offsets topic. Raises Rejected."""
+        await self._create_topic(CONSUMER_OFFSETS)
+
+    def get(self, group_id: str) -> Group | None:
+        """The group, or None. Raises Rejected while it is not loaded."""
+        return self.shards.of(group_id).machine.groups.get(group_id)
+
+    def all_groups(self) -> Iterator[Group]:
+        """Every group that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        for shard in self.shards.all():
+            yield from shard.machine.groups.values()
+
+    # --- membership -----------------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        shard = self._shard_of_members(group_id)
+        ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        self._settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self._now()))
+        return ticket.result() if ticket.done() else ticket
+
+    def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        shard = self._shard_of_members(group_id)
+        ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        self._settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self._now()))
+        return ticket.result() if ticket.done() else ticket
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """What the heartbeat is answered; it never waits."""
+        try:
+            shard = self._shard_of_members(group_id)
+        except Rejected as refused:
+            return ErrorCode.NONE if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else refused.code
+        error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._watch(shard, group_id)
+        return error
+
+    def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+        """Join, go on in or leave a consumer group. Raises Rejected."""
+        try:
+            shard = self.shards.of(beat.group_id)
+        except Rejected:
+            from ottla.broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
+
+            check(beat, self._consumer_config(beat.group_id))  # what no coordinator would take is told so, whether there is one or not
+            raise
+        effects = shard.machine.consumer_heartbeat(beat, self._now())
+        answer, replies = effects.response
+        try:
+            return shard.run(Effects(effects.records, answer))
+        except Rejected:
+            replies += shard.machine.abandon(beat.group_id, self._now())
+            raise
+        finally:
+            self._settle(shard, beat.group_id, Effects((), replies))
+
+    def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
+        """One error for each of them. Raises Rejected for the whole request."""
+        shard = self._shard_of_members(group_id)
+        errors, effects = shard.machine.leave(group_id, leaving, self._now())
+        self._settle(shard, group_id, effects)
+        return errors
+
+    # --- offsets --------------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """One error for each offset, in order. Raises Rejected for the whole request."""
+        shard = self.shards.of(commit.group_id)
+        return shard.run(shard.machine.commit(commit, self._now()))
+
+    def offsets_partition(self, group_id: str) -> Partition:
+        """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet.
+
+        Without an offsets topic COORDINATOR_NOT_AVAILABLE, as a transaction's append to a partition that is not there (KAFKA:
+        CoordinatorOperationExceptionHelper), where all that does not write to a transaction is NOT_COORDINATOR.
+        """
+        if not self.has_topic:
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self.shards.of(group_id).partition
+
+    def commit_transactional(
+        self, commit: Commit, producer_id: int, producer_epoch: int, guard: VerificationGuard | None
+    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        """One error for each offset, in order; what was taken becomes visible when the transaction commits.
+
+        The caller has verified that the offsets' partition belongs to the transaction, which `guard` shows. Raises Rejected for the whole
+        request.
+        """
+        shard = self.shards.of(commit.group_id)
+        effects = shard.machine.commit(commit, self._now())
+        if not effects.records:
+            return shard.run(effects)
+        return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms(), guard)
+
+    def write_marker(self, index: int, marker: TxnMarker) -> Durable:
+        """End a producer's transaction in partition `index` of the offsets topic: its offsets become visible, or go.
+
+        Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not read back, UNKNOWN_TOPIC_OR_PARTITION when there is none.
+        """
+        shard = self.shards.at(index)
+        if shard.life is not Life.SERVING:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
+        return shard.append_marker(marker)
+
+    def fetch(
+        self,
+        group_id: str,
+        topics: Topics | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topic_ids: Mapping[str, bytes] | None = None,
+    ) -> Fetched | asyncio.Future[Fetched]:
+        """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
+        shard = self.shards.of(group_id)
+        wanted = shard.machine.fetch(
+            group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch, topic_ids=topic_ids
+        )
+        return shard.run(wanted)
+
+    def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
+        """One error for each topic, in order. Raises Rejected for the whole group."""
+        shard = self.shards.of(group_id)
+        return shard.run(shard.machine.delete_offsets(group_id, topics))
+
+    def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
+        """Forget an empty group. Raises Rejected."""
+        shard = self.shards.of(group_id)
+        return shard.run(shard.machine.delete_group(group_id))
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: drop the offsets that groups committed for it."""
+        for shard in self.shards.serving():
+            self._append_in_pieces(shard, shard.machine.forget_topic(topic))
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        return Now(self._clock.mono_ms(), self._clock.now_ms())
+
+    def _shard_of_members(self, group_id: str) -> _Shard:
+        """The same for what only a group with a name can have. Raises Rejected, first of all for a name that is empty."""
+        if not group_id:
+            raise Rejected(ErrorCode.INVALID_GROUP_ID)
+        return self.shards.of(group_id)
+
+    def _consumer_config(self, group_id: str) -> ConsumerConfig:
+        return consumer_config(self._settings, self._overrides_of(group_id))
+
+    def _settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
+        """Carry out what a group decided, answer whom it answers, and see to its next deadline."""
+        replies, durable = effects.response, None
+        try:
+            durable = shard.append(effects.records)
+        except Rejected as error:
+            logger.warning("Could not write the metadata of group %s: %s", group_id, error)
+            replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self._now())
+        else:
+            replies = replies + shard.machine.after_append(group_id, self._now())
+        self._deliver(replies, durable)
+        self._watch(shard, group_id)
+
+    def _deliver(self, replies: Replies, durable: Durable) -> None:
+        if durable is None:
+            for reply in replies:
+                _answer(reply)
+        elif replies:
+            durable.add_done_callback(lambda done: self._deliver_after(replies, done))
+
+    def _deliver_after(self, replies: Replies, done: asyncio.Future[None]) -> None:
+        error = failure_of(done)
+        self._deliver(replies if error is None else _failed(replies, error.code), None)
+
+    def _watch(self, shard: _Shard, group_id: str) -> None:
+        """Have a timer run no later than the group's next deadline."""
+        deadline = shard.machine.next_deadline(group_id)
+        timer = shard.timers.get(group_id)
+        if deadline is None:
+            if timer is not None:
+                shard.timers.pop(group_id).cancel()
+            return
+        if timer is not None:
+            if timer.deadline_ms <= deadline:
+                return
+            timer.cancel()
+        shard.timers[group_id] = self._timers.schedule(deadline, lambda: self._deadline(shard, group_id))
+
+    def _deadline(self, shard: _Shard, group_id: str) -> None:
+        effects = shard.machine.expire_members(group_id, self._now())
+        timer = shard.timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._settle(shard, group_id, effects)
+
+    def _schedule_expiry(self) -> None:
+        interval = self._settings.offsets_retention_check_interval_ms
+        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._expire_offsets)
+
+    def _expire_offsets(self) -> None:
+        self._expiry = self._timers.schedule(self._clock.mono_ms(), partial(self._expire_in, self.shards.serving()))
+
+    def _expire_in(self, shards: list[_Shard]) -> None:
+        """Forget the expired offsets of one of these partitions, and of the others in later turns: all together may take a second.
+
+        One that meets a bug is off the list when the timer runs this again.
+        """
+        shard = shards.pop() if shards else None
+        if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
+            self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
+        if shards:
+            self._expiry = self._timers.schedule(self._clock.mono_ms() + 1, partial(self._expire_in, shards))
+        else:
+            self._schedule_expiry()
+
+    def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
+        """Tombstones that stand each for itself; those that cannot be written now will be decided again."""
+        records = effects.records
+        try:
+            for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
+                shard.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
+        except Rejected as error:
+            logger.warning("Could not forget offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
+
+
+def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
+    """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId), cut where the whole
+    would be longer than a string of the protocol."""
+    suffix = f"-{random_member_id(random_bytes)}"
+    return prefix.encode()[: STRING_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
+
+
+def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
+    """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
+    return str(UUID(bytes=random_bytes(16), version=4))
+
+
+def _answer(reply: Reply) -> None:
+    ticket = reply.ticket
+    assert isinstance(ticket, asyncio.Future), "the tickets of this service are futures"
+    if not ticket.done():
+        ticket.set_result(reply.answer)
+
+
+def _failed(replies: Replies, error: ErrorCode) -> Replies:
+    """The same waiters, told that it came to nothing."""
+    return [
+        Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
+    ]

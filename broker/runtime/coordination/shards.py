@@ -1,0 +1,193 @@
+"""The partitions of one internal topic that this broker coordinates, for every kind of coordinator alike.
+
+Rules that hold here:
+
+* A key lives in the partition that it hashes to, among all partitions that the topic has, whether they can be served or not: with one of
+  them offline, keys must not move.
+* A shard lives as long as one leadership: `elected` begins it, `resigned` ends it, and a shard of an older leader epoch is never asked.
+* Until its partition is read back a shard answers COORDINATOR_LOAD_IN_PROGRESS; if it cannot be read, NOT_COORDINATOR. A partition without
+  records has nothing to read and is served at once.
+
+Source: KAFKA CoordinatorRuntime, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shard import Life, Shard
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import Partitions
+
+LOAD_CHUNK_BYTES = 128 * 1024
+"""Read back in one turn of the loop: about 1,000 records, 10 ms."""
+
+LOAD_BEFORE_SERVING_MS = 200
+"""How long a start waits: about 20,000 records, more than most logs hold once they are compacted."""
+
+logger = logging.getLogger(__name__)
+
+ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
+
+
+class Shards(Generic[ShardT]):
+    """`make` builds the shard of a partition, `loaded` hears of each that has been read back, `closed` of each that is over.
+
+    `partition_count` gives the number of the topic's partitions, 0 while there is no such topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: Partitions,
+        partition_count: Callable[[], int],
+        make: Callable[[Partition], ShardT],
+        *,
+        clock: Clock,
+        timers: Timers,
+        loaded: Callable[[ShardT], object],
+        closed: Callable[[ShardT], object] = lambda _: None,
+        chunk_bytes: int = LOAD_CHUNK_BYTES,
+    ) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._partition_count = partition_count
+        self._make = make
+        self._clock = clock
+        self._timers = timers
+        self._loaded = loaded
+        self._closed = closed
+        self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
+        self._shards: dict[int, ShardT] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Begin with every partition that this broker leads. Returns when all are read back, or after a moment: the rest is read while
+        clients are served already."""
+        topic = self._partitions.by_name(self._topic)
+        shards = [] if topic is None else [self._begin(partition) for partition in topic.partitions.values() if partition.leads]
+        if not shards:
+            return
+        loading = self._spawn(shards)
+        await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [loading])
+        if loading.done():
+            loading.result()
+
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on. Raises Rejected where it is not served."""
+        shard = self._begin(self._partitions.get(self._topic, index))
+        if shard.life is Life.LOADING:
+            self._spawn([shard])
+
+    def resigned(self, index: int, leader_epoch: int) -> None:
+        """Another broker leads partition `index` in `leader_epoch`; word of an older epoch than the shard's is no news."""
+        shard = self._shards.get(index)
+        if shard is not None and shard.epoch < leader_epoch:
+            self._close(self._shards.pop(index))
+
+    def stop(self) -> None:
+        """All shards are over."""
+        for task in self._tasks:
+            task.cancel()
+        for shard in self._shards.values():
+            self._close(shard)
+
+    # --- which one is asked ---------------------------------------------------------------------------------------------------
+
+    @property
+    def exist(self) -> bool:
+        """Whether keys have a place to live in."""
+        return self._partition_count() > 0
+
+    def of(self, key: str) -> ShardT:
+        """The shard of a key, read back. Raises Rejected with a coordinator's error."""
+        count = self._partition_count()
+        if not count:
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
+        try:
+            shard = self.at(partition_of(key, count))
+        except Rejected as error:
+            raise Rejected(ErrorCode.NOT_COORDINATOR, error.message) from error
+        if shard.life is not Life.SERVING:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.life is Life.LOADING else ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    def at(self, index: int) -> ShardT:
+        """The shard of a partition, read back or not. Raises Rejected with the partition's own error where it is not served here."""
+        shard = self._shards.get(index)
+        if shard is None or shard.partition.removed or shard.epoch != shard.partition.leader_epoch:
+            self.elected(index)
+            shard = self._shards[index]
+        return shard
+
+    def serving(self) -> list[ShardT]:
+        """Those that are read back."""
+        return [shard for shard in self._shards.values() if shard.life is Life.SERVING and not shard.partition.removed]
+
+    def all(self) -> list[ShardT]:
+        """As `serving`; raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        if any(shard.life is Life.LOADING for shard in self._shards.values()):
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.serving()
+
+    # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _begin(self, partition: Partition) -> ShardT:
+        before = self._shards.pop(partition.index, None)
+        if before is not None:
+            self._close(before)
+        if not partition.leads:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        shard = self._shards[partition.index] = self._make(partition)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            shard.life = Life.SERVING
+        return shard
+
+    def _close(self, shard: ShardT) -> None:
+        shard.life = Life.RESIGNED
+        self._closed(shard)
+
+    def _spawn(self, shards: Iterable[ShardT]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._load(shards))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def _load(self, shards: Iterable[ShardT]) -> None:
+        bug: Exception | None = None
+        for shard in shards:
+            if shard.life is not Life.LOADING:
+                continue
+            try:
+                await shard.load(self._chunk_bytes)
+            except Rejected as error:
+                shard.life = Life.UNREADABLE
+                logger.error("Could not read %s-%d back, it is not served: %s", self._topic, shard.partition.index, error)
+                continue
+            except Exception as error:  # noqa: BLE001 # raised below: one that meets a bug does not keep the others from being read
+                shard.life, bug = Life.UNREADABLE, bug or error
+                continue
+            if shard.life is Life.LOADING:
+                shard.life = Life.SERVING
+                self._loaded(shard)
+        if bug is not None:
+            raise bug
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """Keys that are not read back are answered NOT_COORDINATOR for ever; somebody has to learn why."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("Bug while reading %s back", self._topic, exc_info=task.exception())

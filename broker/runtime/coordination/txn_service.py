@@ -1,0 +1,312 @@
+"""The transactions of this broker: finds the machine of a transactional id, carries out what was decided, and ends what has to end.
+
+Rules that hold here:
+
+* An id lives in the partition of `__transaction_state` that it hashes to; the topic is created when a coordinator is first asked for.
+* Two phases: the Prepare record decides. When it is committed the client is answered, and the rest happens without it (`txn_completion`).
+* After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
+  that it had.
+* Markers carry the leader epoch in which the id's partition was elected as coordinator epoch.
+
+Source: KIP-98, KIP-360, KIP-890; KAFKA TransactionCoordinator, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.broker.cluster.topic_names import TRANSACTION_STATE
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shard import Durable, Shard, after
+from ottla.broker.runtime.coordination.shards import Shards
+from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
+from ottla.broker.runtime.coordination.txn_markers import SendMarker
+from ottla.broker.runtime.metadata.producer_ids import NoProducerId
+from ottla.broker.txns import decide
+from ottla.broker.txns.coordinator import TxnCoordinator
+from ottla.broker.txns.states import PREPARED
+from ottla.broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
+from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import Partitions
+
+EXPIRY_BATCH_BYTES = 16 * 1024
+"""Keys of expired ids in one batch, as in Kafka; a single key may be longer."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a producer is told: an error, or the producer id and epoch to go on with."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class _Shard(Shard[TxnRecord, TxnCoordinator]):
+    """One partition of `__transaction_state`."""
+
+    def __init__(self, partition: Partition, transaction_version: int) -> None:
+        encode = partial(encode_record, transaction_version=transaction_version)
+        super().__init__(partition, TxnCoordinator(), encode, decode_record)
+
+    def write(self, txn: Transaction) -> Durable:
+        """The transaction's new state. Raises Rejected with the error that a coordinator's client is told."""
+        return self.append([TxnRecord(txn.transactional_id, txn)])
+
+
+class TxnService:
+    """All transactional ids. `create_topic` makes `__transaction_state` if it is not there; it raises Rejected when it cannot."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        timers: Timers,
+        partitions: Partitions,
+        *,
+        send_marker: SendMarker,
+        producer_ids: ProducerIds,
+        create_topic: Callable[[str], Awaitable[object]],
+        catalog: Catalog,
+        faults: Stops,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._producer_ids = producer_ids
+        self._create_topic = create_topic
+        self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
+        self.shards: Shards[_Shard] = Shards(
+            TRANSACTION_STATE,
+            partitions,
+            lambda: catalog.partition_count(TRANSACTION_STATE),
+            lambda partition: _Shard(partition, settings.transaction_version),
+            clock=clock,
+            timers=timers,
+            loaded=self._on_loaded,
+            closed=self._completion.stop,
+        )
+        self._timeouts: TimerHandle | None = None
+        self._expiry: TimerHandle | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read all ids back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
+        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._schedule_expiry()
+        await self.shards.load()
+
+    def stop(self) -> None:
+        """Nothing is begun any more; what is undone, the next start does."""
+        self.shards.stop()
+        for timer in (self._timeouts, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self._completion.stop()
+
+    # --- where an id is -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether transactional ids have a place to live in."""
+        return self.shards.exist
+
+    async def create_topic(self) -> None:
+        """Make `__transaction_state`. Raises Rejected."""
+        await self._create_topic(TRANSACTION_STATE)
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of an id. Raises Rejected while that cannot be said."""
+        return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
+
+    def all_transactions(self) -> Iterator[Transaction]:
+        """Every id that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        for shard in self.shards.all():
+            yield from shard.machine.transactions.values()
+
+    # --- requests -------------------------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
+        """The next epoch of the id, and with it the end of everything that older epochs have open."""
+        if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))  # said before there is a coordinator, as Kafka does
+        return self._run(
+            transactional_id,
+            _answer,
+            lambda stored: decide.init_producer_id(
+                stored,
+                transactional_id,
+                expected,
+                timeout_ms=timeout_ms,
+                timeout_ms_max=self._settings.transaction_max_timeout_ms,
+                server_version=self._settings.transaction_version,
+                new_producer_id=self._producer_ids.take,
+                now_ms=self._clock.now_ms(),
+            ),
+        )
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Open the transaction or widen it."""
+        now_ms = self._clock.now_ms()
+        return self._run(
+            transactional_id,
+            _error,
+            lambda stored: decide.add_partitions(
+                stored, transactional_id, producer_id, epoch, partitions, client_version=client_version, now_ms=now_ms
+            ),
+        )
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition belongs to the open transaction; changes nothing."""
+        try:
+            stored = self.get(transactional_id) if transactional_id else None
+        except Rejected as error:
+            return dict.fromkeys(partitions, error.code)
+        return decide.verify_partitions(stored, transactional_id, producer_id, epoch, partitions)
+
+    def end_txn(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
+    ) -> Answer | asyncio.Future[Answer]:
+        """Commit or abort; answered when the decision is durable, whatever becomes of the markers."""
+        return self._run(
+            transactional_id,
+            _answer,
+            lambda stored: decide.end_txn(
+                stored,
+                transactional_id,
+                producer_id,
+                epoch,
+                commit=commit,
+                client_version=client_version,
+                new_producer_id=self._producer_ids.take,
+                now_ms=self._clock.now_ms(),
+            ),
+        )
+
+    def _run(
+        self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
+    ) -> T | asyncio.Future[T]:
+        """Decide, append, apply, and reply when durable; one that wrote nothing still waits for what was written before it."""
+        if not transactional_id:
+            return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
+        try:
+            shard = self.shards.of(transactional_id)
+            decision = decided(shard.machine.transactions.get(transactional_id))
+            durable = shard.append(()) if decision.write is None else self._write(shard, decision.write)
+        except NoProducerId:
+            return asyncio.ensure_future(self._run_with_producer_id(transactional_id, reply, decided))
+        except Rejected as error:
+            return reply(decide.Decision(error.code))
+        return after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
+
+    async def _run_with_producer_id(
+        self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
+    ) -> T:
+        try:
+            await self._producer_ids.wait()
+        except Rejected as error:
+            return reply(decide.Decision(error.code))
+        answer = self._run(transactional_id, reply, decided)
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _write(self, shard: _Shard, txn: Transaction) -> Durable:
+        """A transaction's new state; one that is decided goes on from there by itself."""
+        durable = shard.write(txn)
+        if txn.state in PREPARED:
+            self._completion.begin(shard, txn, durable)
+        return durable
+
+    # --- what time brings -----------------------------------------------------------------------------------------------------
+
+    def _schedule_timeouts(self, after_ms: int) -> None:
+        self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
+
+    def _abort_timed_out(self) -> None:
+        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check.
+        A bug that one meets keeps no other from its turn, and is raised behind them.
+        """
+        now_ms = self._clock.now_ms()
+        left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
+        bug: Exception | None = None
+        for shard in self.shards.serving():
+            for txn in shard.machine.timed_out(now_ms):
+                if not left:
+                    self._schedule_timeouts(1)
+                    return
+                try:
+                    if not self._abort(shard, txn, now_ms):
+                        break
+                except Exception as error:  # noqa: BLE001 # raised below
+                    bug = bug or error
+                left -= 1
+        if bug is not None:
+            raise bug
+        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+
+    def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
+        logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
+        try:
+            aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._producer_ids.take, now_ms)
+            self._write(shard, aborted)
+        except Rejected as error:
+            logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
+            return False
+        return True
+
+    def _schedule_expiry(self) -> None:
+        interval = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._forget_expired)
+
+    def _forget_expired(self) -> None:
+        now_ms = self._clock.now_ms()
+        for shard in self.shards.serving():
+            batch: list[TxnRecord] = []
+            size = 0
+            try:
+                for record in shard.machine.expired(now_ms, self._settings.transactional_id_expiration_ms):
+                    if batch and size + len(record.transactional_id) > EXPIRY_BATCH_BYTES:
+                        shard.append(batch)
+                        batch, size = [], 0
+                    batch.append(record)
+                    size += len(record.transactional_id)
+                shard.append(batch)
+            except Rejected as error:
+                logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
+        self._schedule_expiry()
+
+    def _on_loaded(self, shard: _Shard) -> None:
+        """What was decided before the last stop is carried through."""
+        for txn in shard.machine.prepared():
+            self._completion.begin(shard, txn)
+
+
+def _answer(decision: decide.Decision) -> Answer:
+    return Answer(decision.error, decision.producer_id, decision.producer_epoch)
+
+
+def _error(decision: decide.Decision) -> ErrorCode:
+    return decision.error

@@ -1,0 +1,1 @@
+"""The cluster's metadata: where it is decided, written, read back and carried out."""

@@ -1,0 +1,171 @@
+"""What clients ask of the cluster's topics, settings and producer ids, as decisions of the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.topic_ids import new_topic_id
+from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
+from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, Placement, create_partitions, create_topics
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
+from ottla.broker.controller.producer_ids import allocate_block
+from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.controller import Controller
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog, Topic
+    from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.metadata.metadata_log import MetadataLog
+    from ottla.broker.runtime.metadata.publisher import Publisher
+
+peer_logger = logging.getLogger(PEERS)
+
+
+class TopicService:
+    """`random_bytes(n)` gives topic ids their randomness."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        broker_configs: BrokerConfigs,
+        metadata_log: MetadataLog,
+        publisher: Publisher,
+        *,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.catalog = catalog
+        self.broker_configs = broker_configs
+        self.metadata_log = metadata_log
+        self.publisher = publisher
+        self.controller = Controller(catalog, metadata_log, publisher.publish)
+        self._random_bytes = random_bytes
+        self._making: set[asyncio.Task[None]] = set()
+        self._being_made: set[str] = set()
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings in force."""
+        return self.broker_configs.settings
+
+    # --- operations of clients ---------------------------------------------------------------------------------------------------
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Creates what can be created; one answer for each name.
+
+        This and the others raise Rejected when the whole request is refused and nothing has changed: an excessive one (POLICY_VIOLATION),
+        or a metadata log that cannot be written (KAFKA_STORAGE_ERROR).
+        """
+        return await self.controller.run(
+            lambda: create_topics(self.catalog, topics, self._placement(), self._check_configs, lambda: new_topic_id(self._random_bytes)),
+            lambda answers, refused: [replace(each, error=each.error or refused.get(each.name)) for each in answers],
+            validate_only=validate_only,
+        )
+
+    async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
+        """Deletes what can be deleted; one answer for each distinct reference."""
+        return await self.controller.run(lambda: delete_topics(self.catalog, refs), lambda answers, _: answers)
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[tuple[str, Rejected | None]]:
+        """Grows what can be grown; (name, error or None) for each name."""
+        return await self.controller.run(
+            lambda: create_partitions(self.catalog, topics, self._placement()),
+            lambda answers, refused: [(name, error or refused.get(name)) for name, error in answers],
+            validate_only=validate_only,
+        )
+
+    async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
+        """Changes what can be changed, in open logs too; an error or None for each resource."""
+        answers = await self.controller.run(
+            lambda: alter_configs(self.catalog, resources, self.settings), lambda answers, _: answers, validate_only=validate_only
+        )
+        for resource, error in zip(resources, answers, strict=True):
+            if resource.resource_type == ResourceType.BROKER_LOGGER and error is None and not validate_only:
+                self.broker_configs.loggers.change(resource.ops)  # of this process alone: no record says it
+        return answers
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids that no other request was given. Raises Rejected when there are none left."""
+        return await self.controller.run(lambda: allocate_block(self.catalog, self.settings.node_id), lambda block, _: block)
+
+    async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
+        """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""
+        created = await self.create_topics([self._defaults_for(name) for name in names])
+        return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
+
+    def begin_auto_create(self, names: Iterable[str]) -> None:
+        """Begins to make missing topics with the broker's defaults; returns at once. One that is being made so is not begun again.
+
+        Nobody is told what becomes of it but the log: whoever needs the topic asks whether it is there.
+        """
+        wanted = [name for name in names if name not in self._being_made]
+        if not wanted:
+            return
+        self._being_made.update(wanted)
+        making = asyncio.get_running_loop().create_task(self._auto_create_in_background(wanted))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+
+    async def _auto_create_in_background(self, names: Sequence[str]) -> None:
+        try:
+            answers = await self.auto_create(names)
+        except Rejected as error:
+            first = shown(names[0])
+            peer_logger.warning("%d topic(s) were asked for, the first is %s, and none can be created: %s", len(names), first, error)
+            return
+        finally:
+            self._being_made.difference_update(names)
+        for name, refused in answers.items():
+            if refused is not None:
+                peer_logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
+
+    async def ensure(self, name: str) -> Topic:
+        """The topic, served; created with its defaults if it is not there. Raises Rejected."""
+        if self.catalog.topic(name) is None:
+            error = (await self.auto_create([name]))[name]
+            if error is not None:
+                raise error
+        await self.controller.settled()
+        topic = self.catalog.topic(name)
+        if topic is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name} was deleted as soon as it was created.")
+        return topic
+
+    async def stop(self) -> None:
+        """Waits for operations that have begun."""
+        while self._making:
+            await asyncio.gather(*self._making, return_exceptions=True)
+        await self.controller.stop()
+        self.broker_configs.loggers.reset()
+
+    # --- what they are made of ---------------------------------------------------------------------------------------------------
+
+    def _check_configs(self, overrides: Mapping[str, str]) -> None:
+        check_topic_configs(overrides, self.settings)
+
+    def _placement(self) -> Placement:
+        settings = self.settings
+        return Placement(settings.node_id, settings.num_partitions, settings.default_replication_factor)
+
+    def _defaults_for(self, name: str) -> NewTopic:
+        configs = tuple(internal_topic_configs(name, self.settings).items())
+        if not configs:
+            return NewTopic(name)
+        assert is_internal(name)
+        # One node cannot hold the three replicas that Kafka's defaults ask for, and groups must work nevertheless.
+        return NewTopic(name, internal_topic_partitions(name, self.settings), 1, configs=configs)
+
+
+def _exists(error: Rejected | None) -> bool:
+    return error is None or error.code is ErrorCode.TOPIC_ALREADY_EXISTS

@@ -1,0 +1,1 @@
+"""Partitions of this broker: appends, syncs, and everyone who waits for them."""

@@ -1,0 +1,77 @@
+"""Long polls: a Fetch that has not enough bytes yet waits here until appends bring them, or its time is up. Nothing polls.
+
+Appended bytes are an estimate (not all need be readable for the isolation asked); whoever waited reads again, and waits again if need be.
+Waking is a future's result, so all appends of one turn of the loop are seen by one read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.runtime.replicas.partition import Partition
+
+
+class FetchWaits:
+    """All parked fetches."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiters: dict[_Waiter, None] = {}
+        """In the order in which they came."""
+
+    @property
+    def parked(self) -> int:
+        """Fetches that wait."""
+        return len(self._waiters)
+
+    def release_all(self) -> None:
+        """The broker stops: whoever waits answers with what there is."""
+        for waiter in list(self._waiters):
+            waiter.finish(False)
+
+    def wait(self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int) -> asyncio.Future[bool]:
+        """True once `missing_bytes` were appended to `partitions` together (or one of them changed otherwise), False at the deadline.
+
+        Cancelling the future takes the wait back.
+        """
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(future, partitions, missing_bytes)
+        timer = self._timers.schedule(deadline_mono_ms, partial(waiter.finish, False))
+        for partition in partitions:
+            partition.watchers[waiter] = waiter.appended
+        self._waiters[waiter] = None
+        future.add_done_callback(partial(self._unpark, waiter, timer))
+        return future
+
+    def _unpark(self, waiter: _Waiter, timer: TimerHandle, _: object) -> None:
+        timer.cancel()
+        waiter.detach()
+        self._waiters.pop(waiter, None)
+
+
+class _Waiter:
+    __slots__ = ("_future", "_missing", "_partitions")
+
+    def __init__(self, future: asyncio.Future[bool], partitions: Collection[Partition], missing_bytes: int) -> None:
+        self._future = future
+        self._missing = missing_bytes
+        self._partitions = partitions
+
+    def appended(self, size: int) -> None:
+        self._missing -= size
+        if self._missing <= 0 or size == 0:
+            self.finish(True)
+
+    def finish(self, woken: bool) -> None:
+        self.detach()
+        if not self._future.done():
+            self._future.set_result(woken)
+
+    def detach(self) -> None:
+        for partition in self._partitions:
+            partition.watchers.pop(self, None)

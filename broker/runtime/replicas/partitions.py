@@ -1,0 +1,105 @@
+"""All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served.
+
+A partition that the disk refuses is known to be offline, and who asks for it is told so. What is not here may exist all the same: what
+topics there are is asked of the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.partition_log import PartitionLog
+
+
+class TopicPartitions:
+    """The partitions of one topic that live here."""
+
+    __slots__ = ("name", "offline", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, Partition] = {}
+        self.offline: set[int] = set()
+
+    def get(self, index: int) -> Partition:
+        """The partition of that index; raises Rejected."""
+        partition = self.partitions.get(index)
+        if partition is None:
+            if index in self.offline:
+                raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}-{index} is offline: the disk refuses it, see the broker's log")
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+
+class Partitions:
+    """The registry."""
+
+    def __init__(self, flusher: Flusher, clock: Clock) -> None:
+        self._flusher = flusher
+        self._clock = clock
+        self._by_name: dict[str, TopicPartitions] = {}
+        self._by_id: dict[bytes, TopicPartitions] = {}
+
+    def add(self, log: PartitionLog) -> Partition:
+        """Serve the partition of `log`, which is open and recovered."""
+        topic = self._topic(log.topic, log.topic_id)
+        assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
+        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
+        topic.offline.discard(log.partition)
+        return partition
+
+    def add_offline(self, name: str, topic_id: bytes, index: int) -> None:
+        """The topic has this partition, but the disk refuses it."""
+        self._topic(name, topic_id).offline.add(index)
+
+    def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:
+        topic = self._by_name.get(name)
+        if topic is None:
+            topic = self._by_name[name] = self._by_id[topic_id] = TopicPartitions(name, topic_id)
+        assert topic.topic_id == topic_id, f"{name} has two topic ids"
+        return topic
+
+    def remove_topic(self, name: str) -> list[Partition]:
+        """Serve the topic no longer; who waits for its partitions is told. Returns what was served."""
+        topic = self._by_name.pop(name, None)
+        if topic is None:
+            return []
+        del self._by_id[topic.topic_id]
+        for partition in topic.partitions.values():
+            partition.remove()
+        return list(topic.partitions.values())
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition; raises Rejected(UNKNOWN_TOPIC_OR_PARTITION)."""
+        found = self._by_name.get(topic)
+        if found is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found.get(index)
+
+    def by_name(self, name: str) -> TopicPartitions | None:
+        """The topic of that name, or None."""
+        return self._by_name.get(name)
+
+    def by_topic_id(self, topic_id: bytes) -> TopicPartitions | None:
+        """The topic of that id, or None."""
+        return self._by_id.get(topic_id)
+
+    def topic_names(self) -> list[str]:
+        """All topics that are served."""
+        return list(self._by_name)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in list(self._by_name.values()):
+            yield from list(topic.partitions.values())
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())

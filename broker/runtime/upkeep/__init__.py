@@ -1,0 +1,1 @@
+"""What time brings: timers on the loop, and work in the background."""

@@ -1,0 +1,129 @@
+"""Which work happens in the background, and how often: each job with the setting that gives its interval.
+
+Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over, and
+one whose work fails keeps no other from its turn. What
+waits for the disk runs on the flusher's threads. A recovery point is written only after the sync that makes it true. What a restart has to
+read again is bounded by syncing what is not on disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll
+of a segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import Partitions
+    from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+    from ottla.broker.storage.log_dir import LogDir
+
+logger = logging.getLogger(__name__)
+
+TIMED_FLUSH_CHECK_MS = 100
+"""How exactly flush.ms is kept."""
+
+DOOMED_FILES_CHECK_MS = 1_000
+"""How exactly file.delete.delay.ms is kept."""
+
+
+def start_background_work(
+    housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, log_dir: LogDir, partitions: Partitions, *, flusher: Flusher
+) -> None:
+    """Schedule every job; `housekeeping.stop` ends them."""
+
+    unsynced: set[Partition] = set()
+
+    def each(work: Callable[[Partition], object]) -> Callable[[], Iterator[None]]:
+        failing: set[Partition] = set()
+        return lambda: _each(partitions, work, failing)
+
+    housekeeping.every(
+        settings.log_retention_check_interval_ms,
+        each(lambda partition: partition.log.apply_retention(clock.now_ms())),
+        first_ms=settings.log_initial_task_delay_ms,
+        name="retention",
+    )
+    housekeeping.every(
+        settings.producer_id_expiration_check_interval_ms,
+        each(lambda partition: partition.log.expire_producers(clock.now_ms())),
+        name="expiry of producers",
+    )
+    housekeeping.every(
+        DOOMED_FILES_CHECK_MS,
+        lambda: _remove_doomed(log_dir, partitions, flusher, clock.now_ms()),
+        name="removal of deleted files",
+    )
+    housekeeping.every(TIMED_FLUSH_CHECK_MS, each(lambda partition: partition.flush_if_due()), name="flush.ms")
+    housekeeping.every(
+        settings.log_flush_offset_checkpoint_interval_ms,
+        lambda: _checkpoint(log_dir, partitions, flusher, unsynced),
+        name="recovery point checkpoint",
+    )
+    housekeeping.every(
+        settings.replica_high_watermark_checkpoint_interval_ms,
+        lambda: _off_the_loop(flusher, [log_dir.high_watermark_checkpoint()]),
+        name="high watermark checkpoint",
+    )
+    if settings.log_cleaner_enable:
+        cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
+        housekeeping.every(
+            lambda: settings.log_cleaner_backoff_ms,
+            lambda: _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms())),
+            name="compaction",
+        )
+
+
+def _each(partitions: Partitions, work: Callable[[Partition], object], failing: set[Partition]) -> Iterator[None]:
+    """`failing` remembers where it failed the last time: what goes on failing is told once. Raises FsyncFailed."""
+    for partition in partitions:
+        if partition.removed or partition.log.failure is not None:
+            continue
+        try:
+            work(partition)
+            failing.discard(partition)
+        except FsyncFailed:
+            raise
+        except Exception as error:  # a bug that one partition meets must not keep the others from their turn
+            if partition not in failing:
+                failing.add(partition)
+                trace = None if isinstance(error, OSError | Rejected) else error
+                logger.error("Background work on %s-%d failed: %s", partition.topic, partition.index, error, exc_info=trace)
+        yield
+
+
+def _remove_doomed(log_dir: LogDir, partitions: Partitions, flusher: Flusher, now_ms: int) -> Iterator[object]:
+    """Off the loop: a file system takes its time to give a gigabyte back. What one failure keeps from its turn has it a second later."""
+    for partition in partitions:
+        if not partition.removed:
+            yield from _off_the_loop(flusher, partition.log.doomed(now_ms))
+        yield None
+    yield from _off_the_loop(flusher, log_dir.doomed(now_ms))
+
+
+def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) -> Iterator[asyncio.Future[None] | None]:
+    """Goes through `steps`; each that is a call runs on a thread, and the next one follows when it is done. Raises what it raises."""
+    for step in steps:
+        done = None if step is None else flusher.run(step)
+        yield done
+        if done is not None:
+            done.result()
+
+
+def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher, failing: set[Partition]) -> Iterator[object]:
+    """What the last round synced goes into the checkpoint; then come the syncs of this one, a few at a time: each holds descriptors."""
+    yield from _off_the_loop(flusher, [log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint()])
+    begun: deque[asyncio.Future[None] | None] = deque()
+    for _ in _each(partitions, lambda partition: begun.append(partition.flush()), failing):
+        yield begun.popleft() if len(begun) > limits.FLUSH_THREADS else None

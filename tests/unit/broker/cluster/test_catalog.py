@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.catalog_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+ID = b"\x01" * 16
+OTHER = b"\x02" * 16
+
+
+def with_topic(name: str = "a.b", topic_id: bytes = ID) -> Catalog:
+    catalog = Catalog()
+    catalog.apply(TopicRecord(name, topic_id))
+    catalog.apply(PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0))
+    return catalog
+
+
+def test_a_topic_is_found_by_name_and_by_id() -> None:
+    catalog = with_topic()
+    assert catalog.topic("a.b") is catalog.topic_by_id(ID)
+    assert catalog.topic("a.b").replication_factor == 1  # type: ignore[union-attr] # the line above shows that it exists
+    assert catalog.topic("a_b") is None
+    assert catalog.topic_by_id(OTHER) is None
+
+
+def test_a_removed_topic_is_gone_with_its_configs_and_its_claim_on_colliding_names() -> None:
+    catalog = with_topic()
+    catalog.apply(ConfigRecord(ResourceType.TOPIC, "a.b", "retention.ms", "1"))
+    catalog.apply(RemoveTopicRecord(ID))
+    assert len(catalog) == 0
+    assert catalog.topic("a.b") is None
+    assert catalog.topic_by_id(ID) is None
+    assert catalog.colliding("a_b") is None
+    assert catalog.configs(ResourceType.TOPIC, "a.b") == {}
+
+
+def test_a_name_that_is_created_again_has_its_new_id_only() -> None:
+    catalog = with_topic()
+    catalog.apply(RemoveTopicRecord(ID))
+    catalog.apply(TopicRecord("a.b", OTHER))
+    assert catalog.topic_by_id(ID) is None
+    assert catalog.topic_by_id(OTHER) is catalog.topic("a.b")
+
+
+def test_a_colliding_topic_is_named_and_only_when_the_name_has_such_characters() -> None:
+    catalog = with_topic()
+    assert catalog.colliding("a_b") == "a.b"
+    assert catalog.colliding("a-b") is None
+
+
+def test_naming_a_leader_raises_the_leader_epoch_and_any_change_the_partition_epoch() -> None:
+    catalog = with_topic()
+    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1))
+    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[]))
+    topic = catalog.topic("a.b")
+    assert topic is not None
+    state = topic.partitions[0]
+    assert (state.leader, state.leader_epoch, state.partition_epoch, state.isr) == (1, 1, 2, ())
+
+
+def test_a_change_of_what_does_not_exist_changes_nothing() -> None:
+    catalog = with_topic()
+    catalog.apply(PartitionChangeRecord(partition_id=9, topic_id=ID, leader=1))
+    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=OTHER, leader=1))
+    catalog.apply(PartitionRecord(partition_id=0, topic_id=OTHER))
+    catalog.apply(RemoveTopicRecord(OTHER))
+    topic = catalog.topic("a.b")
+    assert topic is not None
+    assert list(topic.partitions) == [0]
+    assert topic.partitions[0].leader_epoch == 0
+
+
+def test_a_null_value_deletes_a_config_and_the_last_one_its_resource() -> None:
+    catalog = with_topic()
+    catalog.apply(ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", "1"))
+    assert catalog.configured_resources(ResourceType.BROKER) == ["1"]
+    catalog.apply(ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", None))
+    assert catalog.configured_resources(ResourceType.BROKER) == []
+
+
+def test_the_next_producer_id_never_goes_back() -> None:
+    catalog = Catalog()
+    catalog.apply(ProducerIdsRecord(1, -1, 2000))
+    catalog.apply(ProducerIdsRecord(1, -1, 1000))
+    assert catalog.next_producer_id == 2000
+
+
+def test_features_are_kept_by_name() -> None:
+    catalog = Catalog()
+    catalog.apply(FeatureLevelRecord("metadata.version", 27))
+    assert catalog.features == {"metadata.version": 27}
+    catalog.apply(FeatureLevelRecord("metadata.version", 0))
+    assert catalog.features == {}

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.configs.broker_changes import broker_key
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.catalogs import LiveCatalog
+
+SET, DELETE, APPEND, SUBTRACT = OpType
+BROKER = ResourceType.BROKER
+
+
+@pytest.fixture
+def live() -> LiveCatalog:
+    return LiveCatalog()
+
+
+def refusal(live: LiveCatalog, key: str, value: str | None, op: OpType = SET, name: str = "1") -> tuple[ErrorCode, str] | None:
+    """What the change of one setting is refused with, or None."""
+    resource = AlterResource(BROKER, name, [ConfigOp(key, op, value)])
+    (error,) = live.run(alter_configs(live.catalog, [resource], live.settings))
+    return None if error is None else (error.code, error.message)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num.io.threads", "16"),
+        ("background.threads", "5"),
+        ("log.cleaner.threads", "2"),
+        ("leader.replication.throttled.rate", "1000"),
+        ("follower.replication.throttled.rate", "1000"),
+        ("group.coordinator.cached.buffer.max.bytes", "2000000"),
+        ("listener.name.external.max.connections", "5"),
+        ("listener.name.external.ssl.keystore.location", "/keys"),
+        ("no.such", "5"),
+    ],
+)
+def test_a_setting_that_kafka_changes_while_it_runs_is_kept_and_taken_back(live: LiveCatalog, key: str, value: str) -> None:
+    assert refusal(live, key, value) is None
+    assert live.catalog.configs(BROKER, "1") == {key: value}
+    assert refusal(live, key, None, DELETE) is None
+    assert live.catalog.configs(BROKER, "1") == {}
+
+
+@pytest.mark.parametrize("key", ["no.such", "node.id", "ssl.client.auth"])
+def test_what_was_never_set_can_be_deleted(live: LiveCatalog, key: str) -> None:
+    assert refusal(live, key, None, DELETE) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("node.id", "2", "Cannot update these configs dynamically: [node.id]"),
+        ("process.roles", "broker", "Cannot update these configs dynamically: [process.roles]"),
+        ("group.share.session.timeout.ms", "50000", "Cannot update these configs dynamically: [group.share.session.timeout.ms]"),
+        ("log.retention.ms", "soon", "Invalid value soon for configuration log.retention.ms: Not a number of type LONG"),
+        ("num.io.threads", "0", "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+        (
+            "group.coordinator.cached.buffer.max.bytes",
+            "1",
+            "Invalid value 1 for configuration group.coordinator.cached.buffer.max.bytes: Value must be at least 524288",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_change_so_is_refused_in_kafkas_words(live: LiveCatalog, key: str, value: str, message: str) -> None:
+    assert refusal(live, key, value) == (ErrorCode.INVALID_REQUEST, message)
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("3", False), ("4", True), ("16", True), ("17", False)])
+def test_threads_are_halved_or_doubled_at_most(live: LiveCatalog, value: str, allowed: bool) -> None:
+    assert (refusal(live, "num.io.threads", value) is None) is allowed
+
+
+def test_threads_cannot_fall_back_to_less_than_half_by_a_deletion(live: LiveCatalog) -> None:
+    assert refusal(live, "num.io.threads", "16") is None
+    assert refusal(live, "num.io.threads", "32") is None
+    code, message = refusal(live, "num.io.threads", None, DELETE) or (ErrorCode.NONE, "")
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "value should be at least half the current value 32" in message
+
+
+@pytest.mark.parametrize(("value", "words"), [("0", "at least 1"), ("3", "more than double the current value 1")])
+def test_the_cleaners_threads_have_a_rule_of_their_own(live: LiveCatalog, value: str, words: str) -> None:
+    assert words in (refusal(live, "log.cleaner.threads", value) or (0, ""))[1]
+
+
+def test_each_of_the_cleaners_threads_has_more_than_a_mebibyte(live: LiveCatalog) -> None:
+    assert refusal(live, "log.cleaner.dedupe.buffer.size", "2097152") is None
+    assert "at least 1MB per cleaner thread" in (refusal(live, "log.cleaner.threads", "2") or (0, ""))[1]
+
+
+def test_one_listeners_settings_are_one_brokers(live: LiveCatalog) -> None:
+    assert refusal(live, "listener.name.external.ssl.keystore.location", "/keys", name="") == (
+        ErrorCode.INVALID_REQUEST,
+        "Cannot update these configs at default cluster level, broker id must be specified: [listener.name.external.ssl.keystore.location]",
+    )
+    assert refusal(live, "listener.name.external.max.connections", "5", name="") is None
+
+
+@pytest.mark.parametrize("key", ["listener.name.external.ssl.client.auth", "listener.name.external.sasl.enabled.mechanisms"])
+def test_a_lock_that_would_not_hold_is_refused_while_running_too(live: LiveCatalog, key: str) -> None:
+    code, message = refusal(live, key, "required") or (ErrorCode.NONE, "")
+    assert (code, key in message) == (ErrorCode.INVALID_REQUEST, True)
+
+
+@pytest.mark.parametrize("op", [APPEND, SUBTRACT])
+def test_an_unknown_setting_is_no_list(live: LiveCatalog, op: OpType) -> None:
+    assert refusal(live, "no.such", "5", op) == (ErrorCode.INVALID_CONFIG, "Unknown config name: no.such")
+
+
+def test_the_key_of_one_listener_is_that_of_all() -> None:
+    key = broker_key("listener.name.external.max.connections")
+    assert key is not None
+    assert (key.name, key.parse("5")) == ("listener.name.external.max.connections", 5)
+    assert broker_key("listener.name.external.no.such") is None
+
+
+@pytest.mark.parametrize(
+    ("base", "hidden"), [("ssl.keystore.location", False), ("ssl.keystore.password", True), ("ssl.keystore.key", True)]
+)
+def test_the_passwords_of_a_listener_are_hidden(base: str, hidden: bool) -> None:
+    key = broker_key(f"listener.name.external.{base}")
+    assert key is not None
+    assert key.sensitive is hidden

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.configs.broker_loggers import COUNTERPARTS, BrokerLoggers, check_levels
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+SET, DELETE, APPEND, SUBTRACT = OpType
+REPLICAS, OWN = "kafka.server.ReplicaManager", "ottla.broker.runtime.replicas.partition"
+
+
+@pytest.fixture
+def loggers() -> Iterator[BrokerLoggers]:
+    loggers = BrokerLoggers()
+    yield loggers
+    loggers.reset()
+
+
+def test_a_level_that_is_set_moves_the_part_of_the_broker_that_does_the_same(loggers: BrokerLoggers) -> None:
+    loggers.change([ConfigOp(REPLICAS, SET, "DEBUG")])
+    assert loggers.levels()[REPLICAS] == "DEBUG"
+    assert logging.getLogger(OWN).level == logging.DEBUG
+    loggers.change([ConfigOp(REPLICAS, DELETE, None)])
+    assert logging.getLogger(OWN).level == logging.NOTSET
+    assert loggers.levels()[REPLICAS] == loggers.levels()["root"]
+
+
+def test_a_logger_without_a_level_has_that_of_the_nearest_above_it(loggers: BrokerLoggers) -> None:
+    loggers.change([ConfigOp("root", SET, "ERROR"), ConfigOp("kafka", SET, "TRACE")])
+    levels = loggers.levels()
+    assert (levels[REPLICAS], levels["org.apache.kafka"], levels["kafka.request.logger"]) == ("TRACE", "ERROR", "TRACE")
+
+
+@pytest.mark.parametrize("own", sorted({own for own in COUNTERPARTS.values() if own is not None} - {PEERS}))
+def test_the_counterpart_of_a_logger_of_kafkas_is_a_module_that_logs_or_a_package(own: str) -> None:
+    module = importlib.import_module(own)
+    assert hasattr(module, "__path__") or isinstance(getattr(module, "logger", None), logging.Logger)
+
+
+def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> None:
+    before = logging.getLogger().level
+    loggers.change([ConfigOp("root", SET, "FATAL"), ConfigOp(REPLICAS, SET, "TRACE")])
+    loggers.reset()
+    assert (logging.getLogger().level, logging.getLogger(OWN).level) == (before, logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("op", "code", "message"),
+    [
+        (ConfigOp("no.such", SET, "DEBUG"), ErrorCode.INVALID_CONFIG, "Logger no.such does not exist!"),
+        (ConfigOp("no.such", DELETE, None), ErrorCode.INVALID_CONFIG, "Logger no.such does not exist!"),
+        (
+            ConfigOp("root", SET, "debug"),
+            ErrorCode.INVALID_CONFIG,
+            "Cannot set the log level of root to debug as it is not a supported log level. "
+            "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
+        ),
+        (ConfigOp("root", DELETE, None), ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"),
+        (ConfigOp("root", APPEND, "DEBUG"), ErrorCode.INVALID_REQUEST, "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        (
+            ConfigOp("root", SUBTRACT, "DEBUG"),
+            ErrorCode.INVALID_REQUEST,
+            "SUBTRACT operation is not allowed for the BROKER_LOGGER resource",
+        ),
+    ],
+)
+def test_a_change_that_kafka_refuses_is_refused_in_its_words(op: ConfigOp, code: ErrorCode, message: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_levels([op])
+    assert (refused.value.code, refused.value.message) == (code, message)

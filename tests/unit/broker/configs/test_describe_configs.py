@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.catalog_records import ConfigRecord, TopicRecord
+from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
+from ottla.broker.core.config_keys import ConfigType
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.protocol.error_codes import ErrorCode
+
+TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+
+
+class Described:
+    """A catalog with one topic `t`, and a broker of node id 1."""
+
+    def __init__(self, settings: BrokerSettings | None = None) -> None:
+        self.settings = settings or BrokerSettings()
+        self.catalog = Catalog()
+        self.catalog.apply(TopicRecord("t", b"\x05" * 16))
+        self.broker = BrokerConfigs(self.settings, self.catalog)
+
+    def put(self, kind: int, resource: str, name: str, value: str) -> None:
+        self.catalog.apply(ConfigRecord(kind, resource, name, value))
+        self.broker.refresh()
+
+    def entries(self, kind: int, name: str, keys: list[str] | None = None) -> dict[str, ConfigEntry]:
+        return {entry.name: entry for entry in describe_configs(self.catalog, self.broker, kind, name, keys)}
+
+    def refused(self, kind: int, name: str) -> ErrorCode:
+        with pytest.raises(Rejected) as error:
+            self.entries(kind, name)
+        return error.value.code
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_no_keys_mean_all_keys_of_a_topic_but_unset_internal_ones(keys: list[str] | None) -> None:
+    assert set(Described().entries(TOPIC, "t", keys)) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
+
+
+def test_named_keys_are_answered_and_unknown_ones_left_out() -> None:
+    assert list(Described().entries(TOPIC, "t", ["flush.ms", "no.such"])) == ["flush.ms"]
+
+
+def test_an_override_heads_the_chain_of_its_synonyms() -> None:
+    described = Described(BrokerSettings(message_max_bytes=10, explicit={"message.max.bytes": "file"}))
+    described.put(TOPIC, "t", "max.message.bytes", "5")
+    entry = described.entries(TOPIC, "t")["max.message.bytes"]
+    assert (entry.value, entry.source, entry.type, entry.read_only, entry.sensitive) == (
+        "5",
+        ConfigSource.DYNAMIC_TOPIC,
+        ConfigType.INT,
+        False,
+        False,
+    )
+    assert entry.synonyms == (
+        ("max.message.bytes", "5", ConfigSource.DYNAMIC_TOPIC),
+        ("message.max.bytes", "10", ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT),
+    )
+    assert entry.documentation
+
+
+def test_a_topic_default_given_in_another_unit_has_its_value_and_no_source() -> None:
+    described = Described(BrokerSettings(log_retention_minutes=3, explicit={"log.retention.minutes": "file"}))
+    entry = described.entries(TOPIC, "t")["retention.ms"]
+    assert (entry.value, entry.source, entry.synonyms) == ("180000", ConfigSource.DEFAULT, ())
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "1"), (ResourceType.GROUP, "g"), (LOGGER, "1")])
+def test_settings_come_in_order_of_their_names(kind: int, name: str) -> None:
+    names = list(Described().entries(kind, name))
+    assert names == sorted(names)
+
+
+def test_a_setting_without_effect_is_described_as_it_was_set() -> None:
+    described = Described(BrokerSettings(kept={"num.io.threads": 4}, explicit={"num.io.threads": "file"}))
+    described.put(BROKER, "1", "num.io.threads", "6")
+    entry = described.entries(BROKER, "1")["num.io.threads"]
+    assert (entry.value, entry.source, entry.read_only) == ("6", ConfigSource.DYNAMIC_BROKER, False)
+    assert [value for _, value, _ in entry.synonyms] == ["6", "4", "8"]
+
+
+def test_a_setting_that_is_shown_only_when_somebody_gave_it_is_shown_then() -> None:
+    described = Described()
+    assert "leader.replication.throttled.rate" not in described.entries(BROKER, "1")
+    described.put(BROKER, "1", "leader.replication.throttled.rate", "1000")
+    assert described.entries(BROKER, "1")["leader.replication.throttled.rate"].value == "1000"
+
+
+@pytest.mark.parametrize(("resource", "source"), [("1", ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+def test_the_value_of_an_unknown_setting_is_hidden_for_it_may_be_a_password(resource: str, source: ConfigSource) -> None:
+    described = Described()
+    described.put(BROKER, resource, "no.such", "secret")
+    entry = described.entries(BROKER, resource)["no.such"]
+    assert (entry.value, entry.source, entry.type, entry.sensitive, entry.read_only) == (None, source, 0, True, True)
+    assert entry.synonyms == (("no.such", None, source),)
+
+
+def test_a_setting_of_one_listener_stands_before_that_of_all() -> None:
+    described = Described()
+    described.put(BROKER, "1", "listener.name.external.max.connections", "5")
+    entry = described.entries(BROKER, "1")["listener.name.external.max.connections"]
+    assert (entry.value, entry.type, entry.read_only) == ("5", ConfigType.INT, True)
+    assert [(name, value) for name, value, _ in entry.synonyms] == [
+        ("listener.name.external.max.connections", "5"),
+        ("max.connections", "2147483647"),
+    ]
+
+
+def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
+    described = Described()
+    described.put(BROKER, "", "message.max.bytes", "99")
+    entry = described.entries(TOPIC, "t")["max.message.bytes"]
+    assert (entry.value, entry.source) == ("99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
+    entries = Described().entries(BROKER, "1")
+    assert set(entries) == {name for name, key in (BROKER_KEYS | KEPT_KEYS).items() if not key.internal}
+    assert "internal.segment.bytes" not in entries
+    assert entries["num.partitions"].read_only
+    assert not entries["message.max.bytes"].read_only
+    assert (entries["num.partitions"].value, entries["num.partitions"].source) == ("1", ConfigSource.DEFAULT)
+    assert entries["log.retention.ms"].value is None
+
+
+def test_the_default_broker_tells_only_what_was_set_for_all() -> None:
+    described = Described()
+    described.put(BROKER, "", "message.max.bytes", "99")
+    described.put(BROKER, "1", "log.retention.ms", "1")
+    entries = described.entries(BROKER, "")
+    assert [(entry.name, entry.value, entry.source) for entry in entries.values()] == [
+        ("message.max.bytes", "99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    ]
+
+
+def test_loggers_tell_their_level() -> None:
+    described = Described()
+    described.broker.loggers.change([ConfigOp("kafka.authorizer.logger", OpType.SET, "ERROR")])
+    entries = described.entries(LOGGER, "1")
+    assert (entries["kafka.authorizer.logger"].value, entries["kafka.authorizer.logger"].read_only) == ("ERROR", False)
+    assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
+
+
+def test_a_subscription_to_metrics_tells_its_settings_and_the_defaults_of_the_rest() -> None:
+    described = Described()
+    described.put(ResourceType.CLIENT_METRICS, "m", "interval.ms", "1000")
+    told = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
+    assert told == {
+        "interval.ms": ("1000", ConfigSource.CLIENT_METRICS),
+        "match": ("", ConfigSource.DEFAULT),
+        "metrics": ("", ConfigSource.DEFAULT),
+    }
+
+
+def test_a_setting_of_a_group_that_no_broker_has_comes_from_its_own_default() -> None:
+    entry = Described().entries(ResourceType.GROUP, "g")["share.isolation.level"]
+    assert entry.synonyms == (("share.isolation.level", "read_uncommitted", ConfigSource.DEFAULT),)
+
+
+def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
+    described = Described()
+    described.put(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000")
+    own = described.entries(ResourceType.GROUP, "g")["consumer.session.timeout.ms"]
+    assert (own.value, own.source, own.read_only) == ("50000", ConfigSource.GROUP, False)
+    assert own.synonyms == (
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+    )
+    other = described.entries(ResourceType.GROUP, "other")["consumer.session.timeout.ms"]
+    assert (other.value, other.source) == ("45000", ConfigSource.DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER, "--1", ErrorCode.INVALID_REQUEST),
+        (BROKER, "01", ErrorCode.INVALID_REQUEST),
+        (BROKER, "9" * 5000, ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (3, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_resource_that_is_not_here_is_refused(kind: int, name: str, code: ErrorCode) -> None:
+    assert Described().refused(kind, name) is code

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.configs.group_config import (
+    ASSIGNMENT_INTERVAL_MS,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    check_group_configs,
+    described_group_value,
+    effective_group_values,
+)
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.protocol.error_codes import ErrorCode
+
+
+@pytest.mark.parametrize("value", ["45000", "60000"])
+def test_a_value_within_the_brokers_bounds_is_allowed(value: str) -> None:
+    check_group_configs({SESSION_TIMEOUT_MS: value}, BrokerSettings())
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {SESSION_TIMEOUT_MS: "44999"},
+        {SESSION_TIMEOUT_MS: "60001"},
+        {HEARTBEAT_INTERVAL_MS: "4999"},
+        {HEARTBEAT_INTERVAL_MS: "15001"},
+        {HEARTBEAT_INTERVAL_MS: "often"},
+        {"no.such": "45000"},
+        {"share.session.timeout.ms": "44999"},
+        {"share.auto.offset.reset": "by_duration:P"},
+        {"share.auto.offset.reset": "sometime"},
+        {"share.isolation.level": "none"},
+        {"share.record.lock.duration.ms": "60001"},
+        {"streams.num.standby.replicas": "3"},
+        {"streams.heartbeat.interval.ms": "1"},
+        {"consumer.assignment.interval.ms": "15001"},
+    ],
+)
+def test_others_and_unknown_keys_are_not(overrides: dict[str, str]) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_group_configs(overrides, BrokerSettings())
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.assignment.interval.ms", "0"),
+        ("share.session.timeout.ms", "50000"),
+        ("share.heartbeat.interval.ms", "6000"),
+        ("share.record.lock.duration.ms", "15000"),
+        ("share.delivery.count.limit", "10"),
+        ("share.partition.max.record.locks", "4000"),
+        ("share.auto.offset.reset", "by_duration:PT1H"),
+        ("share.isolation.level", "read_committed"),
+        ("share.renew.acknowledge.enable", "false"),
+        ("share.assignment.interval.ms", "0"),
+        ("streams.session.timeout.ms", "50000"),
+        ("streams.heartbeat.interval.ms", "6000"),
+        ("streams.num.standby.replicas", "2"),
+        ("streams.initial.rebalance.delay.ms", "0"),
+        ("streams.assignment.interval.ms", "0"),
+    ],
+)
+def test_every_setting_of_kafkas_groups_is_known(name: str, value: str) -> None:
+    check_group_configs({name: value}, BrokerSettings())
+    assert described_group_value(name, {name: value}, BrokerSettings()) == value
+
+
+def test_a_value_out_of_bounds_is_told_in_kafkas_words() -> None:
+    with pytest.raises(Rejected) as refused:
+        check_group_configs({SESSION_TIMEOUT_MS: "1"}, BrokerSettings())
+    assert refused.value.message == "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"
+
+
+def test_a_session_that_ends_before_the_next_heartbeat_is_refused() -> None:
+    settings = BrokerSettings(group_consumer_min_session_timeout_ms=1_000)
+    check_group_configs({SESSION_TIMEOUT_MS: "5001"}, settings)
+    with pytest.raises(Rejected):
+        check_group_configs({SESSION_TIMEOUT_MS: "5000"}, settings)
+
+
+def test_what_a_group_lacks_is_the_brokers() -> None:
+    settings = BrokerSettings(group_consumer_heartbeat_interval_ms=7_000)
+    assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {
+        SESSION_TIMEOUT_MS: 50_000,
+        HEARTBEAT_INTERVAL_MS: 7_000,
+        ASSIGNMENT_INTERVAL_MS: 1_000,
+    }
+
+
+def test_a_group_may_be_assigned_without_a_pause() -> None:
+    check_group_configs({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())
+    assert effective_group_values({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())[ASSIGNMENT_INTERVAL_MS] == 0
+
+
+def test_a_broker_wide_value_that_was_changed_meanwhile_is_held_within_the_bounds_too() -> None:
+    settings = BrokerSettings(group_consumer_assignment_interval_ms=20_000)
+    assert effective_group_values({}, settings)[ASSIGNMENT_INTERVAL_MS] == 15_000
+
+
+def test_a_value_from_before_the_bounds_moved_is_held_within_them() -> None:
+    settings = BrokerSettings(group_consumer_max_session_timeout_ms=50_000)
+    assert effective_group_values({SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)[SESSION_TIMEOUT_MS] == 50_000

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.catalogs import LiveCatalog, code_of
+
+SET, DELETE, APPEND, SUBTRACT = OpType
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.fixture
+def live() -> LiveCatalog:
+    live = LiveCatalog()
+    live.create(NewTopic("t", configs=[("retention.ms", "5"), ("cleanup.policy", "compact")]), NewTopic("u"))
+    return live
+
+
+def alter(live: LiveCatalog, *resources: AlterResource) -> list[ErrorCode]:
+    return [code_of(error) for error in live.run(alter_configs(live.catalog, resources, live.settings))]
+
+
+def change(live: LiveCatalog, *ops: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC) -> ErrorCode:
+    (code,) = alter(live, AlterResource(kind, name, [ConfigOp(*op) for op in ops]))
+    return code
+
+
+def test_an_incremental_change_leaves_the_rest_alone(live: LiveCatalog) -> None:
+    assert change(live, ("flush.ms", SET, "9"), ("retention.ms", DELETE, None)) is ErrorCode.NONE
+    assert live.catalog.configs(TOPIC, "t") == {"cleanup.policy": "compact", "flush.ms": "9"}
+
+
+def test_a_replacing_change_deletes_what_it_does_not_name(live: LiveCatalog) -> None:
+    assert alter(live, AlterResource(TOPIC, "t", [ConfigOp("flush.ms", SET, "9")], replace=True)) == [ErrorCode.NONE]
+    assert live.catalog.configs(TOPIC, "t") == {"flush.ms": "9"}
+
+
+def test_a_list_is_appended_to_and_subtracted_from_without_doubles(live: LiveCatalog) -> None:
+    assert change(live, ("cleanup.policy", APPEND, "delete,compact")) is ErrorCode.NONE
+    assert live.catalog.configs(TOPIC, "t")["cleanup.policy"] == "compact,delete"
+    assert change(live, ("cleanup.policy", SUBTRACT, "compact")) is ErrorCode.NONE
+    assert live.catalog.configs(TOPIC, "t")["cleanup.policy"] == "delete"
+
+
+def test_appending_to_an_unset_list_starts_from_the_default(live: LiveCatalog) -> None:
+    assert change(live, ("cleanup.policy", APPEND, "compact"), name="u") is ErrorCode.NONE
+    assert live.catalog.configs(TOPIC, "u")["cleanup.policy"] == "delete,compact"
+
+
+@pytest.mark.parametrize("op", [APPEND, SUBTRACT])
+def test_only_lists_are_appended_to(live: LiveCatalog, op: int) -> None:
+    assert change(live, ("retention.ms", op, "1")) is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("ops", "code"),
+    [
+        ([("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        ([("no.such", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_bad_change_is_refused_and_changes_nothing(live: LiveCatalog, ops: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+    before = dict(live.catalog.configs(TOPIC, "t"))
+    assert change(live, ("flush.ms", SET, "1"), *ops) is code
+    assert live.catalog.configs(TOPIC, "t") == before
+
+
+def test_a_resource_named_twice_is_refused_both_times_and_others_go_through(live: LiveCatalog) -> None:
+    ops = [ConfigOp("flush.ms", SET, "1")]
+    resources = [AlterResource(TOPIC, "t", ops), AlterResource(TOPIC, "u", ops), AlterResource(TOPIC, "t", [])]
+    assert alter(live, *resources) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("", ErrorCode.INVALID_REQUEST), ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+)
+def test_a_topic_that_is_not_there_cannot_be_changed(live: LiveCatalog, name: str, code: ErrorCode) -> None:
+    assert change(live, ("flush.ms", SET, "1"), name=name) is code
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_a_dynamic_broker_setting_is_kept_for_all_brokers_or_this_one(live: LiveCatalog, name: str) -> None:
+    assert change(live, ("message.max.bytes", SET, "77"), name=name, kind=BROKER) is ErrorCode.NONE
+    assert live.catalog.configs(BROKER, name) == {"message.max.bytes": "77"}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code"),
+    [
+        ("2", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
+        ("one", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
+        ("1", "num.partitions", "1", ErrorCode.INVALID_REQUEST),
+        ("1", "message.max.bytes", "many", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_broker_setting_that_cannot_change_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
+    assert change(live, (key, SET, value), name=name, kind=BROKER) is code
+
+
+def test_a_setting_of_a_group_is_kept_and_taken_back(live: LiveCatalog) -> None:
+    assert change(live, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"), name="g", kind=GROUP) is ErrorCode.NONE
+    assert live.catalog.configs(GROUP, "g") == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert change(live, (SESSION, DELETE, None), name="g", kind=GROUP) is ErrorCode.NONE
+    assert live.catalog.configs(GROUP, "g") == {HEARTBEAT: "6000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code"),
+    [
+        ("", "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
+        ("g", "no.such", "1", ErrorCode.INVALID_CONFIG),
+        ("g", "consumer.session.timeout.ms", "soon", ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_setting_that_a_group_cannot_have_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
+    assert change(live, (key, SET, value), name=name, kind=GROUP) is code
+    assert live.catalog.configs(GROUP, name) == {}
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, 127])
+def test_other_kinds_of_resources_cannot_be_altered(live: LiveCatalog, kind: int) -> None:
+    assert change(live, ("x", SET, "1"), kind=kind) is ErrorCode.INVALID_REQUEST
+
+
+def test_loggers_are_not_replaced_for_the_old_request_does_not_know_them(live: LiveCatalog) -> None:
+    ops = [ConfigOp("root", SET, "DEBUG")]
+    resources = [AlterResource(ResourceType.BROKER_LOGGER, "1", ops, replace=True)]
+    assert alter(live, *resources) == [ErrorCode.INVALID_REQUEST]
+    assert change(live, ("root", SET, "DEBUG"), name="1", kind=ResourceType.BROKER_LOGGER) is ErrorCode.NONE
+    assert change(live, ("root", SET, "DEBUG"), name="2", kind=ResourceType.BROKER_LOGGER) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_subscription_to_metrics_is_kept(live: LiveCatalog) -> None:
+    metrics = ResourceType.CLIENT_METRICS
+    assert change(live, ("interval.ms", SET, "1000"), ("metrics", SET, "*"), name="m", kind=metrics) is ErrorCode.NONE
+    assert live.catalog.configs(metrics, "m") == {"interval.ms": "1000", "metrics": "*"}
+    assert change(live, ("metrics", APPEND, "x"), name="m", kind=metrics) is ErrorCode.INVALID_CONFIG

@@ -1,0 +1,461 @@
+"""The group service over partitions in memory: tickets as futures, timers, failed and slow writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
+from ottla.broker.groups.classic import Leaving, Syncing
+from ottla.broker.groups.classic_join import Joining
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.coordinator import Commit, OffsetToCommit
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.broker.groups.states import ClassicState
+from ottla.broker.runtime.coordination.group_service import GroupService, new_member_id
+from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.classic_groups import subscription
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_partition import MemoryPartition
+
+
+class Place:
+    """One partition of the offsets topic, a clock moved by hand, and services that come and go over it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers = Timers()
+        self.partition = MemoryPartition()
+        self.topic: SimpleNamespace | None = SimpleNamespace(partitions={0: self.partition}, count=1)
+        self.service = self.open()
+
+    def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
+        self.timers = Timers()
+        registry = SimpleNamespace(
+            by_name=lambda name: self.topic if name == CONSUMER_OFFSETS else None,
+            get=lambda name, index: self.topic.partitions[index],
+        )
+        partitions: Any = registry
+        cluster: Any = SimpleNamespace(
+            partition_count=lambda _: 0 if self.topic is None else len(self.topic.partitions),
+            by_name=lambda _: None,
+            by_id=lambda _: None,
+            names=list,
+            version=0,
+        )
+        self.service = GroupService(
+            BrokerSettings(offsets_load_buffer_size=chunk_bytes),
+            self.clock,
+            self.timers,
+            partitions,
+            self.create,
+            cluster=cluster,
+        )
+        return self.service
+
+    async def create(self, name: str) -> None:
+        assert name == CONSUMER_OFFSETS
+        self.topic = SimpleNamespace(partitions={0: self.partition}, count=1)
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+    def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinAnswer | asyncio.Future[JoinAnswer]:
+        fields: dict[str, Any] = {
+            "member_id": member_id,
+            "new_member_id": new_member_id,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": (JoinProtocol("range", subscription("t")),),
+        }
+        return self.service.join("g", Joining(**(fields | changes)))
+
+    def sync(self, member_id: str, generation: int) -> SyncAnswer | asyncio.Future[SyncAnswer]:
+        return self.service.sync("g", Syncing(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
+
+    def stable(self) -> None:
+        self.join()
+        self.sync("m", 1)
+
+    def commit(self, offset: int) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
+        return self.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", 0, offset)]))
+
+    def state(self) -> ClassicState:
+        group = self.service.get("g")
+        assert group is not None
+        return group.state
+
+
+@pytest.fixture
+async def place() -> Place:
+    return Place()
+
+
+async def test_what_needs_no_wait_is_answered_without_a_future(place: Place) -> None:
+    joined = place.join()
+    assert isinstance(joined, JoinAnswer)
+    assert joined.generation == 1
+    assert place.sync("m", 1) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"x")
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+
+
+async def test_a_join_that_waits_is_answered_when_the_others_have_joined(place: Place) -> None:
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    assert isinstance(place.join("m"), JoinAnswer)
+    assert (await waiting).generation == 2
+
+
+async def test_a_waiting_client_that_went_away_is_skipped(place: Place) -> None:
+    place.stable()
+    gone = place.join(new_member_id="n")
+    assert isinstance(gone, asyncio.Future)
+    gone.cancel()
+    assert isinstance(place.join("m"), JoinAnswer)
+
+
+async def test_a_silent_member_is_out_when_its_session_ends_and_no_sooner(place: Place) -> None:
+    place.stable()
+    place.pass_ms(9_000)
+    place.service.heartbeat("g", "m", None, 1)
+    place.pass_ms(9_999)
+    assert place.state() is ClassicState.STABLE
+    place.pass_ms(1)
+    assert place.state() is ClassicState.EMPTY
+
+
+async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(place: Place) -> None:
+    place.stable()
+    for _ in range(100):
+        place.pass_ms(50)
+        place.service.heartbeat("g", "m", None, 1)
+    assert len(place.timers) == 1
+
+
+async def test_an_assignment_that_cannot_be_written_fails_the_sync_and_everybody_joins_again(place: Place) -> None:
+    place.join()
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert place.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    place.partition.refusal = None
+    again = place.join("m")
+    assert isinstance(again, JoinAnswer)
+    assert again.generation == 2
+
+
+async def test_an_assignment_is_given_out_when_it_is_durable(place: Place) -> None:
+    place.join()
+    place.partition.holds_back = True
+    waiting = place.sync("m", 1)
+    assert isinstance(waiting, asyncio.Future)
+    place.partition.make_committed()
+    assert (await waiting).assignment == b"x"
+
+
+async def test_an_assignment_that_is_lost_is_told_as_a_lost_coordinator(place: Place) -> None:
+    place.join()
+    place.partition.holds_back = True
+    waiting = place.sync("m", 1)
+    assert isinstance(waiting, asyncio.Future)
+    place.partition.lose(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_behind_it(place: Place) -> None:
+    place.partition.holds_back = True
+    committed = place.commit(5)
+    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+    assert isinstance(committed, asyncio.Future)
+    assert isinstance(fetched, asyncio.Future)
+    place.partition.make_committed()
+    assert await committed == [ErrorCode.NONE]
+    assert (await fetched)[0][1][0].offset == 5
+
+
+async def test_a_commit_that_the_log_refuses_is_refused_in_the_words_of_a_coordinator(place: Place) -> None:
+    place.partition.refusal = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(Rejected) as refused:
+        place.commit(5)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_service_over_an_old_log_has_its_groups_and_their_sessions(place: Place) -> None:
+    place.stable()
+    place.commit(5)
+    place.open()
+    await place.service.load()
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].offset == 5
+    place.pass_ms(10_000)
+    assert place.state() is ClassicState.EMPTY
+
+
+async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: Place) -> None:
+    place.stable()
+    place.commit(5)
+    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    await asyncio.sleep(0)
+    assert not load.done()
+    for refused in (place.join, lambda: place.commit(6), lambda: list(place.service.all_groups())):
+        with pytest.raises(Rejected) as refusal:
+            refused()
+        assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert place.service.heartbeat("g", "stranger", None, 9) is ErrorCode.NONE
+    await load
+    assert {group.group_id for group in place.service.all_groups()} == {"g", "h"}
+
+
+async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place: Place) -> None:
+    commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
+    assert place.service.commit_transactional(commit, 5, 0, None) == [ErrorCode.NONE]
+    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    with pytest.raises(Rejected) as refused:
+        place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await load
+    place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
+    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].offset == 7
+
+
+def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: Place) -> None:
+    commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(Rejected) as refused:
+        place.service.commit_transactional(commit, 5, 0, None)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    assert isinstance(fetched, list)
+    assert fetched[0][1][0].error is ErrorCode.NONE
+
+
+async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_made(place: Place) -> None:
+    place.topic = None
+    assert not place.service.has_topic
+    with pytest.raises(Rejected) as refused:
+        place.join()
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert place.service.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
+    with pytest.raises(Rejected) as refused:
+        place.service.offsets_partition("g")
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await place.service.create_topic()
+    assert isinstance(place.join(), JoinAnswer)
+
+
+async def test_offsets_expire_at_the_next_check_after_their_retention(place: Place) -> None:
+    await place.service.load()
+    place.commit(5)
+    place.pass_ms(7 * 24 * 3_600_000 - 1)
+    assert place.service.get("h") is not None
+    place.pass_ms(600_000)
+    assert place.service.get("h") is None
+
+
+async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Place) -> None:
+    partitions = {0: place.partition, 1: MemoryPartition()}
+    partitions[1].index = 1
+    place.topic = SimpleNamespace(partitions=partitions, count=2)
+    service = place.open()
+    await service.load()
+    for group_id in ("g", "h"):
+        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+    assert len(list(service.all_groups())) == 1
+    place.pass_ms(1)
+    assert list(service.all_groups()) == []
+
+
+async def test_a_deleted_topic_takes_its_offsets_along_in_batches_that_fit(place: Place) -> None:
+    place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
+    before = len(place.partition.log.batches)
+    place.service.forget_topic("t")
+    assert len(place.partition.log.batches) - before == 3
+    fetched = place.service.fetch("h", None, require_stable=False)
+    assert fetched == []
+
+
+async def test_a_leave_answers_those_who_waited_for_the_leaver(place: Place) -> None:
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    assert place.service.leave("g", [Leaving("m")]) == [ErrorCode.NONE]
+    assert (await waiting).leader == "n"
+
+
+async def test_a_service_that_stops_answers_everybody_who_waits_and_leaves_no_timer(place: Place) -> None:
+    await place.service.load()
+    place.stable()
+    waiting = place.join(new_member_id="n")
+    assert isinstance(waiting, asyncio.Future)
+    place.service.stop()
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    assert len(place.timers) == 0
+
+
+def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
+    first, second = new_member_id("c", os.urandom), new_member_id("c", os.urandom)
+    assert first.startswith("c-")
+    assert first != second
+
+
+def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
+    assert len(new_member_id("c" * 32_767, os.urandom)) == 32_767
+    assert len(new_member_id("\N{SNOWMAN}" * 10_922, os.urandom).encode()) <= 32_767
+
+
+async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place) -> None:
+    for offset in range(50):
+        place.commit(offset)
+    starting = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    await asyncio.sleep(0)
+    place.pass_ms(LOAD_BEFORE_SERVING_MS)
+    await starting
+    with pytest.raises(Rejected):
+        place.service.get("h")
+    async with asyncio.timeout(10):
+        while not place.service.shards.serving():  # noqa: ASYNC110 # as a client asks
+            await asyncio.sleep(0)
+    assert place.service.get("h") is not None
+
+
+async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.commit(5)
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+
+    place.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
+    await place.open().load()
+    assert "Could not read __consumer_offsets-0 back" in caplog.text
+    with pytest.raises(Rejected) as refused:
+        place.service.get("h")
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert list(place.service.all_groups()) == []
+
+
+async def test_a_damaged_batch_takes_the_groups_of_its_partition_out_and_nothing_else(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.commit(5)
+    damaged = bytearray(place.partition.log.batches[0])
+    damaged[-1] ^= 0xFF
+    place.partition.log.batches[0] = bytes(damaged)
+    await place.open().load()
+    assert "Could not read __consumer_offsets-0 back" in caplog.text
+    assert "offset 0" in caplog.text
+    assert place.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+
+
+def beat(place: Place, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+    """A heartbeat of the one member of a consumer group."""
+    first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_names": frozenset({"t"}), "owned": {}} if epoch == 0 else {}
+    return place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
+
+
+async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_durable() -> None:
+    place = Place()
+    place.partition.holds_back = True
+    answer = beat(place)
+    assert isinstance(answer, asyncio.Future)
+    await asyncio.sleep(0)
+    assert not answer.done()
+    place.partition.make_committed()
+    assert (await answer).epoch == 2
+
+
+async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and_can_be_sent_again() -> None:
+    place = Place()
+    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(Rejected) as refused:
+        beat(place)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    place.partition.refusal = None
+    answer = beat(place)
+    assert isinstance(answer, HeartbeatAnswer)
+    assert answer.epoch == 2
+
+
+async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and_ends_without_them() -> None:
+    place = Place()
+    beat(place)
+    place.pass_ms(30_000)
+    beat(place, 2)
+    place.pass_ms(44_999)
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    assert set(group.members) == {"m"}
+    place.pass_ms(1)
+    assert group.members == {}
+
+
+async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_is_told_to_is_out_after_its_rebalance_timeout() -> None:
+    place = Place()
+    beat(place)
+    joined = place.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
+    assert isinstance(joined, JoinAnswer)
+    place.sync("old", joined.generation)
+    place.pass_ms(2_000)
+    first: dict[str, Any] = {"rebalance_timeout_ms": 45_000, "topic_names": frozenset({"t"}), "owned": {}}
+    place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="third", epoch=0, **first))
+    assert place.service.heartbeat("g", "old", None, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    place.pass_ms(999)
+    assert "old" in group.members
+    place.pass_ms(1)
+    assert "old" not in group.members
+
+
+async def test_a_bug_that_one_partition_meets_when_offsets_expire_keeps_neither_the_others_nor_the_next_check(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = {0: place.partition, 1: MemoryPartition()}
+    partitions[1].index = 1
+    place.topic = SimpleNamespace(partitions=partitions, count=2)
+    service = place.open()
+    await service.load()
+    for group_id in ("g", "h"):
+        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    with monkeypatch.context() as patched:
+        for shard in service.shards.serving()[-1:]:
+            patched.setattr(shard.machine, "expire_offsets", lambda _: 1 // 0)
+        place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+        place.pass_ms(limits.TIMER_RETRY_MS)
+        assert len(list(service.all_groups())) == 1
+    for wait_ms in (1, 600_000, 1):
+        place.pass_ms(wait_ms)
+    assert list(service.all_groups()) == []
+
+
+async def test_a_member_whose_session_ends_in_a_bug_is_removed_when_the_bug_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    await place.service.load()
+    place.stable()
+    (shard,) = place.service.shards.serving()
+    with monkeypatch.context() as patched:
+        patched.setattr(shard.machine, "expire_members", lambda *_: 1 // 0)
+        place.pass_ms(60_000)
+    assert place.state() is ClassicState.STABLE
+    place.pass_ms(limits.TIMER_RETRY_MS)
+    assert place.state() is ClassicState.EMPTY

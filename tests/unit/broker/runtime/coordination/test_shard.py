@@ -1,0 +1,186 @@
+"""Decide, append, apply, reply when durable: with a machine that counts, and with the groups' own records when a log is read back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
+from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
+from ottla.broker.runtime.coordination.shard import Shard, as_coordinator
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.memory_partition import MemoryPartition
+
+
+class Words:
+    """A machine whose state is the words written so far, with their offsets and producers."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, int, int]] = []
+        self.ended: list[tuple[int, bool]] = []
+
+    def apply(self, record: str, record_offset: int, producer_id: int = -1) -> None:
+        self.words.append((record, record_offset, producer_id))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.ended.append((producer_id, commit))
+
+
+def decode(key: object, value: object) -> str | None:
+    return bytes(value).decode() if isinstance(value, bytes | memoryview) else None
+
+
+def shard(partition: MemoryPartition, machine: Words) -> Shard[str, Words]:
+    return Shard(partition, machine, lambda word: (b"k", word.encode()), decode)  # type: ignore[arg-type]  # the fake has what is used
+
+
+async def test_records_are_applied_with_their_offsets_and_the_response_is_given_at_once_when_nothing_waits() -> None:
+    partition, machine = MemoryPartition(), Words()
+    runs = shard(partition, machine)
+    assert runs.run(Effects(["a", "b"], "done")) == "done"
+    assert runs.run(Effects(["c"], 7)) == 7
+    assert machine.words == [("a", 0, -1), ("b", 1, -1), ("c", 2, -1)]
+    assert len(partition.log.batches) == 2, "the records of one operation are one batch"
+
+
+async def test_what_the_log_refuses_never_happened() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(Rejected):
+        shard(partition, machine).run(Effects(["a"], "done"))
+    assert machine.words == []
+
+
+async def test_a_response_waits_until_its_records_are_durable() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.holds_back = True
+    response = shard(partition, machine).run(Effects(["a"], "done"))
+    assert machine.words == [("a", 0, -1)], "applied before it is durable"
+    assert isinstance(response, asyncio.Future)
+    assert not response.done()
+    partition.make_committed()
+    assert await response == "done"
+
+
+async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> None:
+    partition = MemoryPartition()
+    runs = shard(partition, Words())
+    partition.holds_back = True
+    runs.run(Effects(["a"], None))
+    reads = runs.run(Effects((), "a was said"))
+    assert isinstance(reads, asyncio.Future)
+    partition.make_committed()
+    assert await reads == "a was said"
+    assert runs.run(Effects((), "at once")) == "at once"
+
+
+async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None:
+    partition = MemoryPartition()
+    runs = shard(partition, Words())
+    partition.holds_back = True
+    gone, stays = runs.run(Effects(["a"], 1)), runs.run(Effects((), 2))
+    assert isinstance(gone, asyncio.Future)
+    assert isinstance(stays, asyncio.Future)
+    gone.cancel()
+    partition.make_committed()
+    assert await stays == 2
+
+
+async def test_a_write_that_is_lost_fails_those_who_wait_for_it() -> None:
+    partition = MemoryPartition()
+    partition.holds_back = True
+    response = shard(partition, Words()).run(Effects(["a"], 1))
+    assert isinstance(response, asyncio.Future)
+    partition.lose(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    with pytest.raises(Rejected):
+        await response
+
+
+async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -> None:
+    partition, machine = MemoryPartition(), Words()
+    writes = shard(partition, machine)
+    for i in range(20):
+        writes.run(Effects([f"w{i}"], None))
+    restored = Words()
+    turns = 0
+    load = asyncio.ensure_future(shard(partition, restored).load(chunk_bytes=1))
+    while not load.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert restored.words == machine.words
+    assert turns >= 19
+
+
+async def test_transactional_records_and_markers_are_read_back_as_such() -> None:
+    partition, machine = MemoryPartition(), Words()
+    writes = shard(partition, machine)
+    writes.run_transactional(Effects(["t"], None), producer_id=7, producer_epoch=0, now_ms=1)
+    writes.append_marker(TxnMarker(7, 0, True, 0, 0))
+    writes.append_marker(TxnMarker(8, 0, False, 0, 0))
+    assert (machine.words, machine.ended) == ([("t", 0, 7)], [(7, True), (8, False)])
+    partition.append(build_batch([SimpleRecord(b"k", b"idempotent")], producer_id=9, producer_epoch=0, base_sequence=0))
+    restored = Words()
+    await shard(partition, restored).load(1 << 20)
+    assert restored.words == [("t", 0, 7), ("idempotent", 3, -1)]
+    assert restored.ended == [(7, True), (8, False)]
+
+
+async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_is_its_end() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.holds_back = True
+    writes = shard(partition, machine)
+    response = writes.run_transactional(Effects(["t"], "answer"), producer_id=7, producer_epoch=0, now_ms=1)
+    assert isinstance(response, asyncio.Future)
+    ended = writes.append_marker(TxnMarker(7, 0, True, 0, 0))
+    behind = writes.append([])
+    assert not response.done()
+    assert ended is not None
+    assert behind is ended
+    partition.make_committed()
+    assert await response == "answer"
+    assert ended.done()
+    assert writes.append([]) is None
+
+
+def test_a_refused_marker_ends_nothing() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.refusal = Rejected(ErrorCode.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(Rejected):
+        shard(partition, machine).append_marker(TxnMarker(7, 0, True, 0, 0))
+    assert machine.ended == []
+
+
+async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    partition = MemoryPartition()
+    good = GroupRecord(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=5))
+    partition.append_records(
+        [SimpleRecord(b"\x00\x63key of a later version", b"v"), SimpleRecord(b"\x00\x01torn", b"v"), SimpleRecord(None, b"v")]
+    )
+    partition.append_records([SimpleRecord(*encode_record(good))])
+    machine = GroupCoordinator(GroupsConfig())
+    with caplog.at_level(logging.WARNING):
+        await Shard(partition, machine, encode_record, decode_record).load(1 << 20)  # type: ignore[arg-type]  # the fake has what is used
+    assert [line.split(" of ")[0] for line in caplog.messages] == [f"Skipping the record at offset {i}" for i in range(3)]
+    found = machine.offsets.committed.get("g", "t", 0)
+    assert found is not None
+    assert (found.value.offset, found.record_offset) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_client_of_a_coordinator_is_told_what_it_can_do_about_a_failed_write(code: ErrorCode, told: ErrorCode) -> None:
+    assert as_coordinator(Rejected(code)).code is told

@@ -1,0 +1,192 @@
+"""The partitions of an internal topic by leader epoch: elected, read back, asked, resigned."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.coordination.shard import Life, Shard
+from ottla.broker.runtime.coordination.shards import Shards
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_partition import MemoryPartition
+
+TOPIC = "__words"
+KEY = next(key for key in "abcdefgh" if partition_of(key, 2) == 0)
+OTHER_KEY = next(key for key in "abcdefgh" if partition_of(key, 2) == 1)
+
+
+class Words:
+    """A machine whose state is the words written so far."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def apply(self, record: str, record_offset: int, producer_id: int = -1) -> None:
+        self.words.append(record)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        pass
+
+
+def _decode(_: object, value: Any) -> str | None:
+    return bytes(value).decode()
+
+
+class Place:
+    """A topic of two partitions, of which any may be missing, and what its shards told."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, Any] = {0: MemoryPartition(), 1: MemoryPartition()}
+        for index, partition in self.partitions.items():
+            partition.index = index
+        self.count = 2
+        self.loaded: list[int] = []
+        self.closed: list[int] = []
+        registry: Any = SimpleNamespace(by_name=lambda _: SimpleNamespace(partitions=self.partitions), get=self._get)
+        self.shards: Shards[Shard[str, Words]] = Shards(
+            TOPIC,
+            registry,
+            lambda: self.count,
+            lambda partition: Shard(partition, Words(), lambda word: (b"k", word.encode()), _decode),
+            clock=ManualClock(),
+            timers=Timers(),
+            loaded=lambda shard: self.loaded.append(shard.partition.index),
+            closed=lambda shard: self.closed.append(shard.partition.index),
+            chunk_bytes=1,
+        )
+
+    def _get(self, _: str, index: int) -> Any:
+        if index not in self.partitions:
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "offline")
+        return self.partitions[index]
+
+    def write(self, index: int, *words: str) -> None:
+        for word in words:
+            self.partitions[index].append_records([SimpleRecord(b"k", word.encode())])
+
+    def refusal(self, key: str) -> ErrorCode | None:
+        try:
+            self.shards.of(key)
+        except Rejected as rejected:
+            return rejected.code
+        return None
+
+
+@pytest.fixture
+async def place() -> Place:
+    return Place()
+
+
+async def test_a_partition_without_records_is_served_at_once(place: Place) -> None:
+    assert place.shards.of(KEY).life is Life.SERVING
+
+
+async def test_what_was_written_before_is_read_back_before_anybody_is_answered(place: Place) -> None:
+    place.write(0, "a", "b", "c")
+    assert place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(Rejected):
+        place.shards.all()
+    await place.shards.load()
+    assert place.shards.of(KEY).machine.words == ["a", "b", "c"]
+    assert place.loaded == [0]
+    assert [shard.partition.index for shard in place.shards.all()] == [0, 1]
+
+
+async def test_without_the_topic_there_is_no_coordinator(place: Place) -> None:
+    assert place.shards.exist
+    place.count = 0
+    assert not place.shards.exist
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_partition_that_is_offline_moves_no_key_to_another(place: Place) -> None:
+    del place.partitions[0]
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert place.shards.of(OTHER_KEY).partition.index == 1
+
+
+async def test_a_damaged_partition_is_named_and_not_served_and_others_are(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.write(0, "a")
+    place.partitions[0].log.batches[0] = place.partitions[0].log.batches[0][:-1] + b"\xff"
+    with caplog.at_level(logging.ERROR):
+        await place.shards.load()
+    assert f"Could not read {TOPIC}-0 back" in caplog.text
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert place.refusal(OTHER_KEY) is None
+
+
+async def test_a_shard_ends_with_its_leadership_and_not_with_word_of_an_older_one(place: Place) -> None:
+    shard = place.shards.of(KEY)
+    place.shards.resigned(0, shard.epoch)
+    assert place.closed == []
+    place.shards.resigned(0, shard.epoch + 1)
+    assert (place.closed, shard.life) == ([0], Life.RESIGNED)
+    assert place.shards.serving() == []
+
+
+async def test_where_another_broker_leads_nobody_is_answered(place: Place) -> None:
+    place.partitions[0].leads = False
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_new_leadership_reads_the_log_again(place: Place) -> None:
+    before = place.shards.of(KEY)
+    before.run(Effects(["mine"], None))
+    place.write(0, "theirs")
+    place.partitions[0].leader_epoch = 5
+    place.shards.elected(0)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # noqa: ASYNC110 # as a client asks
+            await asyncio.sleep(0)
+    after = place.shards.of(KEY)
+    assert (after.machine.words, after.epoch, before.life) == (["mine", "theirs"], 5, Life.RESIGNED)
+
+
+async def test_a_leadership_that_ends_while_the_log_is_read_leaves_nothing_behind(place: Place) -> None:
+    place.write(0, *"abcdefgh")
+    place.shards.elected(0)
+    await asyncio.sleep(0)
+    place.partitions[0].leads = False
+    place.shards.resigned(0, 9)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (place.loaded, place.closed) == ([], [0])
+
+
+async def test_after_a_stop_all_are_over(place: Place) -> None:
+    place.write(1, *"abc")
+    place.shards.of(KEY)
+    place.shards.elected(1)
+    place.shards.stop()
+    assert sorted(place.closed) == [0, 1]
+
+
+async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_no_other(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply = Words.apply
+
+    def broken(machine: Words, record: str, record_offset: int, producer_id: int = -1) -> None:
+        if record == "bug":
+            raise ZeroDivisionError
+        apply(machine, record, record_offset, producer_id)
+
+    monkeypatch.setattr(Words, "apply", broken)
+    place.write(0, "a", "bug")
+    place.write(1, "a", "b")
+    with pytest.raises(ZeroDivisionError):
+        await place.shards.load()
+    assert "Bug while reading" in caplog.text
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]

@@ -1,0 +1,199 @@
+"""Markers over partitions that refuse, wait, or go away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.runtime.coordination.shard import Life
+from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
+from ottla.broker.txns.states import TxnState
+from ottla.broker.txns.transaction import TopicPartition, Transaction
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.manual_clock import ManualClock
+
+A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
+
+
+@dataclass
+class Place:
+    """Partitions that do as they are told, and a clock moved by hand."""
+
+    refusals: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    slow: set[TopicPartition] = field(default_factory=set)
+    deleted: set[TopicPartition] = field(default_factory=set)
+    written: list[tuple[TopicPartition, TxnMarker]] = field(default_factory=list)
+    waiting: dict[TopicPartition, asyncio.Future[None]] = field(default_factory=dict)
+    done: int = 0
+    can_complete: bool = True
+
+    def __post_init__(self) -> None:
+        self.clock, self.timers = ManualClock(), Timers()
+        self.epoch, self.life = 9, Life.SERVING
+        self.completion = TxnCompletion(self._send, self.timers, self.clock, self.exists, faults=Faults())
+
+    def exists(self, place: TopicPartition) -> bool:
+        return place not in self.deleted
+
+    def _send(self, place: TopicPartition, marker: TxnMarker) -> asyncio.Future[None] | None:
+        if place in self.refusals:
+            raise Rejected(self.refusals[place])
+        self.written.append((place, marker))
+        if place not in self.slow:
+            return None
+        self.waiting[place] = asyncio.get_running_loop().create_future()
+        return self.waiting[place]
+
+    def begin(self, *places: TopicPartition, decided: asyncio.Future[None] | None = None) -> None:
+        txn = Transaction("tx", 7, 5, 60_000, TxnState.PREPARE_COMMIT, frozenset(places), 0, 0, version=2)
+        self.completion.begin(self, txn, decided)
+
+    def write(self, txn: Transaction) -> None:
+        """Home of the transaction: only its end is written here."""
+        assert txn.state is TxnState.COMPLETE_COMMIT
+        self.done += 1
+        if not self.can_complete:
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [place for place, _ in self.written]
+
+
+def test_each_partition_gets_one_marker_of_the_transaction_in_the_same_turn() -> None:
+    place = Place()
+    place.begin(B, A, OFFSETS)
+    assert place.written == [(each, TxnMarker(7, 5, True, 9, 2)) for each in (OFFSETS, A, B)]
+    assert (place.done, len(place.completion)) == (1, 0)
+
+
+def test_a_transaction_over_nothing_is_complete_at_once() -> None:
+    place = Place()
+    place.begin()
+    assert place.done == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_only_what_refused_is_tried_again_until_it_takes_its_marker(error: ErrorCode) -> None:
+    place = Place(refusals={A: error})
+    place.begin(A, B)
+    assert (place.places, place.done) == ([B], 0)
+    place.pass_ms(limits.MARKER_RETRY_MS)
+    assert (place.places, place.done) == ([B], 0)
+    place.refusals.clear()
+    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (place.places, place.done) == ([B, A], 1)
+    assert len(place.timers) == 0
+
+
+def test_the_pauses_grow_up_to_a_limit_and_the_log_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR})
+    with caplog.at_level(logging.WARNING):
+        place.begin(A)
+        pauses = []
+        for _ in range(10):
+            deadline = place.timers.next_deadline()
+            assert deadline is not None
+            pauses.append(deadline - place.clock.mono_ms())
+            place.pass_ms(pauses[-1])
+    assert pauses[:3] == [limits.MARKER_RETRY_MS * n for n in (1, 2, 4)]
+    assert pauses[-1] == limits.MARKER_RETRY_MS_MAX
+    assert len(caplog.records) == 1
+
+
+def test_a_deleted_topic_needs_no_marker() -> None:
+    place = Place(refusals={A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, deleted={A})
+    place.begin(A, B)
+    assert (place.places, place.done) == ([B], 1)
+
+
+def test_a_partition_that_is_ahead_of_the_transaction_does_not_hold_it_up() -> None:
+    place = Place(refusals={A: ErrorCode.INVALID_PRODUCER_EPOCH})
+    place.begin(A)
+    assert (place.done, len(place.timers)) == (1, 0)
+
+
+async def test_it_is_complete_when_the_last_marker_is_durable() -> None:
+    place = Place(slow={A, B})
+    place.begin(A, B)
+    place.waiting[A].set_result(None)
+    await asyncio.sleep(0)
+    assert place.done == 0
+    place.waiting[B].set_result(None)
+    await asyncio.sleep(0)
+    assert place.done == 1
+
+
+async def test_a_marker_that_was_lost_is_written_again() -> None:
+    place = Place(slow={A})
+    place.begin(A)
+    place.waiting[A].set_exception(Rejected(ErrorCode.KAFKA_STORAGE_ERROR))
+    await asyncio.sleep(0)
+    place.slow.clear()
+    place.pass_ms(limits.MARKER_RETRY_MS)
+    assert (place.places, place.done) == ([A, A], 1)
+
+
+def test_what_cannot_be_completed_now_is_completed_later_without_more_markers() -> None:
+    place = Place(can_complete=False)
+    place.begin(A)
+    place.can_complete = True
+    place.pass_ms(limits.MARKER_RETRY_MS)
+    assert (place.places, place.done, len(place.completion)) == ([A], 2, 0)
+
+
+async def test_after_a_stop_nothing_is_written() -> None:
+    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}, slow={B})
+    place.begin(A, B)
+    place.completion.stop()
+    place.refusals.clear()
+    place.waiting[B].set_result(None)
+    await asyncio.sleep(0)
+    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (place.places, place.done) == ([B], 0)
+
+
+async def test_no_marker_goes_out_before_the_decision_is_committed() -> None:
+    place = Place()
+    decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    place.begin(A, decided=decided)
+    await asyncio.sleep(0)
+    assert place.written == []
+    decided.set_result(None)
+    await asyncio.sleep(0)
+    assert (place.places, place.done) == ([A], 1)
+
+
+async def test_a_decision_that_is_lost_sends_none() -> None:
+    place = Place()
+    decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    place.begin(A, decided=decided)
+    decided.set_exception(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    await asyncio.sleep(0)
+    assert place.written == []
+
+
+def test_the_transactions_of_a_coordinator_that_moved_are_left_to_the_new_one() -> None:
+    moved, stays = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}), Place()
+    moved.begin(A)
+    moved.completion.stop(stays)
+    assert len(moved.completion) == 1
+    moved.completion.stop(moved)
+    moved.refusals.clear()
+    moved.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (len(moved.completion), moved.places) == (0, [])
+    moved.life = Life.RESIGNED
+    moved.begin(A)
+    assert moved.places == []

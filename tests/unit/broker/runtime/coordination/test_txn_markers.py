@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, append_verified
+from tests.support.txn_dirs import TxnDir
+
+PLACE = ("t", 0)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    opened = PartitionScene(tmp_path / "data", ManualClock())
+    yield opened
+    opened.close()
+
+
+def local(scene: PartitionScene) -> LocalMarkers:
+    return LocalMarkers(scene.partitions, groups=None)  # type: ignore[arg-type]  # no marker of these tests is for an offsets partition
+
+
+def begin(scene: PartitionScene) -> None:
+    batch = build_batch([SimpleRecord(None, b"x", 1)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    append_verified(scene.partitions.get(*PLACE), batch)
+
+
+async def test_a_marker_ends_the_transaction_of_its_producer(scene: PartitionScene) -> None:
+    begin(scene)
+    assert scene.partitions.get(*PLACE).has_open_transaction(7, 0)
+    assert local(scene).write(PLACE, TxnMarker(7, 0, True, 3, 0)) is None
+    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 0)
+
+
+async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the_only_one(scene: PartitionScene) -> None:
+    begin(scene)
+    local(scene).write(PLACE, TxnMarker(7, 0, True, 9, 0))
+    begin_again = build_batch([SimpleRecord(None, b"y", 1)], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
+    append_verified(scene.partitions.get(*PLACE), begin_again)
+    late = TxnMarker(7, 1, False, 3, 0)
+    with pytest.raises(Rejected) as fenced:
+        local(scene).write(PLACE, late)
+    assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert scene.partitions.get(*PLACE).has_open_transaction(7, 1)
+    local(scene).write_as_only_coordinator(PLACE, late)
+    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 1)
+    assert scene.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
+
+
+async def test_in_an_offsets_partition_a_marker_makes_the_transactions_offsets_visible(tmp_path: Path) -> None:
+    opened = await TxnDir(tmp_path).load()
+    await opened.make_topics(("in", 1))
+    producer, place = opened.init(), opened.offsets_place
+    opened.commit_offset(producer, 42)
+    assert opened.committed_offset() == -1
+    LocalMarkers(opened.partitions, opened.groups).write(place, TxnMarker(producer.producer_id, producer.producer_epoch, True, 0, 0))
+    assert opened.committed_offset() == 42
+    opened.crash()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Verdicts, Writer
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, append_verified
+
+PID = 7
+ADDING = Writer("tx", PID, 0, adds=True)
+ASKING = Writer("tx", PID, 0, adds=False)
+T0 = ("t", 0)
+T1 = ("t", 1)
+
+Answer = ErrorCode | asyncio.Future[ErrorCode]
+Places = frozenset[tuple[str, int]]
+Verified = dict[tuple[str, int], ErrorCode]
+
+
+async def a_turn(ms: int) -> None:
+    """As long a pause as these tests need."""
+    assert ms == limits.ADD_PARTITIONS_RETRY_MS
+    await asyncio.sleep(0)
+
+
+class Coordinator:
+    """One transaction; `answers` are what the next additions are told, then NONE."""
+
+    def __init__(self) -> None:
+        self.added: set[tuple[str, int]] = set()
+        self.answers: list[Answer] = []
+        self.asked: list[frozenset[tuple[str, int]]] = []
+        self.verdict: ErrorCode | None = None
+        self.slow: asyncio.Future[Verified] | None = None
+        self.epoch = 0
+
+    def add_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: Places, client_version: int) -> Answer:
+        assert (transactional_id, producer_id, epoch, client_version) == ("tx", PID, 0, 2)
+        self.asked.append(partitions)
+        answer = self.answers.pop(0) if self.answers else ErrorCode.NONE
+        if answer is ErrorCode.NONE or isinstance(answer, asyncio.Future):
+            self.added |= partitions
+        return answer
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]]
+    ) -> dict[tuple[str, int], ErrorCode] | asyncio.Future[dict[tuple[str, int], ErrorCode]]:
+        assert (transactional_id, producer_id, epoch) == ("tx", PID, self.epoch)
+        if self.slow is not None:
+            return self.slow
+        if self.verdict is not None:
+            return dict.fromkeys(partitions, self.verdict)
+        return {p: ErrorCode.NONE if p in self.added else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    scene = PartitionScene(tmp_path / "data", ManualClock(), partitions=2)
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def verification(coordinator: Coordinator) -> TxnVerification:
+    return TxnVerification(coordinator, pause=a_turn)
+
+
+def a_batch(sequence: int = 0) -> bytes:
+    records = [SimpleRecord(None, b"x", 1)]
+    return build_batch(records, producer_id=PID, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
+def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
+    """A batch of the transaction; it is open in the partition from now on."""
+    append_verified(scene.partitions.get("t", index), a_batch(sequence))
+
+
+def batches(scene: PartitionScene, *indexes: int) -> list[tuple[Partition, int]]:
+    return [(scene.partitions.get("t", index), 0) for index in indexes]
+
+
+def refused(verdicts: Verdicts) -> Verified:
+    return {place: verdict.code for place, verdict in verdicts.items() if isinstance(verdict, Rejected)}
+
+
+def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verified:
+    """What is refused, by a verification that need not wait; all else may be appended."""
+    answer = verification.verify(writer, batches(scene, *indexes))
+    assert isinstance(answer, dict)
+    return refused(answer)
+
+
+async def verify_later(verification: TxnVerification, scene: PartitionScene, *indexes: int) -> Verified:
+    return refused(await verdicts_later(verification, ADDING, scene, *indexes))
+
+
+async def verdicts_later(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verdicts:
+    answer = verification.verify(writer, batches(scene, *indexes or (0,)))
+    assert inspect.isawaitable(answer)
+    return await answer
+
+
+def test_a_partition_that_was_not_added_is_refused_and_another_is_not(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    coordinator.added = {T1}
+    assert verify(verification, ASKING, scene, 0, 1) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+def test_where_the_transaction_is_open_nobody_is_asked(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    write(scene, 0)
+    assert verify(verification, ASKING, scene, 0) == {}
+    assert verify(verification, ADDING, scene, 0) == {}
+    assert coordinator.asked == []
+
+
+def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    write(scene, 0)
+    coordinator.epoch = 1
+    assert verify(verification, Writer("tx", PID, 1, adds=False), scene, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    partition = scene.partitions.get("t", 0)
+    partition.log.verifies_transactions = False
+    assert verify(verification, ASKING, scene, 0) == {}
+    assert verify(verification, ADDING, scene, 0) == {}
+    assert coordinator.asked == [frozenset({T0})]
+    assert partition.append(a_batch()).first_offset == 0
+
+
+def test_all_new_partitions_of_a_request_are_added_at_once(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    assert verify(verification, ADDING, scene, 0, 1) == {}
+    assert coordinator.asked == [frozenset({T0, T1})]
+
+
+@pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_the_coordinators_errors_are_the_writers_but_for_fenced(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer, error: tuple[ErrorCode, ErrorCode]
+) -> None:
+    told, seen = error
+    coordinator.answers, coordinator.verdict = [told], told
+    assert verify(verification, writer, scene, 0) == {T0: seen}
+
+
+async def test_an_addition_is_waited_for_until_it_is_durable(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    coordinator.answers = [durable]
+    waiting = asyncio.ensure_future(verify_later(verification, scene))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    durable.set_result(ErrorCode.NONE)
+    assert await waiting == {}
+
+
+@pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
+async def test_an_answer_of_another_broker_that_comes_after_the_transactions_end_opens_no_other(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer
+) -> None:
+    partition = scene.partitions.get("t", 0)
+    loop = asyncio.get_running_loop()
+    added: asyncio.Future[ErrorCode] = loop.create_future()
+    coordinator.answers, coordinator.slow = [added], loop.create_future()
+    waiting = asyncio.ensure_future(verdicts_later(verification, writer, scene))
+    await asyncio.sleep(0)
+    partition.append_marker(TxnMarker(PID, 1 if writer.adds else 0, False, 0, 2 if writer.adds else 0))
+    added.set_result(ErrorCode.NONE)
+    coordinator.slow.set_result({T0: ErrorCode.NONE})
+    guard = (await waiting)[T0]
+    assert isinstance(guard, VerificationGuard)
+    with pytest.raises(Rejected) as stale:
+        partition.append(a_batch(), guard=guard)
+    assert stale.value.code is (ErrorCode.INVALID_PRODUCER_EPOCH if writer.adds else ErrorCode.INVALID_TXN_STATE)
+    assert not partition.has_open_transaction(PID, 0)
+
+
+async def test_what_is_verified_late_is_appended_with_its_guard(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    coordinator.slow = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(verdicts_later(verification, ASKING, scene))
+    await asyncio.sleep(0)
+    coordinator.slow.set_result({T0: ErrorCode.NONE})
+    guard = (await waiting)[T0]
+    assert isinstance(guard, VerificationGuard)
+    scene.partitions.get("t", 0).append(a_batch(), guard=guard)
+    assert verify(verification, ASKING, scene, 0) == {}
+
+
+def test_a_batch_that_nobody_verified_opens_no_transaction(scene: PartitionScene) -> None:
+    with pytest.raises(Rejected) as unasked:
+        scene.partitions.get("t", 0).append(a_batch())
+    assert (unasked.value.code, unasked.value.message) == (ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+
+def test_an_epoch_of_the_past_is_refused_before_anybody_is_asked(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    scene.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
+    assert verify(verification, ADDING, scene, 0) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert coordinator.asked == []
+
+
+async def test_an_addition_that_is_lost_refuses_the_batch(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    durable.set_exception(Rejected(ErrorCode.NOT_COORDINATOR))
+    coordinator.answers = [durable]
+    assert await verify_later(verification, scene) == {T0: ErrorCode.NOT_COORDINATOR}
+
+
+async def test_the_end_of_the_transaction_before_is_waited_for(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
+    assert await verify_later(verification, scene) == {}
+    assert len(coordinator.asked) == 4
+
+
+async def test_but_not_for_ever(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
+    coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
+    assert await verify_later(verification, scene) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert len(coordinator.asked) == limits.ADD_PARTITIONS_TRIES
+
+
+def test_old_clients_are_told_of_the_end_that_is_under_way_at_once(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
+    coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert verify(verification, ASKING, scene, 0) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.controller.delete_topics import TopicRef
+from ottla.broker.runtime.metadata.cluster_view import NO_LEADER, ClusterView
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.topic_dirs import TopicDir
+
+
+def view(opened: TopicDir, node_id: int = 1, rack: str | None = None) -> ClusterView:
+    return ClusterView(opened.service.catalog, opened.partitions, node_id, rack)
+
+
+async def test_groups_see_the_topics_of_the_cluster_and_every_change_of_them(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    topics = view(opened)
+    before = topics.version
+    await opened.service.create_topics([NewTopic("t", 3)])
+    assert topics.version != before
+    info = topics.by_name("t")
+    assert info is not None
+    assert (info.name, info.partitions, topics.partition_count("t")) == ("t", 3, 3)
+    assert topics.by_id(info.topic_id) == info
+    assert list(topics.names()) == ["t"]
+    assert (topics.by_name("u"), topics.partition_count("u")) == (None, 0)
+    before = topics.version
+    await opened.service.delete_topics([TopicRef(name="t")])
+    assert topics.version != before
+    assert topics.by_id(info.topic_id) is None
+    opened.close()
+
+
+async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    info = view(opened, rack="r").by_name("t")
+    assert info is not None
+    assert info.rack == "r"
+    opened.close()
+
+
+async def test_a_topic_that_is_not_served_here_still_exists_with_all_its_partitions(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t", 2)])
+    opened.partitions.remove_topic("t")
+    assert view(opened).partition_count("t") == 2
+    assert view(opened).by_name("t") is not None
+    opened.close()
+
+
+async def test_a_partition_is_at_its_leader_and_nowhere_while_the_only_broker_that_has_it_cannot_serve_it(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    topic = opened.service.catalog.topic("t")
+    assert topic is not None
+    here = view(opened).place(topic, 0)
+    assert (here.leader, here.offline, here.error) == (1, (), ErrorCode.NONE)
+    opened.partitions.remove_topic("t")
+    gone = view(opened).place(topic, 0)
+    assert (gone.leader, gone.offline, gone.error) == (NO_LEADER, (1,), ErrorCode.LEADER_NOT_AVAILABLE)
+    elsewhere = view(opened, node_id=2).place(topic, 0)
+    assert (elsewhere.leader, elsewhere.offline, elsewhere.error) == (1, (), ErrorCode.NONE)
+    opened.close()

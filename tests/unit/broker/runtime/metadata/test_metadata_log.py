@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.catalog_records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord, encode_record
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.files import FILES
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_dirs import TopicDir
+
+METADATA = "__cluster_metadata-0"
+KAFKAS_NO_OP = bytes.fromhex("01140000")
+
+
+async def test_a_new_log_opens_with_the_level_it_is_written_at(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    assert opened.service.catalog.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert not opened.service.metadata_log.is_new
+    opened.crash()
+
+
+async def test_what_was_written_is_on_disk_before_it_is_applied(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    synced: list[bool] = []
+    flush = opened.flusher.flush
+    opened.flusher.flush = lambda log, done: flush(log, lambda end: (synced.append(len(opened.service.catalog) == 0), done(end)))  # type: ignore[method-assign,assign,return-value] # listens in
+    await opened.service.create_topics([NewTopic("t")])
+    assert synced == [True]
+    opened.crash()
+
+
+async def test_a_change_that_cannot_even_be_synced_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the log and not in the catalog, a topic that is created again would be there twice after a restart."""
+    opened = TopicDir(tmp_path)
+
+    def exhausted(fd: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(FILES, "dup", exhausted)
+    creating = asyncio.ensure_future(opened.service.create_topics([NewTopic("t", 1)]))
+    await asyncio.wait_for(opened.failed, 5)
+    assert not creating.done()
+    creating.cancel()
+    monkeypatch.undo()
+    opened.crash()
+
+
+async def test_clients_cannot_reach_the_metadata_log(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    assert opened.partitions.by_name("__cluster_metadata") is None
+    assert opened.service.catalog.topic("__cluster_metadata") is None
+    opened.crash()
+
+
+def snapshot_of_one_topic(topic_id: bytes) -> bytes:
+    records = [
+        FeatureLevelRecord("metadata.version", 25),
+        TopicRecord("old", topic_id),
+        PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=3, partition_epoch=3),
+        ConfigRecord(2, "old", "retention.ms", "5"),
+    ]
+    values = [encode_record(record) for record in records] + [KAFKAS_NO_OP]
+    return build_batch([SimpleRecord(None, value, 1) for value in values])
+
+
+async def with_log_that_begins_later(path: Path) -> None:
+    """A data directory whose metadata log begins at offset 10, as after a Kafka took a snapshot."""
+    TopicDir(path).close()
+    directory = path / METADATA
+    shutil.rmtree(directory)
+    directory.mkdir()
+    (directory / f"{10:020}.log").write_bytes(b"")
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    (path / "recovery-point-offset-checkpoint").unlink()
+
+
+async def test_a_log_that_begins_with_a_kafkas_snapshot_is_read_from_there(tmp_path: Path) -> None:
+    await with_log_that_begins_later(tmp_path)
+    (tmp_path / METADATA / f"{4:020}-{1:010}.checkpoint").write_bytes(b"an older one")
+    (tmp_path / METADATA / f"{10:020}-{1:010}.checkpoint").write_bytes(snapshot_of_one_topic(b"\x05" * 16))
+    opened = TopicDir(tmp_path)
+    assert opened.served() == [("old", 0)]
+    assert opened.partitions.get("old", 0).log.config.retention_ms == 5
+    await opened.service.create_topics([NewTopic("new")])
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert again.served() == [("new", 0), ("old", 0)]
+    again.crash()
+
+
+async def test_a_log_whose_beginning_is_missing_refuses_the_start(tmp_path: Path) -> None:
+    await with_log_that_begins_later(tmp_path)
+    with pytest.raises(LogDirRefused, match="begins at offset 10"):
+        TopicDir(tmp_path)

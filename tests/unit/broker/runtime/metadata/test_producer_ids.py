@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
+from ottla.protocol.error_codes import ErrorCode
+
+SIZE = 20
+
+
+class Blocks:
+    """A controller that gives blocks of twenty when the test lets it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may = asyncio.Event()
+        self.refusal: Rejected | None = None
+
+    async def allocate(self) -> range:
+        first = SIZE * self.asked
+        self.asked += 1
+        await self.may.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        return range(first, first + SIZE)
+
+
+@pytest.fixture
+async def blocks() -> Blocks:
+    return Blocks()
+
+
+async def test_no_id_is_given_before_its_block_is_there(blocks: Blocks) -> None:
+    ids = ProducerIds(blocks.allocate)
+    with pytest.raises(NoProducerId) as none:
+        ids.take()
+    assert none.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    waits = [asyncio.ensure_future(ids.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(wait.done() for wait in waits)
+    blocks.may.set()
+    await asyncio.gather(*waits)
+    assert (ids.take(), ids.take(), blocks.asked) == (0, 1, 1)
+
+
+async def test_the_next_block_is_asked_for_before_this_one_is_used_up_and_once(blocks: Blocks) -> None:
+    blocks.may.set()
+    ids = ProducerIds(blocks.allocate)
+    await ids.wait()
+    given = [ids.take() for _ in range(SIZE - 3)]
+    await asyncio.sleep(0)
+    assert blocks.asked == 1
+    given += [ids.take(), ids.take()]
+    async with asyncio.timeout(5):
+        while blocks.asked < 2:  # noqa: ASYNC110 # the request is a task of its own
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    given += [ids.take() for _ in range(3)]
+    assert given == list(range(SIZE + 2))
+    assert blocks.asked == 2
+
+
+async def test_whoever_waits_hears_that_none_can_be_had_and_a_later_call_asks_again(
+    blocks: Blocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocks.may.set()
+    blocks.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    ids = ProducerIds(blocks.allocate)
+    with pytest.raises(Rejected, match="the disk is full"):
+        await ids.wait()
+    assert "the disk is full" in caplog.text
+    blocks.refusal = None
+    await ids.wait()
+    assert ids.take() == SIZE
+
+
+async def test_one_who_waits_no_longer_takes_no_block_from_the_others(blocks: Blocks) -> None:
+    ids = ProducerIds(blocks.allocate)
+    gone, stays = asyncio.ensure_future(ids.wait()), asyncio.ensure_future(ids.wait())
+    await asyncio.sleep(0)
+    gone.cancel()
+    blocks.may.set()
+    await stays
+    assert (ids.take(), blocks.asked) == (0, 1)

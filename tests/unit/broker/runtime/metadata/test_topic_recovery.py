@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.catalog import ResourceType, Topic
+from ottla.broker.cluster.catalog_records import ConfigRecord, FeatureLevelRecord
+from ottla.broker.cluster.topic_ids import id_text
+from ottla.broker.configs.broker_config import ConfigSource
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.configs.describe_configs import describe_configs
+from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.partition_log import Isolation
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support.topic_dirs import TopicDir
+
+
+def topic(opened: TopicDir, name: str) -> Topic:
+    found = opened.service.catalog.topic(name)
+    assert found is not None
+    return found
+
+
+async def with_topic(path: Path, *topics: NewTopic) -> TopicDir:
+    opened = TopicDir(path)
+    await opened.service.create_topics(topics)
+    return opened
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_topics_and_their_configs_are_there_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t", 2, configs=[("retention.ms", "5")]))
+    topic_id = topic(opened, "t").topic_id
+    opened.append("t", 1)
+    opened.close() if clean else opened.crash()
+    again = TopicDir(tmp_path)
+    assert topic(again, "t").topic_id == topic_id
+    assert again.partitions.get("t", 1).log.config.retention_ms == 5
+    assert again.append("t", 1) == 1
+    again.crash()
+
+
+@pytest.mark.parametrize(("clean", "epoch"), [(True, 0), (False, 1)])
+async def test_a_new_leader_epoch_begins_after_a_crash_and_only_then(tmp_path: Path, clean: bool, epoch: int) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t"))
+    opened.append("t", 0)
+    opened.close() if clean else opened.crash()
+    again = TopicDir(tmp_path)
+    assert (topic(again, "t").partitions[0].leader_epoch, again.partitions.get("t", 0).log.leader_epoch) == (epoch, epoch)
+    again.crash()
+
+
+async def test_a_directory_that_the_metadata_log_does_not_know_is_set_aside_as_stray(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path / "a", NewTopic("t"))
+    opened.close()
+    other = await with_topic(tmp_path / "b", NewTopic("x"), NewTopic("y"))
+    other.close()
+    shutil.copytree(tmp_path / "b" / "y-0", tmp_path / "a" / "y-0")
+    again = TopicDir(tmp_path / "a")
+    assert again.served() == [("t", 0)]
+    assert [path.name.rpartition("-")[2] for path in (tmp_path / "a").glob("y-0.*")] == ["stray"]
+    again.crash()
+
+
+async def test_a_directory_without_partition_metadata_belongs_to_the_topic_of_its_name(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t"))
+    opened.append("t", 0)
+    opened.close()
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+    again = TopicDir(tmp_path)
+    assert again.append("t", 0) == 1
+    assert id_text(topic(again, "t").topic_id) in (tmp_path / "t-0" / "partition.metadata").read_text()
+    again.crash()
+
+
+@pytest.mark.parametrize("keep_ids", [True, False])
+async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and_above_its_producers(
+    tmp_path: Path, keep_ids: bool
+) -> None:
+    opened = await with_topic(tmp_path, NewTopic("a", 3), NewTopic("__consumer_offsets", 1))
+    topic_id = topic(opened, "a").topic_id
+    record = SimpleRecord(None, b"x", opened.clock.now_ms())
+    opened.partitions.get("a", 2).append(build_batch([record], producer_id=4_321, producer_epoch=0, base_sequence=0))
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    shutil.rmtree(tmp_path / "a-1")
+    if not keep_ids:
+        for path in tmp_path.glob("a-*/partition.metadata"):
+            path.unlink()
+    for _ in range(2):
+        again = TopicDir(tmp_path)
+        assert again.served() == [("__consumer_offsets", 0), ("a", 0), ("a", 1), ("a", 2)]
+        assert not keep_ids or topic(again, "a").topic_id == topic_id
+        assert id_text(topic(again, "a").topic_id) in (tmp_path / "a-2" / "partition.metadata").read_text()
+        assert again.partitions.get("__consumer_offsets", 0).log.config.compacts
+        assert (await again.service.allocate_producer_ids()).start >= 5_000
+        again.close()
+
+
+async def test_settings_of_a_topic_that_another_kafka_allowed_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t", configs=[("retention.ms", "5")]))
+    foreign = [("segment.bytes", "1000"), ("remote.storage.enable", "true"), ("message.format.version", "2.8-IV1")]
+    opened.service.metadata_log.write_now([ConfigRecord(ResourceType.TOPIC, "t", name, value) for name, value in foreign])
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert (again.partitions.get("t", 0).log.config.retention_ms, again.partitions.get("t", 0).log.config.segment_bytes) == (5, 1 << 30)
+    assert [name for name, _ in foreign if f"{name}=" in caplog.text] == [name for name, _ in foreign]
+    described = describe_configs(again.service.catalog, again.service.broker_configs, ResourceType.TOPIC, "t", ["segment.bytes"])
+    assert [(entry.value, entry.source) for entry in described] == [("1073741824", ConfigSource.DEFAULT)]
+    change = AlterResource(ResourceType.TOPIC, "t", [ConfigOp("retention.ms", OpType.SET, "6")])
+    assert await again.service.alter_configs([change]) == [None]
+    again.crash()
+
+
+async def test_partitions_of_one_name_and_different_ids_are_not_taken_over(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("a"), NewTopic("b"))
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    (tmp_path / "b-0").rename(tmp_path / "a-1")
+    with pytest.raises(LogDirRefused, match="different ids"):
+        TopicDir(tmp_path)
+
+
+async def test_a_directory_of_another_nodes_metadata_is_led_by_this_node(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t"))
+    opened.append("t", 0)
+    opened.close()
+    properties = tmp_path / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=7"))
+    again = TopicDir(tmp_path, settings=BrokerSettings(node_id=7))
+    state = topic(again, "t").partitions[0]
+    assert (state.leader, state.replicas, state.isr, state.leader_epoch) == (7, (7,), (7,), 1)
+    assert again.append("t", 0) == 1
+    again.crash()
+
+
+async def test_a_directory_of_older_levels_keeps_them_and_gets_records_that_its_readers_know(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    opened.service.metadata_log.write_now([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert again.service.catalog.features == {"metadata.version": 17, "group.version": 1, "transaction.version": 1}
+    assert again.service.settings.transaction_version == 1
+    start = again.service.metadata_log.log.log_end_offset
+    await again.service.create_topics([NewTopic("t")])
+    chunk = again.service.metadata_log.log.read(start, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+    written = [bytes(record.value or b"") for record in iter_records(chunk)]
+    assert [(value[1], value[2]) for value in written] == [(2, 0), (3, 1)]
+    again.crash()
+
+
+async def test_a_level_of_transactions_that_was_given_is_in_force_and_in_the_log(tmp_path: Path) -> None:
+    TopicDir(tmp_path).close()
+    for level in (1, 0, 2):
+        given = BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})
+        opened = TopicDir(tmp_path, settings=given)
+        assert opened.service.settings.transaction_version == level
+        assert opened.service.catalog.features.get("transaction.version", 0) == level
+        opened.close()

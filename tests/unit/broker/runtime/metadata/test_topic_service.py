@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.controller.create_topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.topic_dirs import TopicDir
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[TopicDir]:
+    opened = TopicDir(tmp_path / "data")
+    yield opened
+    opened.crash()
+
+
+async def test_a_created_topic_is_served_and_has_its_directories(opened: TopicDir) -> None:
+    (created,) = await opened.service.create_topics([NewTopic("t", 2)])
+    assert created.error is None
+    assert opened.served() == [("t", 0), ("t", 1)]
+    assert (opened.log_dir.path / "t-1" / "partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
+
+
+async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir) -> None:
+    answers = await asyncio.gather(opened.service.auto_create(["t"]), opened.service.auto_create(["t", "u"]))
+    assert answers == [{"t": None}, {"t": None, "u": None}]
+    assert opened.served() == [("t", 0), ("u", 0)]
+
+
+async def test_a_topic_that_is_begun_comes_once_and_a_refused_one_is_told_to_the_log(
+    opened: TopicDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.service.begin_auto_create(["t", "a.b"])
+    opened.service.begin_auto_create(["t"])
+    assert opened.served() == []
+    await opened.service.stop()
+    assert opened.served() == [("a.b", 0), ("t", 0)]
+    opened.service.begin_auto_create(["t", "a_b"])
+    await opened.service.stop()
+    assert opened.served() == [("a.b", 0), ("t", 0)]
+    assert [record.args[0] for record in caplog.records if record.levelname == "WARNING" and record.args] == ["a_b"]
+
+
+async def test_topics_that_are_refused_together_are_one_line_of_the_log_that_counts_what_peers_cause(
+    opened: TopicDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.service.begin_auto_create([f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)])
+    await opened.service.stop()
+    assert [(record.name, record.args and record.args[0]) for record in caplog.records] == [(PEERS, PARTITIONS_PER_REQUEST_MAX + 1)]
+    opened.service.begin_auto_create(["t"])
+    await opened.service.stop()
+    assert opened.served() == [("t", 0)]
+
+
+async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir) -> None:
+    creation = asyncio.ensure_future(opened.service.ensure("__consumer_offsets"))
+    while opened.service.catalog.topic("__consumer_offsets") is None:  # noqa: ASYNC110 # each turn of the loop is looked at
+        await asyncio.sleep(0)
+    assert opened.served() == []
+    await opened.service.ensure("__consumer_offsets")
+    assert len(opened.served()) == 50
+    await creation
+
+
+async def test_ensure_gives_an_internal_topic_its_own_settings(opened: TopicDir) -> None:
+    topic = await opened.service.ensure("__consumer_offsets")
+    assert topic is await opened.service.ensure("__consumer_offsets")
+    assert len(topic.partitions) == 50
+    assert opened.partitions.get("__consumer_offsets", 49).log.config.compacts
+
+
+async def test_ensure_raises_why_a_topic_cannot_be(opened: TopicDir) -> None:
+    with pytest.raises(Rejected) as refused:
+        await opened.service.ensure("bad name")
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_caller_that_goes_away_does_not_stop_what_it_began(opened: TopicDir) -> None:
+    caller = asyncio.ensure_future(opened.service.create_topics([NewTopic("t")]))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await opened.service.stop()
+    assert caller.cancelled()
+    assert opened.served() == [("t", 0)]
+
+
+@pytest.mark.parametrize(("expiration_ms", "is_known"), [(7 * DAY_MS, True), (DAY_MS, False)])
+async def test_a_restart_forgets_producers_by_the_expiration_that_is_in_force(tmp_path: Path, expiration_ms: int, is_known: bool) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    ops = [ConfigOp("producer.id.expiration.ms", OpType.SET, str(expiration_ms))]
+    assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
+    two_days_ago = SimpleRecord(None, b"x", opened.clock.now_ms() - 2 * DAY_MS)
+    opened.partitions.get("t", 0).append(build_batch([two_days_ago], producer_id=7, producer_epoch=0, base_sequence=0))
+    opened.close()
+    again = TopicDir(tmp_path)
+    assert [entry.producer_id for entry in again.partitions.get("t", 0).log.producers()] == ([7] if is_known else [])
+    again.crash()

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSessions, FetchTarget
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
+
+INT32_MAX = 2**31 - 1
+
+
+def target(partition: int, topic: str | bytes = "t", offset: int = 0) -> FetchTarget:
+    return FetchTarget(topic, FetchPartition(partition, fetch_offset=offset))
+
+
+def data(partition: int, records: bytes = b"", high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> PartitionData:
+    return PartitionData(partition, error, high_watermark, 0, 0, records=records)
+
+
+@pytest.fixture
+def sessions() -> Iterator[FetchSessions]:
+    ids = count(1)
+    return FetchSessions(2, lambda: next(ids))
+
+
+def begin(
+    sessions: FetchSessions, session_id: int, epoch: int, *targets: FetchTarget, forgotten: list[int] | None = None, now: int = 0
+) -> FetchContext:
+    gone = [("t", index) for index in forgotten or []]
+    return sessions.begin(session_id, epoch, list(targets), gone, by_id=False, now_ms=now)
+
+
+def answer(fetch: FetchContext, now: int = 0, **records: bytes) -> tuple[int, list[int]]:
+    """Finish with `p<index>=bytes` for some partitions; the session id and the partitions sent."""
+    results = [(t, data(t.asked.partition, records.get(f"p{t.asked.partition}", b""))) for t in fetch.targets]
+    session_id, sent = fetch.finish(results, now)
+    return session_id, [found.partition_index for _, found in sent]
+
+
+def open_session(sessions: FetchSessions, partitions: int = 3, now: int = 0) -> int:
+    return answer(begin(sessions, 0, 0, *[target(index) for index in range(partitions)], now=now), now)[0]
+
+
+def test_a_fetch_with_the_final_epoch_is_whole_and_leaves_no_session(sessions: FetchSessions) -> None:
+    assert answer(begin(sessions, 0, -1, target(0), target(1))) == (0, [0, 1])
+    assert len(sessions) == 0
+
+
+def test_a_fetch_with_the_initial_epoch_is_whole_and_opens_a_session(sessions: FetchSessions) -> None:
+    assert answer(begin(sessions, 0, 0, target(0), target(1))) == (1, [0, 1])
+    assert len(sessions) == 1
+
+
+def test_a_fetch_of_nothing_opens_no_session(sessions: FetchSessions) -> None:
+    assert answer(begin(sessions, 0, 0)) == (0, [])
+
+
+def test_an_incremental_response_leaves_out_what_did_not_change(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    fetch = begin(sessions, session_id, 1)
+    assert [t.asked.partition for t in fetch.targets] == [0, 1, 2]
+    assert answer(fetch, p1=b"records") == (session_id, [1])
+    assert answer(begin(sessions, session_id, 2)) == (session_id, [])
+
+
+def test_a_moved_high_watermark_or_log_start_offset_is_sent_once(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions, 1)
+    for epoch, (high_watermark, expected) in enumerate([(5, [0]), (5, []), (6, [0])], 1):
+        fetch = begin(sessions, session_id, epoch)
+        sent = fetch.finish([(fetch.targets[0], data(0, high_watermark=high_watermark))], 0)[1]
+        assert [found.partition_index for _, found in sent] == expected
+
+
+def test_an_error_is_sent_each_time_and_the_recovery_from_it_too(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions, 1)
+    errors = [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE, ErrorCode.NONE]
+    sent = []
+    for epoch, error in enumerate(errors, 1):
+        fetch = begin(sessions, session_id, epoch)
+        sent.append(len(list(fetch.finish([(fetch.targets[0], data(0, error=error))], 0)[1])))
+    assert sent == [1, 1, 1, 0]
+
+
+def test_a_partition_that_gave_records_is_read_last_next_time(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    answer(begin(sessions, session_id, 1), p0=b"x")
+    assert [t.asked.partition for t in begin(sessions, session_id, 2).targets] == [1, 2, 0]
+
+
+def test_an_incremental_request_changes_adds_and_forgets_partitions(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    fetch = begin(sessions, session_id, 1, target(1, offset=50), target(7), forgotten=[0])
+    assert [(t.asked.partition, t.asked.fetch_offset) for t in fetch.targets] == [(1, 50), (2, 0), (7, 0)]
+    assert sessions.partitions == 3
+
+
+def test_a_session_without_partitions_is_closed(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions, 1)
+    assert answer(begin(sessions, session_id, 1, forgotten=[0])) == (0, [])
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_naming_a_session_with_epoch_0_or_minus_1_closes_it(sessions: FetchSessions, epoch: int) -> None:
+    session_id = open_session(sessions)
+    begin(sessions, session_id, epoch, target(0))
+    assert len(sessions) == 0
+
+
+def test_an_unknown_session_is_refused(sessions: FetchSessions) -> None:
+    with pytest.raises(Rejected) as caught:
+        begin(sessions, 99, 1)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_wrong_epoch_is_refused_and_the_right_one_still_works(sessions: FetchSessions, epoch: int) -> None:
+    session_id = open_session(sessions)
+    with pytest.raises(Rejected) as caught:
+        begin(sessions, session_id, epoch)
+    assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert answer(begin(sessions, session_id, 1), p0=b"x") == (session_id, [0])
+
+
+def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
+    session = sessions.create([target(0)], by_id=False, now_ms=0)
+    assert session is not None
+    session.epoch = INT32_MAX  # two thousand million requests are too many for a test
+    begin(sessions, session.session_id, INT32_MAX)
+    begin(sessions, session.session_id, 1)
+
+
+def test_a_session_of_names_cannot_be_used_with_topic_ids(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    with pytest.raises(Rejected) as caught:
+        sessions.begin(session_id, 1, [], [], by_id=True, now_ms=0)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_response_whose_session_went_on_without_it_is_refused(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    late = begin(sessions, session_id, 1)
+    begin(sessions, session_id, 2)
+    with pytest.raises(Rejected) as caught:
+        answer(late)
+    assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_full_cache_gives_no_session(sessions: FetchSessions) -> None:
+    open_session(sessions)
+    open_session(sessions)
+    assert open_session(sessions, partitions=10) == 0
+    assert len(sessions) == 2
+
+
+def test_a_full_cache_forgets_the_session_that_is_longest_unused(sessions: FetchSessions) -> None:
+    first, second = open_session(sessions), open_session(sessions)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, first, 1, now=later - 5)
+    assert open_session(sessions, now=later) == 3
+    begin(sessions, first, 2)
+    with pytest.raises(Rejected):
+        begin(sessions, second, 1)
+
+
+def test_a_full_cache_forgets_an_old_small_session_for_a_bigger_one_only(sessions: FetchSessions) -> None:
+    small, big = open_session(sessions, 1), open_session(sessions, 3)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, small, 1, now=later)
+    begin(sessions, big, 1, now=later)
+    assert open_session(sessions, 1, now=later) == 0
+    assert open_session(sessions, 2, now=later) == 3
+    with pytest.raises(Rejected):
+        begin(sessions, small, 2)
+
+
+def test_a_small_session_that_was_not_used_since_it_became_old_is_not_forgotten_for_a_bigger_one(sessions: FetchSessions) -> None:
+    small, big = open_session(sessions, 1), open_session(sessions, 3)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, small, 1, now=later - 1)
+    begin(sessions, big, 1, now=later - 1)
+    assert open_session(sessions, 4, now=later) == 0
+
+
+def test_of_the_smallest_sessions_the_one_with_the_lowest_id_is_forgotten(sessions: FetchSessions) -> None:
+    first, second = open_session(sessions, 1), open_session(sessions, 1)
+    later = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, second, 1, now=later)
+    begin(sessions, first, 1, now=later)
+    assert open_session(sessions, 2, now=later) == 3
+    begin(sessions, second, 2)
+    with pytest.raises(Rejected):
+        begin(sessions, first, 2)
+
+
+def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_SESSION_PARTITIONS", 5)
+    session_id = open_session(sessions, 4)
+    assert open_session(sessions, 2) == 0
+    with pytest.raises(Rejected):
+        begin(sessions, session_id, 1, target(8), target(9))
+    assert sessions.partitions == 0

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.leadership import Registration, alone
+from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, append_verified, one_batch
+
+Open = Callable[..., PartitionScene]
+
+
+def beside_2(leader_epoch: int) -> Registration:
+    """Broker 1 leads; broker 2 is in sync."""
+    return Registration(1, (1, 2), (1, 2), leader_epoch, partition_epoch=leader_epoch)
+
+
+class SlowDisk(Files):
+    """Every sync of data waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(1000)
+        self.armed = False
+        self.error: OSError | None = None
+
+    def arm(self) -> None:
+        self.armed, self.gate = True, threading.Semaphore(0)
+
+    def fsync(self, fd: int) -> None:
+        if self.armed:
+            assert self.gate.acquire(timeout=10)
+        if self.error is not None:
+            raise self.error
+        super().fsync(fd)
+
+
+class WithoutDescriptors(Files):
+    """Has none left for a sync while `exhausted`."""
+
+    exhausted = False
+
+    def dup(self, fd: int) -> int:
+        if self.exhausted:
+            raise OSError(24, "Too many open files")
+        return super().dup(fd)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Open]:
+    opened: list[PartitionScene] = []
+
+    def build(config: LogConfig | None = None, files: Files | None = None, clock: ManualClock | None = None) -> PartitionScene:
+        opened.append(PartitionScene(tmp_path / "data", clock or ManualClock(), config, files=files or Files()))
+        return opened[-1]
+
+    yield build
+    for each in opened:
+        each.close()
+
+
+def test_without_flush_messages_an_append_is_readable_and_durable_at_once(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    info = partition.append(one_batch(b"a", b"b"))
+    assert (info.first_offset, partition.log.high_watermark) == (0, 2)
+    assert partition.when(Condition.COMMITTED, info) is None
+
+
+def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    with pytest.raises(Rejected):
+        partition.append(one_batch()[:-1] + b"\xff")
+    assert partition.log.log_end_offset == 0
+
+
+def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(scene: Open) -> None:
+    partition = scene(LogConfig(compression_type="zstd")).partitions.get("t", 0)
+    partition.append(one_batch(b"a" * 500))
+    assert partition.log.size_bytes < 500
+
+
+def test_records_of_a_coordinator_are_one_batch_with_the_present_time(scene: Open) -> None:
+    clock = ManualClock()
+    partition = scene(clock=clock).partitions.get("t", 0)
+    info = partition.append_records([SimpleRecord(b"k", b"v"), SimpleRecord(b"k", None, 5)])
+    assert (info.first_offset, info.last_offset) == (0, 1)
+    stored = partition.log.read(0, 1000, isolation=Isolation.LOG_END).records
+    assert [(r.key, r.value, r.timestamp) for r in iter_records(stored)] == [(b"k", b"v", clock.now_ms()), (b"k", None, 5)]
+
+
+async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is_synced(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    info = partition.append(one_batch())
+    durable = partition.when(Condition.COMMITTED, info)
+    assert durable is not None
+    await asyncio.sleep(0)
+    assert not durable.done()
+    assert partition.log.high_watermark == 0
+    disk.gate.release(100)
+    await asyncio.wait_for(durable, 5)
+    assert partition.log.high_watermark == 1
+
+
+async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    waits = [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(20)]
+    disk.armed = False
+    disk.gate.release(100)
+    await asyncio.wait_for(asyncio.gather(*[wait for wait in waits if wait is not None]), 5)
+    assert partition.log.high_watermark == 20
+    assert opened.flusher.syncs == 2, "the one that was under way, and one for all that came meanwhile"
+
+
+async def test_below_the_threshold_of_flush_messages_nothing_waits(scene: Open) -> None:
+    opened = scene(LogConfig(flush_messages=3))
+    partition = opened.partitions.get("t", 0)
+    assert [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(2)] == [None, None]
+    third = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert third is not None
+    await asyncio.wait_for(third, 5)
+
+
+async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.error = OSError(5, "Input/output error")
+    durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert durable is not None
+    async with asyncio.timeout(5):
+        while not opened.failures:  # noqa: ASYNC110 # the report comes from a callback
+            await asyncio.sleep(0)
+    assert not durable.done()
+    assert partition.log.high_watermark == 0
+    disk.error = None
+
+
+async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_does(scene: Open) -> None:
+    disk = WithoutDescriptors()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    disk.exhausted = True
+    first = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert first is not None
+    await asyncio.sleep(0)
+    assert (first.done(), partition.log.high_watermark) == (False, 0)
+    disk.exhausted = False
+    second = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert second is not None
+    await asyncio.wait_for(asyncio.gather(first, second), 5)
+    assert partition.log.high_watermark == 2
+
+
+async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_segment(scene: Open) -> None:
+    disk = WithoutDescriptors()
+    partition = scene(LogConfig(segment_bytes=200), disk).partitions.get("t", 0)
+    disk.exhausted = True
+    for _ in range(5):
+        partition.append(one_batch())
+    assert (partition.log.high_watermark, partition.log.recovery_point) == (5, 0)
+    disk.exhausted = False
+    sync = partition.flush()
+    assert sync is not None
+    await asyncio.wait_for(sync, 5)
+    await asyncio.sleep(0)
+    assert partition.log.recovery_point == 5
+
+
+async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(scene: Open) -> None:
+    opened = scene()
+    log = opened.partitions.get("t", 0).log
+    log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
+    sync = Partition(log, opened.flusher, ManualClock()).flush()
+    assert sync is not None
+    await asyncio.wait_for(sync, 5)
+    await asyncio.sleep(0)
+    assert log.recovery_point == 1
+
+
+async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:
+    clock = ManualClock()
+    clock.advance(1)
+    opened = scene(LogConfig(flush_ms=100), clock=clock)
+    partition = opened.partitions.get("t", 0)
+    partition.append(one_batch())
+    clock.advance(99)
+    partition.flush_if_due()
+    assert partition.log.recovery_point == 0
+    clock.advance(1)
+    partition.flush_if_due()
+    async with asyncio.timeout(5):
+        while partition.log.recovery_point != 1:  # noqa: ASYNC110 # moved by a callback of another thread's work
+            await asyncio.sleep(0)
+
+
+async def test_a_roll_starts_a_sync_of_the_closed_segment(scene: Open) -> None:
+    opened = scene(LogConfig(segment_bytes=200))
+    partition = opened.partitions.get("t", 0)
+    for _ in range(4):
+        partition.append(one_batch())
+    async with asyncio.timeout(5):
+        while not opened.flusher.syncs:  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+    assert partition.log.recovery_point > 0
+
+
+def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    heard: list[int] = []
+    partition.watchers["me"] = heard.append
+    batch = one_batch()
+    partition.append(batch)
+    assert heard == [len(batch)]
+
+
+async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the_log(scene: Open) -> None:
+    disk = SlowDisk()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    disk.arm()
+    wait = partition.when(Condition.COMMITTED, partition.append(one_batch(b"a")))
+    assert wait is not None
+    partition.remove()
+    del wait
+    gc.collect()
+    assert not complaints
+    disk.gate.release(10)
+
+
+async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) -> None:
+    disk = SlowDisk()
+    opened = scene(LogConfig(flush_messages=1), disk)
+    partition = opened.partitions.get("t", 0)
+    disk.arm()
+    durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    heard: list[int] = []
+    partition.watchers["me"] = heard.append
+    opened.partitions.remove_topic("t")
+    assert durable is not None
+    with pytest.raises(Rejected):
+        await durable
+    assert heard == [0]
+    disk.gate.release(100)
+
+
+@pytest.mark.parametrize(
+    ("requested", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, None), (-1, None)]
+)
+def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, error: ErrorCode | None) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(alone(5))
+    if error is None:
+        partition.replica.check_epoch(requested)
+        return
+    with pytest.raises(Rejected) as caught:
+        partition.replica.check_epoch(requested)
+    assert caught.value.code is error
+
+
+def test_a_coordinators_batch_skips_the_rules_for_clients(scene: Open) -> None:
+    partition = scene(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
+    assert partition.append(one_batch(), Origin.COORDINATOR).first_offset == 0
+
+
+async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    records = [SimpleRecord(None, b"x", 1)]
+    append_verified(partition, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    woken: list[int] = []
+    partition.watchers["me"] = woken.append
+    partition.append_marker(TxnMarker(7, 0, True, 3, 0))
+    assert woken[-1] == 0, "looks again, however many bytes it lacks"
+    (entry,) = partition.log.producers()
+    assert (entry.coordinator_epoch, entry.current_txn_first_offset, partition.log.last_stable_offset) == (3, -1, 2)
+
+
+def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.append_marker(TxnMarker(7, 5, True, 0, 0))
+    woken: list[int] = []
+    partition.watchers["me"] = woken.append
+    with pytest.raises(Rejected) as caught:
+        partition.append_marker(TxnMarker(7, 4, True, 0, 0))
+    assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
+
+
+async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
+    disk = SlowDisk()
+    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    disk.arm()
+    waits = [partition.when(condition, partition.append(one_batch())) for condition in Condition]
+    partition.follow(Registration(2, (1, 2), (1, 2), partition.leader_epoch + 1, 1))
+    for wait in waits:
+        assert wait is not None
+        with pytest.raises(Rejected) as caught:
+            await wait
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(Rejected) as refused:
+        partition.append(one_batch())
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    disk.gate.release(100)
+
+
+async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(beside_2(1))
+    wait = partition.when(Condition.COMMITTED, partition.append(one_batch()))
+    assert wait is not None
+    partition.lead(Registration(1, (1, 2), (1,), 2, partition_epoch=2))
+    assert partition.log.high_watermark == 1
+    with pytest.raises(Rejected):
+        await wait
+
+
+async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(beside_2(1))
+    info = partition.append(one_batch())
+    assert partition.when(Condition.ON_DISK, info) is None
+    assert partition.when(Condition.COMMITTED, info) is not None
+    assert partition.log.high_watermark == 0
+
+
+def test_what_metadata_said_before_changes_nothing(scene: Open) -> None:
+    partition = scene().partitions.get("t", 0)
+    partition.lead(beside_2(3))
+    partition.follow(beside_2(2))
+    partition.lead(beside_2(2))
+    assert (partition.leads, partition.leader_epoch, partition.log.leader_epoch) == (True, 3, 3)

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.upkeep.background import start_background_work
+from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.storage.files import FILES, Files
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, one_batch
+
+
+class WatchedFiles(Files):
+    """Remembers which threads waited for the disk."""
+
+    def __init__(self) -> None:
+        self.syncing: list[str] = []
+
+    def fsync(self, fd: int) -> None:
+        self.syncing.append(threading.current_thread().name)
+        super().fsync(fd)
+
+
+class Scene:
+    def __init__(self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2) -> None:
+        self.path = path
+        self.clock, self.timers = ManualClock(), Timers()
+        self.clock.advance(1)
+        self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files)
+        housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
+        logs = self.logs
+        start_background_work(housekeeping, BrokerSettings(), self.clock, logs.log_dir, logs.partitions, flusher=logs.flusher)
+        self.jobs = len(self.timers)
+
+    def append(self, partition: int = 0, *, age_ms: int = 0) -> None:
+        self.logs.partitions.get("t", partition).append(one_batch(timestamp=self.clock.now_ms() - age_ms))
+
+    def advance(self, ms: int, step: int = 500) -> None:
+        for _ in range(ms // step):
+            self.clock.advance(step)
+            self.timers.run_due(self.clock.mono_ms())
+
+    async def settled(self) -> None:
+        """Wait until no job waits for a thread: each of them has its timer again."""
+        async with asyncio.timeout(5):
+            while len(self.timers) < self.jobs:  # noqa: ASYNC110 # moved by a callback of a thread's work
+                await asyncio.sleep(0)
+
+    async def synced(self, offset: int) -> None:
+        async with asyncio.timeout(5):
+            while self.logs.partitions.get("t", 0).log.recovery_point < offset:  # noqa: ASYNC110 # moved by a callback of a thread's work
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    opened = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=3_600_000, file_delete_delay_ms=60_000, flush_ms=2_000))
+    yield opened
+    opened.logs.close()
+
+
+async def test_retention_looks_first_after_30_seconds_and_deleted_files_go_after_their_delay(scene: Scene) -> None:
+    for _ in range(5):
+        scene.append(age_ms=7_200_000)
+    log = scene.logs.partitions.get("t", 0).log
+    scene.advance(29_000)
+    assert log.log_start_offset == 0
+    scene.advance(2_000)
+    assert log.log_start_offset == 5
+    assert list(log.directory.glob("*.deleted"))
+    scene.advance(58_000)
+    assert list(log.directory.glob("*.deleted"))
+    async with asyncio.timeout(5):
+        while list(log.directory.glob("*.deleted")):
+            scene.advance(500)
+            await asyncio.sleep(0)
+
+
+class RemovalFiles(Files):
+    """Remembers which threads removed files, and refuses one."""
+
+    def __init__(self) -> None:
+        self.removing: set[str] = set()
+
+    def remove(self, path: Path) -> None:
+        self.removing.add(threading.current_thread().name)
+        if path.name == f"{0:020d}.log.deleted":
+            raise OSError(5, "Input/output error")
+        super().remove(path)
+
+
+async def test_deleted_files_go_without_holding_the_loop_and_one_that_stays_keeps_no_other(tmp_path: Path) -> None:
+    files = RemovalFiles()
+    scene = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=1, file_delete_delay_ms=1_000), files)
+    for partition in (0, 1):
+        for _ in range(3):
+            scene.append(partition, age_ms=7_200_000)
+    scene.advance(31_000)
+    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+    assert all(list(log.directory.glob("*.deleted")) for log in logs)
+    files.removing.clear()
+    async with asyncio.timeout(5):
+        while any(len(list(log.directory.glob("*.deleted"))) > 1 for log in logs):
+            scene.advance(500)
+            await asyncio.sleep(0)
+    await scene.settled()
+    assert all(name.startswith("flush") for name in files.removing)
+    scene.logs.close()
+
+
+async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:
+    scene.append()
+    scene.advance(5_500)
+    await scene.settled()
+    assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
+
+
+async def test_no_checkpoint_holds_the_loop_while_the_disk_syncs_it(tmp_path: Path) -> None:
+    files = WatchedFiles()
+    scene = Scene(tmp_path / "data", LogConfig(), files)
+    files.syncing.clear()
+    scene.append()
+    scene.advance(5_500)
+    await scene.settled()
+    scene.advance(60_000)
+    await scene.settled()
+    await scene.synced(1)
+    scene.advance(60_000)
+    await scene.settled()
+    assert "t 0 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+    assert all(name.startswith("flush") for name in files.syncing)
+    assert len(files.syncing) >= 5
+    scene.logs.close()
+
+
+async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene: Scene) -> None:
+    scene.append(1)
+    scene.advance(60_500)
+    await scene.settled()
+    async with asyncio.timeout(5):
+        while scene.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+    scene.advance(60_500)
+    await scene.settled()
+    assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+
+
+class CountingFiles(Files):
+    """Counts the descriptors that syncs hold."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.most = 0
+
+    def dup(self, fd: int) -> int:
+        copy = super().dup(fd)
+        self.held.add(copy)
+        self.most = max(self.most, len(self.held))
+        return copy
+
+    def close(self, fd: int) -> None:
+        self.held.discard(fd)
+        super().close(fd)
+
+
+async def test_the_syncs_before_a_checkpoint_hold_few_descriptors_at_a_time(tmp_path: Path) -> None:
+    files = CountingFiles()
+    scene = Scene(tmp_path / "data", LogConfig(), files, partitions=40)
+    for partition in range(40):
+        scene.append(partition)
+    scene.advance(60_500)
+    async with asyncio.timeout(5):
+        while scene.logs.flusher.syncs < 40:
+            scene.advance(500)
+            await asyncio.sleep(0)
+    assert files.most <= limits.FLUSH_THREADS + 1
+    scene.logs.close()
+
+
+async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> None:
+    scene.append()
+    scene.advance(1_500)
+    assert scene.logs.flusher.syncs == 0
+    scene.advance(1_000)
+    await scene.synced(1)
+
+
+async def test_an_offline_partition_does_not_keep_the_others_from_their_work(scene: Scene) -> None:
+    for partition in (0, 1):
+        for _ in range(3):
+            scene.append(partition, age_ms=7_200_000)
+    scene.logs.partitions.get("t", 0).log.failure = OSError("gone")
+    scene.advance(31_000)
+    assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3
+
+
+async def test_a_bug_that_one_partition_meets_keeps_no_other_from_its_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+    for partition in (0, 1):
+        scene.append(partition, age_ms=7_200_000)
+    monkeypatch.setattr(logs[0], "apply_retention", lambda _: 1 // 0)
+    scene.advance(31_000)
+    scene.advance(300_000)
+    assert [log.log_start_offset for log in logs] == [0, 1]
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+    monkeypatch.undo()
+    scene.advance(300_000)
+    assert [log.log_start_offset for log in logs] == [1, 1]

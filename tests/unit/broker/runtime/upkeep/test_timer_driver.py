@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause, wait_at_most
+
+
+async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
+    clock, timers = Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    ran: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    deadline = clock.mono_ms() + 20
+    timers.schedule(deadline, lambda: ran.set_result(clock.mono_ms()))
+    assert await asyncio.wait_for(ran, 5) >= deadline
+    driver.stop()
+
+
+async def test_a_timer_scheduled_later_with_an_earlier_deadline_is_not_missed() -> None:
+    clock, timers = Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    timers.schedule(clock.mono_ms() + 3_600_000, lambda: None)
+    ran = asyncio.Event()
+    timers.schedule(clock.mono_ms() + 5, ran.set)
+    await asyncio.wait_for(ran.wait(), 5)
+    driver.stop()
+
+
+async def test_more_timers_than_one_turn_allows_all_run() -> None:
+    timers = Timers()
+    driver = TimerDriver(timers, Clock())
+    done = asyncio.Event()
+    ran: list[int] = []
+
+    def note(number: int) -> None:
+        ran.append(number)
+        if len(ran) == limits.TIMER_CALLBACKS_PER_TURN + 10:
+            done.set()
+
+    for number in range(limits.TIMER_CALLBACKS_PER_TURN + 10):
+        timers.schedule(0, lambda number=number: note(number))
+    driver.start()
+    await asyncio.wait_for(done.wait(), 5)
+    driver.stop()
+
+
+async def test_after_stop_nothing_runs() -> None:
+    timers, ran = Timers(), []
+    driver = TimerDriver(timers, Clock())
+    driver.start()
+    timers.schedule(0, lambda: ran.append(1))
+    driver.stop()
+    timers.schedule(0, lambda: ran.append(2))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert ran == []
+
+
+async def test_a_clock_put_forward_runs_what_has_become_due() -> None:
+    clock, timers = MovableClock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    hour = pause(timers, clock, 3_600_000)
+    clock.advance(3_599_000)
+    await asyncio.sleep(0)
+    assert not hour.done()
+    clock.advance(1_000)
+    await asyncio.wait_for(hour, 5)
+    driver.stop()
+
+
+async def test_a_pause_that_nobody_waits_for_any_more_is_harmless() -> None:
+    clock, timers = MovableClock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    pause(timers, clock, 1_000).cancel()
+    clock.advance(1_000)
+    await asyncio.wait_for(pause(timers, clock, 0), 5)
+    assert len(timers) == 0
+    driver.stop()
+
+
+async def test_all_who_share_a_clock_wake_when_it_moves() -> None:
+    clock, sets = MovableClock(), [Timers(), Timers()]
+    drivers = [TimerDriver(timers, clock) for timers in sets]
+    for driver in drivers:
+        driver.start()
+    hours = [pause(timers, clock, 3_600_000) for timers in sets]
+    clock.advance(3_600_000)
+    await asyncio.wait_for(asyncio.gather(*hours), 5)
+    for driver in drivers:
+        driver.stop()
+
+
+async def test_on_a_virtual_clock_a_timer_runs_when_the_clock_is_moved_and_the_loops_time_is_not_asked() -> None:
+    clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    soon = pause(timers, clock, 1)
+    begun = loop.time()
+    while loop.time() < begun + 0.005:  # noqa: ASYNC110 # the machine's time is to pass
+        await asyncio.sleep(0)
+    assert not soon.done()
+    clock.advance(1)
+    await asyncio.wait_for(soon, 5)
+    driver.stop()
+
+
+async def test_a_wait_ends_with_the_last_future_or_with_the_time_and_leaves_no_timer() -> None:
+    clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    first, second = loop.create_future(), loop.create_future()
+    waiting = loop.create_task(wait_at_most(timers, clock, 10, [first, second]))
+    await asyncio.sleep(0)
+    first.set_result(None)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.advance(10)
+    assert await waiting == [second]
+    waiting = loop.create_task(wait_at_most(timers, clock, 10, [second]))
+    await asyncio.sleep(0)
+    second.cancel()
+    assert await waiting == []
+    assert len(timers) == 0
+    driver.stop()
