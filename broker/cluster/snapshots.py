@@ -1,0 +1,178 @@
+"""Snapshots of the metadata log, from bytes and to bytes: the files `<end offset>-<epoch>.checkpoint`.
+
+A snapshot is a row of batches v2: one of control records (SnapshotHeader, and at `kraft.version` 1 KRaftVersion and Voters), those with the
+records of the image, one of control records with the SnapshotFooter. All carry the snapshot's epoch; offsets count from 0 and mean nothing.
+Kafka: RecordsSnapshotWriter, RaftSnapshotWriter, RecordsSnapshotReader.
+
+Rules that hold inside:
+- A batch is filled as Kafka fills it: 1024 records at a time, as long as they fit into 8 MiB. 1024 records that need more are several
+  batches here, and an error there.
+- What is not whole is refused: each checksum is looked at, the header must stand first and the footer last.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from ottla.broker.cluster.metadata_records import MetadataRecord, decode_record, encode_record
+from ottla.broker.cluster.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from ottla.broker.cluster.record_versions import version_of
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, crc_ok, split_batches
+from ottla.protocol.records.control import ControlType, control_type
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
+from ottla.protocol.records.record import encode_record as encode_batch_record
+from ottla.protocol.schema import Buffer, Message, decode, encode
+
+BATCH_BYTES_MAX: Final = 8 << 20
+RECORDS_AT_ONCE: Final = 1024
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class CorruptMetadataSnapshot(ProtocolError):
+    """Bytes that are no snapshot, or not all of one."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """What a snapshot contains: the log before `end_offset`, whose last record is of `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+    @classmethod
+    def of_file(cls, name: str) -> SnapshotId | None:
+        """The snapshot in a file of this name, None for a file that is no whole snapshot."""
+        found = _NAME.fullmatch(name)
+        return None if found is None else cls(int(found[1]), int(found[2]))
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What stands in a snapshot. `last_append_time_ms`: when the last record that it contains was appended to the log."""
+
+    last_append_time_ms: int
+    records: list[MetadataRecord] = field(default_factory=list)
+    kraft_version: int = 0
+    voters: VotersRecord | None = None
+    """The members of the quorum; None where only the settings name them, as always at `kraft.version` 0."""
+
+
+def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: int) -> Iterator[bytes]:
+    """The batches of the file, one at a time. `records` are written at `metadata_level`; `epoch` is that of the snapshot's id.
+
+    Raises `NotWritable` for a record that this level does not have, ValueError for voters at `kraft.version` 0.
+    """
+    if snapshot.voters is not None and snapshot.kraft_version == 0:
+        raise ValueError("at kraft.version 0 a snapshot names no voters")
+    opening: list[Message] = [SnapshotHeaderRecord(0, snapshot.last_append_time_ms)]
+    if snapshot.kraft_version:
+        opening.append(KRaftVersionRecord(0, snapshot.kraft_version))
+    if snapshot.voters is not None:
+        opening.append(snapshot.voters)
+    offset = len(opening)
+    yield _control_batch(opening, 0, epoch, now_ms)
+    for values in _fill(encode_record(record, version_of(record, metadata_level)) for record in snapshot.records):
+        yield build_batch((SimpleRecord(None, value, now_ms) for value in values), base_offset=offset, leader_epoch=epoch)
+        offset += len(values)
+    yield _control_batch([SnapshotFooterRecord()], offset, epoch, now_ms)
+
+
+def read_snapshot(data: Buffer) -> Snapshot:
+    """What the whole file `data` says. Raises ProtocolError, and `CorruptMetadataSnapshot` where it is damaged or cut short."""
+    found: Snapshot | None = None
+    ended = False
+    for header, records in _whole_batches(memoryview(data)):
+        if ended:
+            raise CorruptMetadataSnapshot("something stands after the snapshot's footer")
+        if not header.is_control:
+            if found is None:
+                raise CorruptMetadataSnapshot("a snapshot begins with its header")
+            found.records += (_metadata_record(record) for record in records)
+            continue
+        for message in map(_control_message, records):
+            if found is None:
+                if not isinstance(message, SnapshotHeaderRecord):
+                    raise CorruptMetadataSnapshot("a snapshot begins with its header")
+                found = Snapshot(message.last_contained_log_timestamp)
+            elif isinstance(message, KRaftVersionRecord):
+                found.kraft_version = message.kraft_version
+            elif isinstance(message, VotersRecord):
+                found.voters = message
+            ended = isinstance(message, SnapshotFooterRecord)
+    if found is None or not ended:
+        raise CorruptMetadataSnapshot("a snapshot ends with its footer")
+    return found
+
+
+_CONTROL_MESSAGES: Final[dict[ControlType, type[Message]]] = {
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+_CONTROL_TYPES: Final = {message: kind for kind, message in _CONTROL_MESSAGES.items()}
+
+
+def _control_batch(messages: Iterable[Message], offset: int, epoch: int, now_ms: int) -> bytes:
+    records = [SimpleRecord(_CONTROL_KEY.pack(0, _CONTROL_TYPES[type(message)]), encode(message, 0), now_ms) for message in messages]
+    return build_batch(records, base_offset=offset, leader_epoch=epoch, control=True)
+
+
+def _control_message(record: Record) -> Message:
+    kind = control_type(record.key)
+    message = None if kind is None else _CONTROL_MESSAGES.get(kind)
+    if message is None or record.value is None:
+        raise CorruptMetadataSnapshot(f"a control record that has no place in a snapshot: {kind}")
+    return decode(message, record.value, 0)
+
+
+def _metadata_record(record: Record) -> MetadataRecord:
+    if record.value is None:
+        raise CorruptMetadataSnapshot("a metadata record without a value")
+    return decode_record(record.value)[0]
+
+
+def _whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
+    end = 0
+    for pos, header in split_batches(data):
+        end = pos + header.size_bytes
+        if header.magic != MAGIC_V2 or not crc_ok(data, header, pos):
+            raise CorruptMetadataSnapshot(f"the batch at byte {pos} has a wrong checksum")
+        yield header, iter_records(data[pos:end])
+    if end != len(data):
+        raise CorruptMetadataSnapshot(f"the batch at byte {end} is cut short")
+
+
+def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The values of each batch."""
+    source = iter(values)
+    batch: list[bytes] = []
+    size = HEADER_BYTES
+    while piece := list(islice(source, RECORDS_AT_ONCE)):
+        fits = HEADER_BYTES + _bytes(piece, 0) <= BATCH_BYTES_MAX
+        for part in [piece] if fits else [[value] for value in piece]:
+            if batch and size + _bytes(part, len(batch)) > BATCH_BYTES_MAX:
+                yield batch
+                batch, size = [], HEADER_BYTES
+            size += _bytes(part, len(batch))
+            batch += part
+    if batch:
+        yield batch
+
+
+def _bytes(values: list[bytes], first: int) -> int:
+    """What the values take as records of a batch in which `first` stand before them."""
+    return sum(len(encode_batch_record(first + index, 0, None, value)) for index, value in enumerate(values))
