@@ -1,7 +1,7 @@
 """How a follower goes on with one partition: from where it fetches, and what its leader's answer means.
 
 Rules:
-* an answer counts only for the offset and the leader epoch with which was asked, and only while the partition is fetched;
+* an answer counts only for the offset and the epochs with which was asked, and only while the partition is fetched;
 * of an answer that tells of a divergence nothing else counts (KAFKA-13141): the high watermark is that of the next;
 * a follower never truncates to its own high watermark as long as its log knows an epoch (KIP-101);
 * what cannot be mended by asking again (an epoch that the leader has left behind, an error of the log) ends the fetching until metadata
@@ -165,8 +165,8 @@ class Follower:
         return FetchAction.NOTHING
 
     def _is_of_now(self, sent: FetchPartition, now_ms: int) -> bool:
-        asked = (sent.fetch_offset, sent.current_leader_epoch)
-        return asked == (self.fetch_offset, self.leader_epoch) and self.is_ready(now_ms)
+        asked = (sent.fetch_offset, sent.current_leader_epoch, sent.last_fetched_epoch)
+        return asked == (self.fetch_offset, self.leader_epoch, self.last_fetched_epoch) and self.is_ready(now_ms)
 
     # --- what was done with them -------------------------------------------------------------------------------------------------
 

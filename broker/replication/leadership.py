@@ -57,12 +57,17 @@ class Leadership:
         self.epoch_start = 0
         """Where the log ended when this leadership began."""
 
-    def assigned(self, registration: Registration) -> None:
-        """Metadata says who is assigned and in sync. What was under way is forgotten."""
+    def assigned(self, registration: Registration, *, news: bool) -> None:
+        """Metadata says who is assigned and in sync. What was under way is forgotten if that is `news`.
+
+        A record that comes after the answer that told of it is none: a change asked for in between may have been carried out since, and the
+        high watermark goes on waiting for who joined by it.
+        """
         self.registration = registration
         others = [node for node in registration.replicas if node != registration.leader]
         self.followers = {node: self.followers.get(node) or Progress() for node in others}
-        self.in_sync = InSync.settled(registration.isr)
+        if news or self.in_sync.proposal is None:
+            self.in_sync = InSync.settled(registration.isr)
 
     def began(self, log_end: int, now_ms: int, *, again: bool) -> None:
         """A new leader epoch begins at `log_end`, `again` of the same leader."""

@@ -6,7 +6,8 @@ Rules:
 * It is not moved by an election: what lies above becomes committed only when every in-sync replica has it.
 * A leader counts its own log only as far as its sync rule allows (flush.messages): while a sync is due or under way, up to what is on disk.
 * What an in-sync follower has is unknown until it fetches from this leadership, and an unknown end holds the high watermark where it is.
-* Metadata of an older partition epoch is ignored; of the same it is not, as the answer to a proposal may come before its record.
+* Metadata of an older partition epoch is ignored. Of the same it is taken, as the answer to a proposal may come before its record; but what
+  has been proposed since stays under way. (Kafka forgets it, and may then commit what a new member of the in-sync set lacks.)
 * Every change says what has to be done for it.
 
 Source: KAFKA Partition.maybeIncrementLeaderHW, makeLeader, makeFollower, updateFollowerFetchState, submitAlterPartition; KIP-101, KIP-279.
@@ -90,10 +91,10 @@ class Replica:
         return registration.leader_epoch > self.leader_epoch
 
     def lead(self, registration: Registration, now_ms: int) -> int:
-        """Metadata says that this replica leads, and with whom. What was proposed meanwhile is forgotten."""
+        """Metadata says that this replica leads, and with whom. What was proposed before is forgotten if the partition epoch is new."""
         if self.is_stale(registration):
             return NOTHING
-        self.others.assigned(registration)
+        self.others.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
         if self.is_elected(registration):
             self.others.began(self.log_end, now_ms, again=self.leads)
             self.leader_epoch = registration.leader_epoch

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.broker.replication.follower import (
@@ -12,9 +14,12 @@ from ottla.broker.replication.follower import (
     TruncateLog,
     truncation,
 )
+from ottla.broker.storage.partition_log import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 from tests.support.list_log import Entry, ListLog
+from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import PartitionScene, one_batch
 
 
 def follower(*epochs: int, leader_epoch: int = 7, high_watermark: int = 0) -> tuple[Follower, ListLog]:
@@ -67,7 +72,9 @@ def test_what_an_answer_means(got: PartitionData, action: Action, paused: bool) 
 
 
 @pytest.mark.parametrize(
-    "sent", [FetchPartition(0, 7, 2, 4, 0, 1000), FetchPartition(0, 6, 3, 4, 0, 1000)], ids=["another offset", "another epoch"]
+    "sent",
+    [FetchPartition(0, 7, 2, 4, 0, 1000), FetchPartition(0, 6, 3, 4, 0, 1000), FetchPartition(0, 7, 3, 1, 0, 1000)],
+    ids=["another offset", "another leader epoch", "another log before it"],
 )
 @pytest.mark.parametrize("error", [0, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
 def test_an_answer_to_what_is_not_asked_any_more_is_of_no_account(sent: FetchPartition, error: int) -> None:
@@ -180,3 +187,18 @@ def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> 
         cuts.append(action.offset)
     assert cuts == [3, 2]
     assert (made.fetch_offset, made.last_fetched_epoch) == (2, 1)
+
+
+def test_the_log_of_a_partition_is_one_that_can_be_followed(tmp_path: Path) -> None:
+    scene = PartitionScene(tmp_path, ManualClock())
+    log = scene.partitions.get("t", 0).log
+    made = Follower(log, 7)
+    made.truncated()
+    log.append(one_batch(b"a"), origin=Origin.CLIENT, leader_epoch=2, now_ms=0)
+    log.append(one_batch(b"b", b"c"), origin=Origin.CLIENT, leader_epoch=3, now_ms=0)
+    made.appended(3, leader_high_watermark=0)
+    assert (made.fetch_offset, made.last_fetched_epoch) == (3, 3)
+    log.truncate_to(2, now_ms=0)
+    made.truncated()
+    assert (made.fetch_offset, made.last_fetched_epoch) == (1, 2), "the batch that held the offset went whole"
+    scene.close()

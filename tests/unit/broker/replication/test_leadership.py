@@ -16,7 +16,7 @@ def leadership(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), epoch_start: in
     brokers = Brokers(own_epoch=71)
     brokers.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
     made = Leadership(brokers, LAG_MS)
-    made.assigned(Registration(1, replicas, isr, 3, 5))
+    made.assigned(Registration(1, replicas, isr, 3, 5), news=True)
     made.began(epoch_start, 0, again=False)
     return made
 
@@ -48,7 +48,7 @@ def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(standing: B
     brokers = Brokers(own_epoch=71)
     brokers.standings = {2: BrokerStanding(72)} | ({} if standing is None else {3: standing})
     other = Leadership(brokers, LAG_MS)
-    other.assigned(Registration(1, (1, 2, 3), (1, 2), 3, 5))
+    other.assigned(Registration(1, (1, 2, 3), (1, 2), 3, 5), news=True)
     other.began(10, 0, again=False)
     fetch(other, 2, 100)
     fetch(other, 3, 60, leader_end=60)
@@ -159,7 +159,7 @@ def test_a_new_assignment_keeps_what_is_known_of_who_stays() -> None:
     made = leadership(1, 2)
     fetch(made, 2, 50)
     fetch(made, 3, 50)
-    made.assigned(Registration(1, (1, 2, 4), (1, 2), 3, 6, adding=(4,)))
+    made.assigned(Registration(1, (1, 2, 4), (1, 2), 3, 6, adding=(4,)), news=True)
     assert {node: progress.log_end for node, progress in made.followers.items()} == {2: 50, 4: UNKNOWN_END}
 
 

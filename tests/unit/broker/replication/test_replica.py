@@ -253,14 +253,27 @@ def test_who_was_not_let_in_holds_nothing_back_any_more() -> None:
     assert replica.high_watermark == 12
 
 
-@pytest.mark.parametrize("partition_epoch", [5, 6])
-def test_metadata_wins_over_a_proposal_and_its_answer(partition_epoch: int) -> None:
+def test_newer_metadata_wins_over_a_proposal_and_its_answer() -> None:
     replica, proposal = shrinking()
-    replica.lead(registration(1, 2, 3, partition_epoch=partition_epoch), LATER)
+    replica.lead(registration(1, 2, 3, partition_epoch=6), LATER)
     assert replica.proposal is None
     assert replica.answered(proposal, Accepted(3, 7, frozenset({1})), LATER) == NOTHING
     assert replica.answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, LATER) == NOTHING
-    assert (replica.others.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, partition_epoch)
+    assert (replica.others.in_sync.committed, replica.partition_epoch) == ({1, 2, 3}, 6)
+
+
+def test_the_record_of_an_answer_that_came_first_leaves_what_was_proposed_since_under_way() -> None:
+    replica = leader(1, 2)
+    fetch(replica, 2, 10)
+    fetch(replica, 3, 10, now_ms=0)
+    replica.appended(12, LATER)
+    fetch(replica, 2, 12)
+    proposal = replica.proposal
+    replica.lead(registration(1, 2, partition_epoch=5, replicas=(1, 2, 3, 4)), LATER)
+    assert replica.proposal is proposal is not None
+    assert (replica.high_watermark, list(replica.others.followers)) == (10, [2, 3, 4]), "3 may be in sync already"
+    assert replica.answered(proposal, Accepted(3, 6, frozenset({1, 2, 3})), LATER) == NOTHING
+    assert replica.others.in_sync.committed == {1, 2, 3}
 
 
 def test_who_leads_no_more_proposes_nothing() -> None:

@@ -1,0 +1,20 @@
+"""Whatever is lost, delayed or crashes: what is committed stays, and the replicas of a partition become one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.replicated_partition import NODES, ReplicatedPartition
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_committed_survives_every_clean_election_and_all_logs_become_one(seed: int) -> None:
+    partition = ReplicatedPartition(seed)
+    for _ in range(600):
+        partition.step()
+        partition.check()
+    partition.settle()
+    state, written = partition.controller.state, partition.logs[partition.controller.state.leader].entries
+    assert sorted(state.isr) == sorted(NODES)
+    assert all(log.entries == written for log in partition.logs.values())
+    assert partition.committed == written
