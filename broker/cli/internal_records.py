@@ -6,7 +6,7 @@ import base64
 import dataclasses
 from typing import Any
 
-from ottla.broker.cluster import metadata_records
+from ottla.broker.cluster import record_frames
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.groups import group_records
 from ottla.broker.txns import txn_records
@@ -47,7 +47,7 @@ def _decoded(topic: str, record: Record) -> dict[str, Any] | None:
         stored = txn_records.decode_record(record.key, record.value)
         return None if stored is None else {"transactional_id": stored.transactional_id, "value": _transaction(stored.value)}
     if topic == CLUSTER_METADATA and record.value is not None:
-        change, _ = metadata_records.decode_record(record.value)
+        change, _ = record_frames.decode_record(record.value)
         return {"type": type(change).__name__, **_plain(dataclasses.asdict(change))}
     return None
 

@@ -19,10 +19,10 @@ from ottla.broker.cluster.metadata_records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
-    read_frame,
 )
-from ottla.broker.cluster.metadata_records import decode_record as decode_any
-from ottla.broker.cluster.metadata_records import encode_record as encode_in_version
+from ottla.broker.cluster.record_frames import decode_record as decode_any
+from ottla.broker.cluster.record_frames import encode_record as encode_in_version
+from ottla.broker.cluster.record_frames import read_frame
 from ottla.broker.cluster.record_versions import version_of
 from ottla.protocol.wire import Buffer
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -20,7 +21,6 @@ from ottla.broker.cluster.metadata_records import (
     UserScramCredentialRecord,
 )
 
-METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.broker.cluster.image import KRAFT_VERSION, METADATA_VERSION, MetadataImage, PartitionRegistration, TopicImage
+from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.features import METADATA_VERSION, SUPPORTED
+from ottla.broker.cluster.image import KRAFT_VERSION, MetadataImage, PartitionRegistration, TopicImage
 from ottla.broker.cluster.image_changes import ImageChanges, TopicChange, same, topic_change
 from ottla.broker.cluster.metadata_records import (
     AccessControlEntryRecord,
@@ -41,7 +43,6 @@ from ottla.broker.cluster.metadata_records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from ottla.broker.cluster.record_versions import LEVEL_MAX, LEVEL_MIN
 from ottla.broker.cluster.registrations import (
     InconsistentRecord,
     broker_of,
@@ -54,8 +55,6 @@ from ottla.broker.cluster.registrations import (
 
 K = TypeVar("K")
 V = TypeVar("V")
-TOPIC: Final = 2
-"""The type of a topic's configuration."""
 
 
 class MapDelta(Generic[K, V]):
@@ -219,7 +218,7 @@ class ImageDelta:
         else:
             del self._topics[record.topic_id]
         self._topic_ids.drop(name)
-        self._configs.drop((TOPIC, name))
+        self._configs.drop((ResourceType.TOPIC, name))
 
     def _add_partition(self, record: PartitionRecord) -> None:
         self._topic(record.topic_id).partitions.put(record.partition_id, partition_of(record))
@@ -264,8 +263,9 @@ class ImageDelta:
         self._controllers.put(record.controller_id, controller_of(record))
 
     def _set_level(self, record: FeatureLevelRecord) -> None:
-        if record.name == METADATA_VERSION and not LEVEL_MIN <= record.feature_level <= LEVEL_MAX:
-            raise InconsistentRecord(f"metadata.version {record.feature_level} is none that this broker knows ({LEVEL_MIN} to {LEVEL_MAX})")
+        lowest, highest = SUPPORTED[METADATA_VERSION]
+        if record.name == METADATA_VERSION and not lowest <= record.feature_level <= highest:
+            raise InconsistentRecord(f"metadata.version {record.feature_level} is none that this broker knows ({lowest} to {highest})")
         if record.name == KRAFT_VERSION:
             return  # Raft's own; some logs have it here by a mistake of an older Kafka (KAFKA-18979)
         if record.feature_level:

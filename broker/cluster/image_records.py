@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.cluster.image import ELR_VERSION, METADATA_VERSION, MIGRATING, BrokerRegistration, MetadataImage, QuotaTarget
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import ELR_VERSION, MIGRATING, BrokerRegistration, MetadataImage, QuotaTarget
 from ottla.broker.cluster.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,

@@ -26,11 +26,6 @@ from ottla.broker.cluster.metadata_records import (
     UserScramCredentialRecord,
 )
 
-LEVEL_MIN: Final = 7
-"""3.3-IV3, the lowest that Kafka 4 runs at."""
-LEVEL_MAX: Final = 30
-"""4.3-IV0, the highest of Kafka 4.3."""
-
 MIGRATION: Final = 8
 SCRAM: Final = 11
 TRANSACTIONS: Final = 13
@@ -68,7 +63,7 @@ def version_of(record: MetadataRecord, metadata_level: int) -> int:
     """The version in which `record` is written at this level. Raises `NotWritable`."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         version = _change_version(record)
-        needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, LEVEL_MIN)
+        needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, 0)
         found = version if metadata_level >= needed else None
     else:
         written = _WRITTEN.get(type(record), ((0, 0),))

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from ottla.broker.cluster.metadata_records import MetadataRecord, decode_record, encode_record
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import ControlType, control_type
 from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
-from ottla.protocol.records.record import encode_record as encode_batch_record
 from ottla.protocol.schema import Buffer, Message, decode, encode
 
 BATCH_BYTES_MAX: Final = 8 << 20
@@ -174,5 +174,14 @@ def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _bytes(values: list[bytes], first: int) -> int:
-    """What the values take as records of a batch in which `first` stand before them."""
-    return sum(len(encode_batch_record(first + index, 0, None, value)) for index, value in enumerate(values))
+    """What the values take as records of a batch in which `first` stand before them: without key, headers, or a time of their own."""
+    total = 0
+    for index, value in enumerate(values, first):
+        body = 4 + _varint_bytes(index) + _varint_bytes(len(value)) + len(value)
+        total += _varint_bytes(body) + body
+    return total
+
+
+def _varint_bytes(number: int) -> int:
+    """Of a signed varint that is not negative."""
+    return number.bit_length() // 7 + 1

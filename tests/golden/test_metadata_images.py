@@ -16,7 +16,7 @@ import pytest
 from client_compat.kafka.jars import KafkaMissing, jars, java
 from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_delta import ImageDelta
-from ottla.broker.cluster.metadata_records import decode_record
+from ottla.broker.cluster.record_frames import decode_record
 from tests.support.metadata_logs import as_lines
 
 GOLDEN = Path(__file__).with_name("metadata_images.txt")

@@ -7,6 +7,7 @@ JDK it makes new ones each time.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import random
@@ -17,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from client_compat.kafka.jars import KafkaMissing, jars, java
-from ottla.broker.cluster.metadata_records import KINDS, decode_record, encode_record
+from ottla.broker.cluster.metadata_records import KINDS
+from ottla.broker.cluster.record_frames import decode_record, encode_record
+from ottla.protocol.errors import ProtocolError
 
-GOLDEN = Path(__file__).with_name("metadata_records.txt")
+RECORDS = Path(__file__).with_name("metadata_records.txt").read_text(encoding="utf-8").splitlines()
 PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataRecords.java"
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8")
 
@@ -63,7 +68,20 @@ def check(lines: list[str]) -> None:
 
 
 def test_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
-    check(GOLDEN.read_text(encoding="utf-8").splitlines())
+    check(RECORDS)
+
+
+@given(st.data())
+def test_a_damaged_record_is_a_protocol_error_or_another_record(data: st.DataObject) -> None:
+    value = bytearray.fromhex(data.draw(st.sampled_from(RECORDS)).partition(" ")[0])
+    at = data.draw(st.integers(0, len(value) - 1))
+    if data.draw(st.booleans()):
+        del value[at:]
+    else:
+        value[at] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(ProtocolError):
+        record, version = decode_record(value)
+        assert decode_record(encode_record(record, version)) == (record, version) or "nan" in repr(record)
 
 
 def test_new_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:

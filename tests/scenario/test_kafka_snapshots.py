@@ -15,8 +15,8 @@ from client_compat.kafka.tools import Tools
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
-from ottla.broker.cluster.metadata_records import decode_record
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
+from ottla.broker.cluster.record_frames import decode_record
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, write_snapshot
 from ottla.protocol.client import Client
 from ottla.protocol.records.batch import BatchHeader, split_batches

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.cluster.image import EMPTY, METADATA_VERSION, MetadataImage
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_delta import ImageDelta
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord
 

@@ -6,7 +6,8 @@ import random
 import sys
 from collections.abc import Callable
 
-from ottla.broker.cluster.image import ELR_VERSION, METADATA_VERSION, MIGRATING
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import ELR_VERSION, MIGRATING
 from ottla.broker.cluster.metadata_records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -35,8 +36,8 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
-    encode_record,
 )
+from ottla.broker.cluster.record_frames import encode_record
 from ottla.broker.cluster.record_versions import version_of
 
 NODES = range(4)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ottla.broker.cli.internal_records import describe_record
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord
-from ottla.broker.cluster.metadata_records import encode_record as encode_metadata_record
+from ottla.broker.cluster.record_frames import encode_record as encode_metadata_record
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
 from ottla.broker.txns.txn_records import TxnRecord, encode_record

@@ -17,9 +17,9 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from ottla.broker.cluster.record_versions import LEVEL_MAX, LEVEL_MIN, NotWritable, version_of
+from ottla.broker.cluster.record_versions import NotWritable, version_of
 
-LEVELS = range(LEVEL_MIN, LEVEL_MAX + 1)
+LEVELS = range(7, 31)
 ID = bytes(range(16))
 
 

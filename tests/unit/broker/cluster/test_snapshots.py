@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.metadata_records import (
-    ConfigRecord,
-    MetadataRecord,
-    NoOpRecord,
-    RegisterControllerRecord,
-    TopicRecord,
-    UnknownRecord,
-)
+from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, NoOpRecord, RegisterControllerRecord, TopicRecord
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
+from ottla.broker.cluster.record_frames import UnknownRecord
 from ottla.broker.cluster.record_versions import NotWritable
 from ottla.broker.cluster.snapshots import BATCH_BYTES_MAX, CorruptMetadataSnapshot, Snapshot, SnapshotId, read_snapshot, write_snapshot
 from ottla.protocol.errors import ProtocolError
