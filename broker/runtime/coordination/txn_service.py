@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Durable, Shard, after
+from ottla.broker.runtime.coordination.shard import Durable, Life, Shard, after
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
@@ -282,21 +282,34 @@ class TxnService:
         self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._forget_expired)
 
     def _forget_expired(self) -> None:
-        now_ms = self._clock.now_ms()
-        for shard in self.shards.serving():
-            batch: list[TxnRecord] = []
-            size = 0
-            try:
-                for record in shard.machine.expired(now_ms, self._settings.transactional_id_expiration_ms):
-                    if batch and size + len(record.transactional_id) > EXPIRY_BATCH_BYTES:
-                        shard.append(batch)
-                        batch, size = [], 0
-                    batch.append(record)
-                    size += len(record.transactional_id)
-                shard.append(batch)
-            except Rejected as error:
-                logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
-        self._schedule_expiry()
+        self._expiry = self._timers.schedule(self._clock.mono_ms(), partial(self._forget_in, self.shards.serving()))
+
+    def _forget_in(self, shards: list[_Shard]) -> None:
+        """Forget the expired ids of one of these partitions, and of the others in later turns: all together may take a second.
+
+        One that meets a bug is off the list when the timer runs this again.
+        """
+        shard = shards.pop() if shards else None
+        if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
+            self._forget(shard)
+        if shards:
+            self._expiry = self._timers.schedule(self._clock.mono_ms() + 1, partial(self._forget_in, shards))
+        else:
+            self._schedule_expiry()
+
+    def _forget(self, shard: _Shard) -> None:
+        batch: list[TxnRecord] = []
+        size = 0
+        try:
+            for record in shard.machine.expired(self._clock.now_ms(), self._settings.transactional_id_expiration_ms):
+                if batch and size + len(record.transactional_id) > EXPIRY_BATCH_BYTES:
+                    shard.append(batch)
+                    batch, size = [], 0
+                batch.append(record)
+                size += len(record.transactional_id)
+            shard.append(batch)
+        except Rejected as error:
+            logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
     def _on_loaded(self, shard: _Shard) -> None:
         """What was decided before the last stop is carried through."""

@@ -14,6 +14,7 @@ import pytest
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core import limits
+from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.coordination import shards
@@ -146,6 +147,31 @@ async def test_an_id_that_nobody_used_for_a_week_is_forgotten(opened: TxnDir, tm
     again = await reopened(opened, tmp_path, files)
     assert {txn.transactional_id for txn in again.txns.all_transactions()} == {"busy", "open", "idle"}
     again.crash()
+
+
+async def test_ids_are_forgotten_a_partition_at_a_time_and_a_bug_in_one_keeps_no_other_from_it(
+    tmp_path: Path, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = await TxnDir(tmp_path, files=files, settings=BrokerSettings(transaction_state_log_num_partitions=3)).load()
+    await opened.txns.create_topic()
+    names = {partition_of(name, 3): name for name in "abcdefgh"}
+    for name in names.values():
+        opened.init(name)
+
+    def left() -> set[str]:
+        return {txn.transactional_id for txn in opened.txns.all_transactions()}
+
+    def broken(*_: object) -> list[TxnRecord]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(opened.txns.shards.at(1).machine, "expired", broken)
+    assert len(left()) == 3
+    opened.pass_ms(WEEK_MS + HOUR_MS)
+    assert len(left()) == 2
+    opened.pass_ms(1)
+    opened.pass_ms(limits.TIMER_RETRY_MS)
+    assert left() == {names[1]}
+    opened.crash()
 
 
 async def test_many_long_ids_are_forgotten_in_batches_that_stay_small(opened: TxnDir) -> None:
