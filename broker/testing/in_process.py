@@ -49,7 +49,7 @@ class InProcessBroker:
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
-    a `clock` that is moved is this broker's alone.
+    a `clock` that is moved is this broker's alone; with one that stands still, a stop waits for the clients that stay until it is moved.
     What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
     """
 

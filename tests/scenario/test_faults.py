@@ -6,11 +6,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import time_ns
 from typing import Any
 
 import pytest
 
+from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Exchange
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response
@@ -19,7 +19,6 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
@@ -29,13 +28,8 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(time_ns() // 1_000_000)
-
-
-@pytest.fixture
-def broker(tmp_path: Path, clock: ManualClock) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "data", clock=clock) as running:
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "data", clock=MovableClock()) as running:
         yield running
 
 
@@ -135,13 +129,12 @@ def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: Running
         assert isinstance(waiting(), ConnectionError)
 
 
-def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker, client: Client, clock: ManualClock) -> None:
+def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker, client: Client) -> None:
     script(broker, "delay-request:api=Produce,ms=60000,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_hit("delay-request-1")
     assert end_offset(broker) == 0
-    clock.advance(60_000)
-    broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
+    broker.clock.advance(60)
     assert waiting() == 0
 
 
@@ -165,9 +158,7 @@ def produce_request(value: bytes) -> ProduceRequest:
     return ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[data])])
 
 
-def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(
-    broker: RunningBroker, client: Client, clock: ManualClock
-) -> None:
+def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(broker: RunningBroker, client: Client) -> None:
     script(broker, "delay-request:api=Produce,ms=60000,times=1,name=d")
     client.send(produce_request(b"first"), 9)
     broker.faults.wait_until_hit("d")
@@ -175,8 +166,7 @@ def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(
     with broker.client() as other:
         client.send(produce_request(b"second"), 9)
         assert produce(other, "t", b"overtakes") == 0
-    clock.advance(60_000)
-    broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
+    broker.clock.advance(60)
     offsets = [decode_response(0, 9, client.read_frame())[1].responses[0].partition_responses[0].base_offset for _ in range(2)]
     assert offsets == [1, 2]
     broker.call_until(lambda _: not broker.script.active)
@@ -245,7 +235,7 @@ def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: 
 
 
 @pytest.mark.parametrize("action", ["hold-response", "delay", "swallow"])
-def test_behind_an_answer_that_waits_nothing_is_handled(broker: RunningBroker, client: Client, clock: ManualClock, action: str) -> None:
+def test_behind_an_answer_that_waits_nothing_is_handled(broker: RunningBroker, client: Client, action: str) -> None:
     script(broker, f"{action}:api=Produce,times=1,name=w{',ms=60000' if action == 'delay' else ''}")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
@@ -254,8 +244,7 @@ def test_behind_an_answer_that_waits_nothing_is_handled(broker: RunningBroker, c
     with broker.client() as other:
         assert produce(other, "t", b"overtakes") == 1
     broker.faults.remove("w")
-    clock.advance(60_000)
-    broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
+    broker.clock.advance(60)
     if action == "swallow":
         broker.restart()
         assert end_offset(broker) == 2
