@@ -1,7 +1,8 @@
 """OffsetFetch (key 9), versions 1-10: how far a group has read, for these partitions or for all.
 
 Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable` an
-offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one.
+offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one; one of
+which all is asked for twice is answered once.
 From version 10 on topics are named by id (KIP-848): one that is unknown is UNKNOWN_TOPIC_ID in each of its partitions, after all others. An
 offset that was committed for an earlier topic of the same name does not count.
 """
@@ -69,7 +70,8 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 
 
 def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    asked = [_ask(ctx, group, require_stable=request.require_stable) for group in request.groups]
+    groups = {(group.group_id, None if group.topics is None else number): group for number, group in enumerate(request.groups)}
+    asked = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
     return together(asked, lambda groups: OffsetFetchResponse(groups=groups))
 
 

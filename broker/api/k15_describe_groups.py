@@ -2,7 +2,7 @@
 
 Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message
 (KIP-1043). Subscriptions and the protocol are shown only while the group is stable. Authorized operations, when asked for (3+), are all of
-them: there is no authorizer.
+them: there is no authorizer. A group that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOT_REQUESTED = -0x80000000
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Answer at once, group by group."""
-    groups = [_describe(ctx, group_id) for group_id in request.groups]
+    groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
         group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED

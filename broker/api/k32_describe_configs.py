@@ -2,7 +2,7 @@
 loggers, with their sources.
 
 Promises: a null or empty list of keys means all, an unknown key is left out; synonyms and documentation only when asked for; sensitive
-values are null. The entries come in order of their names.
+values are null. The entries come in order of their names. A resource that is named twice is described once, as it was asked for last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ottla.protocol.messages.k32_describe_configs import (
 
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """All of it is in memory."""
-    return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in request.resources])
+    resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in resources.values()])
 
 
 def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:

@@ -1,6 +1,7 @@
 """DescribeProducers (key 61), version 0: the producers that a partition remembers, and where their open transactions begin (KIP-664).
 
 Promises: what is answered is the state that decides about the producers' next batches; -1 means "none" in every field.
+What is named twice is answered once.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from ottla.protocol.messages.k61_describe_producers import (
 
 def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """All of it is in memory."""
+    topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(topic.name, [_describe(ctx, topic.name, index) for index in topic.partition_indexes]) for topic in request.topics
-        ]
+        topics=[TopicResponse(name, [_describe(ctx, name, index) for index in indexes]) for name, indexes in topics.items()]
     )
 
 

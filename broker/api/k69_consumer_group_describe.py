@@ -3,7 +3,7 @@
 Promises: a group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
 Partitions of topics that were deleted are left out. From version 1 on each member says which protocol it speaks (KIP-1099). Authorized
 operations, when asked for, are all of them: there is no authorizer. Every group is UNSUPPORTED_VERSION where
-`group.coordinator.rebalance.protocols` leaves `consumer` out.
+`group.coordinator.rebalance.protocols` leaves `consumer` out. A group that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONSUMER_MEMBER = 1
 
 def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     """Answer at once, group by group."""
-    groups = [_describe(ctx, group_id) for group_id in request.group_ids]
+    groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
         group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED
