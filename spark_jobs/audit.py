@@ -23,7 +23,8 @@ from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, M
 from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from ottla.spark_jobs.judging import BusinessKey, Job, run
-from ottla.spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, find_logs, no_logs
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict

@@ -23,7 +23,7 @@ from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
 from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
 from ottla.spark_jobs.judging import BusinessKey
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.report import progress
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, SpoolDir, Wire, sources, with_server

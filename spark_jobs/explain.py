@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ottla.protocol.records.batch import MAGIC_V2
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.wire.sources import CommandConfig, Wire, sources
 

@@ -19,7 +19,8 @@ from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import PLACE, Needs, Rule, Severity
 from ottla.spark_jobs.costs import COSTS, TopicCosts
 from ottla.spark_jobs.engines import Engine, Row
-from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, find_logs
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures, collect
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.spark_jobs.filesystem import Entry, Place, is_cluster, place
-
-if TYPE_CHECKING:
-    from ottla.spark_jobs.wire.address import Address
+from ottla.spark_jobs.filesystem import Entry, Place, place
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, SideFile, no_logs
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
@@ -29,88 +27,18 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
-TRANSACTION_STATE: Final = "__transaction_state"
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
-"""Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 LISTINGS_AT_ONCE: Final = 16
 """Directories listed at a time where each listing is a round trip."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
-    """One file of one partition, and what the directory says about that partition.
-
-    `log_dir` is the path or URL as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first
-    dirty offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
-    """
-
-    log_dir: str
-    topic: str
-    partition: int
-    base_offset: int
-    path: str
-    size_bytes: int
-    log_start_offset: int
-    cleaned_to: int
-    clean_shutdown: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment(LogFile):
-    """One `.log` file. `next_base_offset`: where the next segment begins, None for the last one. `index_bytes`: the size of its `.index`,
-    -1 where it has none."""
-
-    is_last: bool
-    next_base_offset: int | None
-    index_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideFile(LogFile):
-    """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is
-    the first segment's)."""
-
-    kind: str
-
-
-@dataclass(slots=True)
-class LogDirectory:
-    """What was found under one path. `problems` keep the verdict from being complete (unreadable); `notes` do not (passed over on
-    purpose)."""
-
-    path: str
-    segments: list[Segment] = field(default_factory=list)
-    side_files: list[SideFile] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    """What the broker last noted as replicated to all, per topic and partition."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in all segments together."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-
-def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDirectory:
+def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
     """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`:
     only these (empty: all).
 
-    A cluster's partitions, where `path` is `kafka://…` (see `wire`); what was listed before, where it is `pinned:…` (see `pins`).
-
     Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
     """
-    if is_cluster(path):
-        from ottla.spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
-
-        return find_wire_logs(path if not isinstance(path, Path) else str(path), topics)
-    if str(path).startswith("pinned:"):
-        from ottla.spark_jobs.pins import pinned  # noqa: PLC0415 # it is written with this module's classes
-
-        return pinned(str(path), topics)
     found = LogDirectory(str(path))
     try:
         where = place(str(path))
@@ -140,13 +68,6 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
     if not found.segments and not found.problems:
         found.problems.append(no_logs(found.path, topics))
     return found
-
-
-def no_logs(path: str, topics: Collection[str]) -> str:
-    """The problem of a directory in which nothing was found."""
-    if topics:
-        return f"{path}: no partition of {', '.join(sorted(topics))} here"
-    return f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
 
 
 @dataclass(frozen=True, slots=True)

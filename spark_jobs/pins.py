@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ottla.spark_jobs.filesystem import place
-from ottla.spark_jobs.log_files import LogDirectory, Segment, SideFile, find_logs, no_logs
+from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile, no_logs
+from ottla.spark_jobs.log_files import find_file_logs
 
 PINNED: Final = "pinned:"
 """In front of the file that says what to read."""
@@ -27,7 +28,7 @@ RESTLESS: Final = (
 
 def pin(path: str, file: Path) -> str:
     """The path under which the directory is read as it is now; `file` is written for it."""
-    found = at_one_moment(lambda: find_logs(path)) if _is_local(path) else find_logs(path)
+    found = at_one_moment(lambda: find_file_logs(path)) if _is_local(path) else find_file_logs(path)
     content = asdict(found) | {"high_watermarks": [[*at, offset] for at, offset in found.high_watermarks.items()]}
     file.write_text(json.dumps(content), encoding="utf-8")
     return PINNED + str(file)

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple, Protocol
 from ottla.protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, crc_ok, read_header
 from ottla.protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
 from ottla.protocol.records.crc32c import crc32c
-from ottla.spark_jobs.filesystem import is_cluster, place
-from ottla.spark_jobs.log_files import Segment
+from ottla.spark_jobs.filesystem import place
+from ottla.spark_jobs.log_directory import Segment
 
 WINDOW_BYTES: Final = 4 << 20
 """Read at a time: small enough to stay in the processor's cache, large enough for an object store's round trips."""
@@ -94,13 +94,8 @@ def _message_crc(message: memoryview | bytes) -> int:
     return zlib.crc32(message[MAGIC_END - 1 :])
 
 
-def read_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
+def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
     """The part in file order. `bodies`: batches whole, not only their headers. Raises OSError when the file cannot be read."""
-    if is_cluster(part.segment.log_dir):
-        from ottla.spark_jobs.wire.runs import wire_runs  # noqa: PLC0415 # only where brokers are read
-
-        yield from wire_runs(part.segment)
-        return
     try:
         opened = place(part.segment.log_dir).open(part.segment.path)
     except FileNotFoundError:

@@ -15,8 +15,8 @@ from typing import Final
 
 from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, crc_ok, read_header
 from ottla.spark_jobs.filesystem import RandomAccess, is_cluster, place
-from ottla.spark_jobs.log_files import Segment
-from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, read_runs, whole
+from ottla.spark_jobs.log_directory import Segment
+from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, file_runs, whole
 from ottla.spark_jobs.tables.filters import Filters
 
 TASK_BYTES_MAX: Final = 64 << 20
@@ -135,7 +135,7 @@ def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: in
 def _from_headers(segment: Segment, apart: int) -> Iterator[Mark]:
     """Where the walk over the headers comes by, up to the first damage."""
     at, last_offset = 0, -1
-    for run in read_runs(whole(segment), bodies=False):
+    for run in file_runs(whole(segment), bodies=False):
         if not isinstance(run, Run):
             return
         head = run.headers

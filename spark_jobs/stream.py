@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
-from ottla.spark_jobs.log_files import Segment, find_logs
-from ottla.spark_jobs.segment_reader import Part, Run, read_runs
+from ottla.spark_jobs.log_directory import Segment
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.segment_reader import Part, Run, file_runs
 from ottla.spark_jobs.spark_tasks import TaskPartition, rows_of
 from ottla.spark_jobs.splits import pack, task_bytes
 from ottla.spark_jobs.tables import Filters
@@ -106,7 +107,7 @@ def _end_of_batches(segment: Segment, position: int, most: int) -> int:
     if not segment.is_last and segment.size_bytes - position <= most:
         return segment.size_bytes
     reached = position
-    for item in read_runs(Part(segment, position, segment.size_bytes), bodies=False):
+    for item in file_runs(Part(segment, position, segment.size_bytes), bodies=False):
         if not isinstance(item, Run):
             continue
         for at, length in zip(item.headers.positions, item.headers.batch_lengths, strict=True):

@@ -13,13 +13,13 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultRule, make_rule, parse_rule
 
 if TYPE_CHECKING:
-    from ottla.broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.broker_thread import BrokerThread
 
 
 class FaultControl:
     """The scripted faults of one broker (docs/faults.md)."""
 
-    def __init__(self, owner: InProcessBroker, faults: Faults) -> None:
+    def __init__(self, owner: BrokerThread, faults: Faults) -> None:
         self._owner = owner
         self._faults = faults
 
@@ -74,7 +74,7 @@ class FaultControl:
 class ClockControl:
     """The broker's clock, which a test can put forward."""
 
-    def __init__(self, owner: InProcessBroker, clock: Clock) -> None:
+    def __init__(self, owner: BrokerThread, clock: Clock) -> None:
         self._owner = owner
         self._clock = clock
 
@@ -97,7 +97,7 @@ class ClockControl:
 class TopicControl:
     """The topics of one broker, without a client."""
 
-    def __init__(self, owner: InProcessBroker) -> None:
+    def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:

@@ -14,14 +14,12 @@ with InProcessBroker() as broker:
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
@@ -29,6 +27,7 @@ from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
+from ottla.broker.testing.broker_thread import BrokerThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
 from ottla.broker.testing.history import History
 from ottla.broker.world import World
@@ -36,16 +35,12 @@ from ottla.broker.world import World
 if TYPE_CHECKING:
     from ottla.broker.testing.anomalies import Identity
 
-T = TypeVar("T")
 HOST = "127.0.0.1"
-PATIENCE_S = 20.0
-"""How long the caller waits for the broker's thread before TimeoutError."""
-
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 """Fewer partitions of internal topics than Kafka's 50, so that a test's broker starts in milliseconds."""
 
 
-class InProcessBroker:
+class InProcessBroker(BrokerThread):
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
@@ -74,12 +69,9 @@ class InProcessBroker:
         self._clock = clock or MovableClock()
         self.clock = ClockControl(self, self._clock)
         self._port = port
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._running = False
         self._crashed = False
-        self.broker: Broker
         self._temporary = data_dir is None
-        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
+        super().__init__(Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir)
 
     @property
     def port(self) -> int:
@@ -91,26 +83,19 @@ class InProcessBroker:
         """What clients call bootstrap.servers."""
         return f"{HOST}:{self._port}"
 
-    @property
-    def running(self) -> bool:
-        """False before a start, after a stop and after a kill."""
-        return self._running
-
     def start(self) -> InProcessBroker:
         """Start it, unless it runs; on the same port as before when it ran already. Raises StartError or OSError."""
-        if self._running:
+        if self.running:
             return self
         self._crashed = False
         _import_ahead()
-        self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-broker", daemon=True)
-        self._thread.start()
+        self.start_loop()
         try:
             self.call_async(self._start())
         except BaseException:
             self.end_loop()
             raise
-        self._running = True
+        self.running = True
         return self
 
     async def _start(self) -> None:
@@ -153,36 +138,11 @@ class InProcessBroker:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")
         assert_exactly_once(self, self.history, topics, expected=expected, by=by, audit=audit)
 
-    def call(self, work: Callable[[Broker], T]) -> T:
-        """Run `work` on the broker's loop and give back what it returns."""
-
-        async def on_loop() -> T:
-            return work(self.broker)
-
-        return self.call_async(on_loop())
-
-    def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the broker's loop. Raises TimeoutError after `PATIENCE_S`, RuntimeError where no broker runs."""
-        if self._loop is None:
-            work.close()
-            raise RuntimeError("the broker does not run: start it first")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
-
-    def call_until(self, condition: Callable[[Broker], bool]) -> None:
-        """Wait until `condition` holds on the broker's loop; looks again after each turn. Raises TimeoutError."""
-
-        async def look() -> None:
-            async with asyncio.timeout(PATIENCE_S):
-                while not condition(self.broker):  # noqa: ASYNC110 # a condition of any kind has no event
-                    await asyncio.sleep(0)
-
-        self.call_async(look())
-
     def stop(self) -> None:
         """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
-        if self._running and not self._crashed:
+        if self.running and not self._crashed:
             self.call_async(self.broker.stop())
-        if self._running:
+        if self.running:
             self.end_loop()
         self._remove_temporary()
 
@@ -209,23 +169,6 @@ class InProcessBroker:
         self._temporary = False
         return self.data_dir
 
-    def end_loop(self) -> None:
-        """End the thread, whatever the broker was doing: after a `kill`, or after a scripted crash."""
-        self._running = False
-
-        async def cancel_rest() -> None:
-            rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
-
-        self.call_async(cancel_rest())
-        loop, self._loop = self._loop, None
-        assert loop is not None  # something ran on it
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join(PATIENCE_S)
-        loop.close()
-
     def __enter__(self) -> InProcessBroker:
         try:
             return self.start()
@@ -249,11 +192,3 @@ def _import_ahead() -> None:
     """Import what the broker would import while it serves: a test that imports, too, would do so at the same time in another thread, which
     fails at times in CPython 3.11 where pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
     load_all()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # noqa: PLC0415 # does not exist everywhere
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

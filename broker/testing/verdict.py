@@ -14,8 +14,8 @@ from ottla.broker.testing.story import story
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.broker.testing.broker_thread import BrokerThread
     from ottla.broker.testing.history import History
-    from ottla.broker.testing.in_process import InProcessBroker
 
 _FINDINGS_MAX = 10
 _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
@@ -40,7 +40,7 @@ class Examined:
 
 
 def examine(
-    broker: InProcessBroker,
+    broker: BrokerThread,
     history: History,
     topics: Iterable[str] | None = None,
     *,
@@ -74,7 +74,7 @@ def _observations(running: Broker, history: History, wanted: Collection[str] | N
 
 
 def assert_exactly_once(
-    broker: InProcessBroker,
+    broker: BrokerThread,
     history: History,
     topics: Iterable[str] | None = None,
     *,
@@ -99,7 +99,7 @@ def audit_missing() -> str | None:
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
-def _audit(broker: InProcessBroker, topics: Sequence[str]) -> list[str]:
+def _audit(broker: BrokerThread, topics: Sequence[str]) -> list[str]:
     """The violations that the audit finds, one line each; none where it is not installed."""
     if audit_missing() is not None:
         return []

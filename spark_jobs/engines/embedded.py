@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from ottla.spark_jobs import splits
 from ottla.spark_jobs.columns import LEVELS
-from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, find_logs
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.segment_reader import Part
 from ottla.spark_jobs.tables.batches import batch_rows
 from ottla.spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows

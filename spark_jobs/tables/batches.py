@@ -19,7 +19,8 @@ from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.errors import BatchTooLarge, InvalidRecord, RecordsError
 from ottla.protocol.records.record import records_section
 from ottla.spark_jobs.columns import SEGMENT_COLUMNS
-from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from ottla.spark_jobs.logs import read_runs
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches
 from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
 from ottla.spark_jobs.tables.filters import Filters
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ottla.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from ottla.protocol.records.batch_walk import Headers
-from ottla.spark_jobs.log_files import LogFile, Segment
+from ottla.spark_jobs.log_directory import LogFile, Segment
 from ottla.spark_jobs.segment_reader import Run
 from ottla.spark_jobs.tables.filters import Filters
 

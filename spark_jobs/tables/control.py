@@ -21,7 +21,8 @@ from ottla.protocol.records.record import Record, iter_section
 from ottla.protocol.schema import decode, read_prefix
 from ottla.protocol.transaction_log import TRANSACTION_KEY, TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
 from ottla.spark_jobs.columns import MARKER_COLUMNS, OFFSET_COLUMNS, TRANSACTION_COLUMNS
-from ottla.spark_jobs.segment_reader import Part, Run, crc_matches, read_runs
+from ottla.spark_jobs.logs import read_runs
+from ottla.spark_jobs.segment_reader import Part, Run, crc_matches
 from ottla.spark_jobs.tables.build import Numbers, by_column, to_arrow, wanted_rows
 from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.tables.records import open_batches

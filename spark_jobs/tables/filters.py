@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.spark_jobs.log_files import LogFile, Segment
+from ottla.spark_jobs.log_directory import LogFile, Segment
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1

@@ -17,7 +17,8 @@ from ottla.protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
 from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import InvalidRecord, RecordsError
 from ottla.protocol.records.record import Header, iter_section, records_section
-from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, read_runs
+from ottla.spark_jobs.logs import read_runs
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches
 from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows
 from ottla.spark_jobs.tables.filters import Filters
 

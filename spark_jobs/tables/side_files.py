@@ -15,7 +15,8 @@ import pyarrow as pa
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.producer_snapshot import ENTRY, entries_of
 from ottla.spark_jobs.filesystem import place
-from ottla.spark_jobs.log_files import LEADER_EPOCHS, SideFile
+from ottla.spark_jobs.log_directory import SideFile
+from ottla.spark_jobs.log_files import LEADER_EPOCHS
 from ottla.spark_jobs.tables.build import to_arrow
 
 ROWS_MAX: Final = 1 << 16

@@ -22,6 +22,8 @@ CONFIG_FILE: Final = "command.config"
 RATE: Final = "max.bytes.per.second"
 PINNED: Final = "pinned"
 TIMEOUT: Final = "request.timeout.ms"
+STATE_FILE: Final = "ottla-spool.json"
+"""In a directory of logs that were fetched from a cluster: which one, and how far."""
 
 
 @dataclass(frozen=True, slots=True)

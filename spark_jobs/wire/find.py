@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.spark_jobs.log_files import COMPACTED_BY_DESIGN, LogDirectory, Segment
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment
 from ottla.spark_jobs.wire.address import PINNED, Address, address_of, url_with
 from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.spark_jobs.log_files import Segment
+from ottla.spark_jobs.log_directory import Segment
 from ottla.spark_jobs.segment_reader import Run, Stop, runs_of
 from ottla.spark_jobs.wire.cluster import Cluster
 from ottla.spark_jobs.wire.find import WireSegment

@@ -17,8 +17,8 @@ import typer
 
 from ottla.spark_jobs import pins
 from ottla.spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
-from ottla.spark_jobs.log_files import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.spark_jobs.wire.address import CONFIG_FILE, RATE, url_with
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.spark_jobs.wire.address import CONFIG_FILE, RATE, STATE_FILE, url_with
 
 ALONG: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
@@ -34,9 +34,6 @@ SpoolDir = Annotated[
     Path | None,
     typer.Option(help="Keep what is fetched in this directory; an interrupted run goes on where it ended."),
 ]
-
-STATE_FILE: Final = "ottla-spool.json"
-"""In a directory of fetched logs: what it says about itself."""
 
 
 def came_over_the_wire(path: str) -> bool:

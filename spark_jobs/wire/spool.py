@@ -17,11 +17,10 @@ from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.protocol.records.batch_walk import walk_headers
 from ottla.spark_jobs.log_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT, SEGMENT_FILE
 from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, ROWS_MAX
-from ottla.spark_jobs.wire.address import Address, address_of
+from ottla.spark_jobs.wire.address import STATE_FILE, Address, address_of
 from ottla.spark_jobs.wire.cluster import Cluster, WireError
 from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, as_one_range, ask
 from ottla.spark_jobs.wire.reader import Gap, RangeReader
-from ottla.spark_jobs.wire.sources import STATE_FILE
 from ottla.spark_jobs.wire.throttle import Throttle
 
 SEGMENT_BYTES: Final = 1 << 30

@@ -19,7 +19,7 @@ from ottla.spark_jobs.corpus.replays import REPLAYS
 from ottla.spark_jobs.corpus.score import EVERY, findings
 from ottla.spark_jobs.corpus.transactions import TRANSACTIONS
 from ottla.spark_jobs.corpus.writer import flip
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.verdict import DirectoryVerdict
 from ottla.spark_jobs.wire.sources import Wire
 from tests.support import audited_workload

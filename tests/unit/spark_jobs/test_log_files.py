@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark_jobs.log_files import SWAPPING, find_logs
+from ottla.spark_jobs.log_files import SWAPPING, find_file_logs
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 
 
 def test_a_topic_name_may_hold_dashes_and_the_partition_is_behind_the_last(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "a-1-b", 12)
-    (segment,) = find_logs(tmp_path).segments
+    (segment,) = find_file_logs(tmp_path).segments
     assert (segment.topic, segment.partition, segment.base_offset) == ("a-1-b", 12, 0)
 
 
@@ -20,27 +20,27 @@ def test_only_the_newest_segment_is_the_last(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(5)
     log.roll()
-    assert [(s.base_offset, s.is_last) for s in find_logs(tmp_path).segments] == [(0, False), (5, True)]
+    assert [(s.base_offset, s.is_last) for s in find_file_logs(tmp_path).segments] == [(0, False), (5, True)]
 
 
 def test_a_partition_directory_is_read_with_its_parents_checkpoints(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "t", 1)
     checkpoint(tmp_path, "log-start-offset-checkpoint", [("t", 1, 40)])
-    (segment,) = find_logs(tmp_path / "t-1").segments
+    (segment,) = find_file_logs(tmp_path / "t-1").segments
     assert (segment.partition, segment.log_start_offset) == (1, 40)
 
 
 def test_topics_that_were_not_asked_for_are_left_out(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "u", 0)
-    assert [s.topic for s in find_logs(tmp_path, ["u"]).segments] == ["u"]
+    assert [s.topic for s in find_file_logs(tmp_path, ["u"]).segments] == ["u"]
 
 
 def test_a_damaged_checkpoint_is_noted_and_not_used(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n5\nt 0 9\n")
-    found = find_logs(tmp_path)
+    found = find_file_logs(tmp_path)
     assert found.notes == ["cleaner-offset-checkpoint: damaged, not used"]
     assert found.segments[0].cleaned_to == 0
 
@@ -48,20 +48,20 @@ def test_a_damaged_checkpoint_is_noted_and_not_used(tmp_path: Path) -> None:
 def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> None:
     for name in ("t-0.0123456789abcdef0123456789abcdef-delete", "t-1.0123456789abcdef0123456789abcdef-future", "lost+found"):
         (tmp_path / name).mkdir()
-    found = find_logs(tmp_path)
+    found = find_file_logs(tmp_path)
     assert len(found.notes) == 3
     assert found.problems
 
 
 def test_a_missing_directory_is_a_problem(tmp_path: Path) -> None:
-    assert find_logs(tmp_path / "none").problems == [f"{tmp_path / 'none'}: no such directory"]
+    assert find_file_logs(tmp_path / "none").problems == [f"{tmp_path / 'none'}: no such directory"]
 
 
 def test_a_partition_of_which_a_segment_cannot_be_read_is_a_problem_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     PartitionWriter(tmp_path, "u", 0)
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(log.file))
-    found = find_logs(tmp_path)
+    found = find_file_logs(tmp_path)
     assert found.problems == [f"{log.file}: not readable; t-0 is not judged"]
     assert [segment.topic for segment in found.segments] == ["u"]
 
@@ -71,7 +71,7 @@ def test_an_index_that_cannot_be_read_is_a_problem_and_its_log_is_judged(tmp_pat
     index = log.file.with_suffix(".index")
     index.touch()
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(index))
-    found = find_logs(tmp_path)
+    found = find_file_logs(tmp_path)
     assert found.problems == [f"{index}: not readable; it is not held against the log"]
     assert (len(found.segments), found.side_files) == (1, [])
 
@@ -85,7 +85,7 @@ def test_a_partition_whose_segments_were_being_swapped_is_a_problem_and_not_judg
     log.file.rename(swap)
     log.roll()
     log.data(5, pid=1, seq=10)
-    found = find_logs(tmp_path)
+    found = find_file_logs(tmp_path)
     assert found.problems == [f"{swap}: {SWAPPING}; t-0 is not judged"]
     assert found.segments == []
 
@@ -93,12 +93,12 @@ def test_a_partition_whose_segments_were_being_swapped_is_a_problem_and_not_judg
 def test_a_partition_behind_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
     PartitionWriter(tmp_path, "t", 0)
     (tmp_path / "u-0").symlink_to(tmp_path / "not mounted")
-    (problem,) = find_logs(tmp_path).problems
+    (problem,) = find_file_logs(tmp_path).problems
     assert problem.startswith(f"{tmp_path / 'u-0'}: Cannot list directory")
-    assert find_logs(tmp_path, ["t"]).problems == []
+    assert find_file_logs(tmp_path, ["t"]).problems == []
 
 
 @pytest.mark.parametrize("name", ["t-00", "t-99999999999", "t-2147483648", "t-٣"])
 def test_a_number_that_no_partition_has_is_a_foreign_directory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    assert find_logs(tmp_path).notes == [f"{name}: passed over (not a partition's directory)"]
+    assert find_file_logs(tmp_path).notes == [f"{name}: passed over (not a partition's directory)"]

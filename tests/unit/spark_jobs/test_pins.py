@@ -11,7 +11,8 @@ from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus.transactions import logs
 from ottla.spark_jobs.corpus.writer import PartitionWriter
 from ottla.spark_jobs.filesystem import Entry, Place
-from ottla.spark_jobs.log_files import LogDirectory, find_logs
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
 from ottla.spark_jobs.verdict import DirectoryVerdict
 

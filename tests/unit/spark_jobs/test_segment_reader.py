@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark_jobs.log_files import find_logs
-from ottla.spark_jobs.segment_reader import Run, Stop, crc_matches, read_runs, whole
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.segment_reader import Run, Stop, crc_matches, file_runs, whole
 from tests.support.kafka_logs import PartitionWriter, flip
 
 
@@ -15,7 +15,7 @@ def outline(root: Path, window_bytes: int = 1 << 20, *, bodies: bool = True) -> 
     """(what, base offset or bytes) of each item of the only segment."""
     (segment,) = find_logs(root).segments
     items = []
-    for item in read_runs(whole(segment), bodies=bodies, window_bytes=window_bytes):
+    for item in file_runs(whole(segment), bodies=bodies, window_bytes=window_bytes):
         if isinstance(item, Stop):
             items.append(("torn" if item.torn else "damage", item.size_bytes))
         else:
@@ -63,7 +63,7 @@ def test_a_batch_keeps_its_bytes_and_position(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)
     (segment,) = find_logs(tmp_path).segments
-    (run,) = read_runs(whole(segment))
+    (run,) = file_runs(whole(segment))
     assert isinstance(run, Run)
     assert (run.position, bytes(run.batch(0))) == (0, log.file.read_bytes())
 
@@ -99,7 +99,7 @@ def test_a_file_cut_while_it_is_read_ends_where_it_ends_now(tmp_path: Path) -> N
     log.data(3)
     (segment,) = find_logs(tmp_path).segments
     log.file.write_bytes(log.file.read_bytes()[: start + 20])
-    first, stop = read_runs(whole(segment))
+    first, stop = file_runs(whole(segment))
     assert isinstance(first, Run)
     assert isinstance(stop, Stop)
     assert (first.rows, stop.position) == (1, start)

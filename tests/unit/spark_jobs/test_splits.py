@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark_jobs.log_files import Segment, find_logs
+from ottla.spark_jobs.log_directory import Segment
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.segment_reader import Part
 from ottla.spark_jobs.splits import pack, parts
 from ottla.spark_jobs.tables.filters import Filters

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
 from tests.support.running_broker import RunningBroker

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from ottla.spark_jobs.audit import audit
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.pins import PINNED
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.wire import cluster

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.spark_jobs.log_files import find_logs
+from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.wire.spool import NotThisCluster, spool
 from ottla.spark_jobs.wire.throttle import Throttle
 from tests.support.running_broker import RunningBroker

@@ -1,0 +1,56 @@
+"""The thread and the loop that a broker of this process runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.broker_thread import BrokerThread
+
+
+def test_work_is_done_on_the_brokers_thread_and_its_result_and_its_error_come_back() -> None:
+    with InProcessBroker() as broker:
+        assert broker.call(lambda _: threading.current_thread().name) == "ottla-broker"
+        assert broker.call(lambda running: running) is broker.broker
+        with pytest.raises(ZeroDivisionError):
+            broker.call(lambda _: 1 // 0)
+
+
+def test_the_end_of_the_loop_cancels_what_runs_on_it_and_ends_the_thread() -> None:
+    with InProcessBroker() as broker:
+        begun, ended = threading.Event(), threading.Event()
+
+        async def wait() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async def begin() -> asyncio.Task[None]:
+            return asyncio.create_task(wait())
+
+        task = broker.call_async(begin())
+        assert begun.wait(10)
+        thread = broker.call(lambda _: threading.current_thread())
+        broker.kill()
+        assert (ended.is_set(), task.cancelled(), thread.is_alive(), broker.running) == (True, True, False, False)
+
+
+def test_a_condition_that_never_holds_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with InProcessBroker() as broker:
+        monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)
+        with pytest.raises(TimeoutError):
+            broker.call_until(lambda _: False)
+        monkeypatch.undo()
+
+
+def test_without_a_loop_no_coroutine_is_left_unawaited() -> None:
+    broker = InProcessBroker()
+    assert isinstance(broker, BrokerThread)
+    with pytest.raises(RuntimeError, match="start it first"):
+        broker.call(lambda _: None)
+    broker.stop()

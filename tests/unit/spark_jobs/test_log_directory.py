@@ -1,0 +1,21 @@
+"""What is found of partition logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.spark_jobs.log_directory import LogDirectory, no_logs
+from ottla.spark_jobs.log_files import find_file_logs
+from tests.support.kafka_logs import PartitionWriter
+
+
+def test_a_directory_is_as_large_as_its_segments_without_the_files_beside_them(tmp_path: Path) -> None:
+    for partition in (0, 1):
+        PartitionWriter(tmp_path, "t", partition).data(5)
+    assert find_file_logs(tmp_path).size_bytes == sum(log.stat().st_size for log in tmp_path.rglob("*.log")) > 0
+    assert LogDirectory("nowhere").size_bytes == 0
+
+
+def test_what_is_missing_is_named_where_topics_were_asked_for_and_described_where_none_were() -> None:
+    assert no_logs("data", ["u", "t"]) == "data: no partition of t, u here"
+    assert no_logs("data", []).startswith("data: no partition logs here (expected directories such as flights-0")
