@@ -81,10 +81,7 @@ class Shards(Generic[ShardT]):
         shards = [] if topic is None else [self._begin(partition) for partition in topic.partitions.values() if partition.leads]
         if not shards:
             return
-        loading = self._spawn(shards)
-        await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [loading])
-        if loading.done():
-            loading.result()
+        await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def elected(self, index: int) -> None:
         """This broker leads partition `index` of the topic from now on. Raises Rejected where it is not served."""
@@ -173,16 +170,14 @@ class Shards(Generic[ShardT]):
                 continue
             try:
                 await shard.load(self._chunk_bytes)
+                if shard.life is Life.LOADING:
+                    shard.life = Life.SERVING
+                    self._loaded(shard)
             except Rejected as error:
                 shard.life = Life.UNREADABLE
                 logger.error("Could not read %s-%d back, it is not served: %s", self._topic, shard.partition.index, error)
-                continue
             except Exception as error:  # noqa: BLE001 # raised below: one that meets a bug does not keep the others from being read
                 shard.life, bug = Life.UNREADABLE, bug or error
-                continue
-            if shard.life is Life.LOADING:
-                shard.life = Life.SERVING
-                self._loaded(shard)
         if bug is not None:
             raise bug
 
