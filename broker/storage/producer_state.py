@@ -348,8 +348,7 @@ class ProducerState:
         return len(gone)
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
-        """Starts again from a snapshot."""
-        self._guards = {}
+        """Starts again from a snapshot. Questions to coordinators are nothing of the log, and stay, as in KAFKA ProducerStateManager."""
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

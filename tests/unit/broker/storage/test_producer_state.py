@@ -150,3 +150,10 @@ def test_a_question_that_led_to_no_batch_is_forgotten_with_silent_producers() ->
     assert opens(state, guard) is ErrorCode.NONE
     state.expire(100, 100)
     assert opens(state, guard) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_question_outlives_a_truncation_of_the_log_in_which_its_batch_is_to_come() -> None:
+    state = ProducerState()
+    guard = started(state)
+    state.load((), 0)
+    assert opens(state, guard) is ErrorCode.NONE
