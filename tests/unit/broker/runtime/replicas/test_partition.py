@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified, one_batch
+from tests.support.slow_disk import SlowDisk
 
 Open = Callable[..., PartitionScene]
 
@@ -27,25 +27,6 @@ Open = Callable[..., PartitionScene]
 def beside_2(leader_epoch: int) -> Registration:
     """Broker 1 leads; broker 2 is in sync."""
     return Registration(1, (1, 2), (1, 2), leader_epoch, partition_epoch=leader_epoch)
-
-
-class SlowDisk(Files):
-    """Every sync of data waits until it is let through."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Semaphore(1000)
-        self.armed = False
-        self.error: OSError | None = None
-
-    def arm(self) -> None:
-        self.armed, self.gate = True, threading.Semaphore(0)
-
-    def fsync(self, fd: int) -> None:
-        if self.armed:
-            assert self.gate.acquire(timeout=10)
-        if self.error is not None:
-            raise self.error
-        super().fsync(fd)
 
 
 class WithoutDescriptors(Files):

@@ -1,0 +1,26 @@
+"""A disk whose syncs take as long as a test wants."""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.broker.storage.files import Files
+
+
+class SlowDisk(Files):
+    """Once armed, every sync of data waits until it is let through. `error` is what each then fails with."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(1000)
+        self.armed = False
+        self.error: OSError | None = None
+
+    def arm(self) -> None:
+        self.armed, self.gate = True, threading.Semaphore(0)
+
+    def fsync(self, fd: int) -> None:
+        if self.armed:
+            assert self.gate.acquire(timeout=10)
+        if self.error is not None:
+            raise self.error
+        super().fsync(fd)
