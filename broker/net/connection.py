@@ -258,7 +258,8 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def abort(self) -> None:
-        """Close without waiting for unsent output."""
+        """Close without waiting for unsent output; nothing more is handled."""
+        self._session.lost()
         self._transport.abort()
 
     def _count_output(self) -> None:

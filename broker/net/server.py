@@ -80,19 +80,13 @@ class Server:
 
     def close(self) -> None:
         """Accept nothing more and read nothing more; what is in flight will be answered."""
-        for place in self._places:
-            place.close()
-        if self._shared is not None:
-            self._shared.stopping = True
-            for connection in list(self._shared.connections):
-                connection.stop_reading()
+        for connection in self._last_connections():
+            connection.stop_reading()
 
     def abort(self) -> None:
-        """Close everything now; nothing in flight is answered."""
-        self.close()
-        if self._shared is not None:
-            for connection in list(self._shared.connections):
-                connection.abort()
+        """Close everything now, also amid a request; nothing in flight is answered."""
+        for connection in self._last_connections():
+            connection.abort()
 
     async def wait_closed(self, timeout_ms: int) -> None:
         """Wait until every connection has its answers, then close those that did not take them in time."""
@@ -103,6 +97,15 @@ class Server:
             logger.warning("Closing %d connections that did not read their responses in time", len(shared.connections))
             for connection in list(shared.connections):
                 connection.abort()
+
+    def _last_connections(self) -> list[Connection]:
+        """Those that are there when no more are accepted."""
+        for place in self._places:
+            place.close()
+        if self._shared is None:
+            return []
+        self._shared.stopping = True
+        return list(self._shared.connections)
 
     def _bind(self, listener: Listener) -> BoundAddress:
         host = listener.host or "0.0.0.0"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,10 +12,11 @@ import pytest
 
 from ottla.broker.api.context import Listener
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.reply import Reply
+from ottla.broker.api.reply import Buffer, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from tests.support.manual_clock import ManualClock
@@ -64,9 +66,14 @@ class Clocked:
     def __init__(self, limit: int) -> None:
         self.clock = ManualClock()
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
-        dispatcher = SimpleNamespace(handle=lambda _peer, frame: replies.get(bytes(frame), [b"pong"]))
+        self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
+        self.on_frame: Callable[[bytes], None] = lambda _: None
+        dispatcher = SimpleNamespace(handle=self._handle)
         self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, Timers(), 1 << 20, ByteBudget(limit))
+
+    def _handle(self, _: object, frame: Buffer) -> object:
+        self.on_frame(bytes(frame))
+        return self.replies.get(bytes(frame), [b"pong"])
 
     def look(self) -> None:
         self.clock.advance(limits.STARVED_MS)
@@ -148,3 +155,26 @@ async def test_a_connection_that_was_on_its_way_when_the_listener_closed_is_clos
     server.close()
     await asyncio.wait_for(caller.gone, 5)
     await asyncio.wait_for(scene.shared.until_empty(), 5)
+
+
+async def test_a_request_amid_which_all_connections_are_cut_is_not_answered_and_nothing_behind_it_is_handled(scene: Clocked) -> None:
+    server = Server(Sockets(), [Listener("PLAINTEXT", "127.0.0.1", 0)], backlog=1)
+    server.bind()
+    await server.start(scene.shared)
+    handled: list[bytes] = []
+    failed: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+
+    def cut(frame: bytes) -> None:
+        handled.append(frame)
+        server.abort()
+
+    scene.on_frame = cut
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.listeners[0].port)
+    writer.write(2 * PING)
+    with suppress(ConnectionError):
+        assert not await asyncio.wait_for(reader.read(), 5)
+    await asyncio.wait_for(scene.shared.until_empty(), 5)
+    writer.close()
+    assert not failed
+    assert handled == [b"ping"]
