@@ -73,9 +73,12 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        process = self._process
+        if process is not None and process.poll() is None:
+            assert process.stdin is not None, "start makes it a pipe"
+            process.stdin.close()
+            process.kill()
+            process.wait()
 
     @property
     def log(self) -> Path:
