@@ -31,6 +31,7 @@ ACCIDENT = "a value that means nothing fails by accident"
 FEWER = "APIs of what is not here"
 NOTHING = "a full fetch of nothing opens a session"
 FIXED = "settings that can change while the broker runs"
+TWICE = "what a request names twice is answered twice"
 OTHER = "the reference node's own settings"
 
 OWN_SETTINGS = "|".join(
@@ -67,6 +68,8 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
     KnownDifference(FEWER, "FETCH", r".*current_leader.*|node_endpoints.*", label="as a replica"),
+    KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
+    KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
