@@ -25,17 +25,21 @@ class DirLock:
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_FILE
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as e:
             raise LogDirRefused(f"{path} cannot be written: {e.strerror}") from e
         try:
-            _lock(self._fd)
+            _lock(fd)
         except OSError as e:
-            os.close(self._fd)
+            os.close(fd)
             raise LogDirLocked(f"{directory} is in use by another broker: it holds the lock of {path}") from e
+        self._fd: int | None = fd
 
     def release(self) -> None:
-        os.close(self._fd)
+        """Let others have it. Again changes nothing: the descriptor's number may be somebody else's by then."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 if sys.platform == "win32":

@@ -32,7 +32,7 @@ class Lock(Protocol):
     """One broker's hold on a directory."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Let others have it. Again changes nothing."""
         ...
 
 

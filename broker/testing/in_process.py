@@ -14,6 +14,7 @@ with InProcessBroker() as broker:
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
-from ottla.broker.core.clock import Clock, MovableClock
+from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
@@ -39,12 +40,15 @@ HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 """Fewer partitions of internal topics than Kafka's 50, so that a test's broker starts in milliseconds."""
 
+TICK_MS = 100
+"""The steps of a clock that stands still, while its broker stops."""
+
 
 class InProcessBroker(BrokerThread):
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
-    a `clock` that is moved is this broker's alone; with one that stands still, a stop waits for the clients that stay until it is moved.
+    a `clock` that is moved is this broker's alone; one that stands still goes on while a stop waits for clients.
     What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
     """
 
@@ -104,6 +108,14 @@ class InProcessBroker(BrokerThread):
         await self.broker.start()
         self._port = self.broker.address[1]
 
+    async def _stop(self) -> None:
+        """Nobody moves a clock that stands still while this waits: it goes with the loop's until the last client is gone."""
+        stopping = asyncio.ensure_future(self.broker.stop())
+        if isinstance(self._clock, VirtualClock):
+            while not (await asyncio.wait([stopping], timeout=TICK_MS / 1000))[0]:
+                self._clock.advance(TICK_MS)
+        await stopping
+
     def _crash(self) -> None:
         """A scripted `crash`: the thread goes on, without a broker, until `stop`, `kill` or `restart` ends it."""
         self._crashed = True
@@ -141,7 +153,7 @@ class InProcessBroker(BrokerThread):
     def stop(self) -> None:
         """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
         if self.running and not self._crashed:
-            self.call_async(self.broker.stop())
+            self.call_async(self._stop())
         if self.running:
             self.end_loop()
         self._remove_temporary()

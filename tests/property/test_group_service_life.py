@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
@@ -25,7 +26,6 @@ from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id
-from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition
 
 ASSIGNMENT = encode_prefixed(ConsumerProtocolAssignment([TopicPartition("t", [0, 1])]), 3)
@@ -64,7 +64,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.clock, self.timers, self.offsets = ManualClock(), Timers(), MemoryPartition()
+        self.clock, self.timers, self.offsets = VirtualClock(), Timers(), MemoryPartition()
         self.topics: Any = Topics()
         registry: Any = SimpleNamespace(get=lambda name, index: self.offsets)
         settings = BrokerSettings(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from time import time_ns
 
 import pytest
 
 from ottla.broker.app import Broker
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.txns.txn_records import TxnRecord
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
@@ -21,7 +23,6 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
-from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, delete, produce
 from tests.support.transactions import Transactional, committed_values, fetch, latest, produce_as
@@ -33,13 +34,8 @@ VERSIONS = pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(time_ns() // 1_000_000)
-
-
-@pytest.fixture
-def broker(tmp_path: Path, clock: ManualClock) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "data", clock=clock) as running:
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "data", clock=VirtualClock(time_ns() // 1_000_000)) as running:
         yield running
 
 
@@ -48,12 +44,6 @@ def client(broker: RunningBroker) -> Iterator[Client]:
     with broker.client() as connected:
         create(connected, "t", 2)
         yield connected
-
-
-def pass_ms(broker: RunningBroker, clock: ManualClock, ms: int) -> None:
-    """Time goes by, and what is due happens."""
-    clock.advance(ms)
-    broker.call(lambda running: running.timers.run_due(clock.mono_ms()))
 
 
 def producer(broker: RunningBroker, version: int, transactional_id: str = "tx") -> Transactional:
@@ -141,12 +131,12 @@ def test_version_2_adds_what_it_writes_to(broker: RunningBroker, client: Client)
     assert (topic.topic, topic.partitions) == ("t", [0, 1])
 
 
-def test_the_clock_of_a_transaction_starts_with_its_first_partition(broker: RunningBroker, client: Client, clock: ManualClock) -> None:
+def test_the_clock_of_a_transaction_starts_with_its_first_partition(broker: RunningBroker, client: Client) -> None:
     opened = init(client)
-    clock.advance(1_000)
+    broker.clock.advance(1)
     opened.add(T0)
-    started = clock.now
-    clock.advance(1_000)
+    started = broker.clock.now_ms()
+    broker.clock.advance(1)
     opened.add(T1)
     assert opened.describe().transaction_start_time_ms == started
 
@@ -271,13 +261,11 @@ def test_a_topic_deleted_in_mid_transaction_does_not_stop_its_end(broker: Runnin
 
 
 @VERSIONS
-def test_a_producer_that_died_holds_nobody_up_for_longer_than_its_timeout(
-    broker: RunningBroker, client: Client, clock: ManualClock, version: int
-) -> None:
+def test_a_producer_that_died_holds_nobody_up_for_longer_than_its_timeout(broker: RunningBroker, client: Client, version: int) -> None:
     begin(broker, client, version, b"half")
     produce(client, "t", b"plain")
     assert fetch(client).last_stable_offset == 0
-    pass_ms(broker, clock, TIMEOUT_MS + CHECK_MS)
+    broker.clock.advance((TIMEOUT_MS + CHECK_MS) / 1000)
     assert committed_values(client) == [b"plain"]
     assert state(client) == "CompleteAbort"
 
@@ -291,9 +279,9 @@ def test_a_transaction_survives_a_kill_and_is_committed_afterwards(broker: Runni
         assert committed_values(again) == [b"before", b"after"]
 
 
-def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Client, clock: ManualClock) -> None:
+def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Client) -> None:
     before = init(client)
-    pass_ms(broker, clock, 604_800_000 + 3_600_000)
+    broker.clock.advance(timedelta(days=7, hours=1))
     with broker.client() as again:  # the old connection was idle for too long
         assert again.call(ListTransactionsRequest()).transaction_states == []
         after = init(again)

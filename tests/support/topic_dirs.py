@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.topic_recovery import open_topics
 from ottla.broker.runtime.metadata.topic_service import TopicService
@@ -14,14 +15,13 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.manual_clock import ManualClock
 
 
 class TopicDir:
     """One opening of `path`. Needs a running loop for operations; `failed` hears of a sync that failed."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
-        self.clock = ManualClock()
+        self.clock = VirtualClock()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.flusher = Flusher(self._on_failure)
         self.partitions = Partitions(self.flusher, self.clock)

@@ -3,21 +3,22 @@ from __future__ import annotations
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
-from tests.support.manual_clock import START_MS
+from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.txn_calls import init
 
 
-def test_an_open_transaction_shows_all_that_is_known_of_it(client: Client) -> None:
+def test_an_open_transaction_shows_all_that_is_known_of_it(broker: RunningBroker, client: Client) -> None:
     create(client, "b", 3)
     create(client, "a")
+    begun = broker.clock.now_ms()
     holder = init(client, timeout_ms=30_000)
     assert holder.describe().transaction_start_time_ms == -1
     assert holder.add(("b", 2), ("a", 0), ("b", 0)) == [0, 0, 0]
     state = holder.describe()
     assert (state.error_code, state.transaction_state, state.transaction_timeout_ms) == (0, "Ongoing", 30_000)
     assert (state.producer_id, state.producer_epoch) == (holder.producer_id, 0)
-    assert state.transaction_start_time_ms > START_MS
+    assert state.transaction_start_time_ms >= begun
     assert [(topic.topic, topic.partitions) for topic in state.topics] == [("a", [0]), ("b", [0, 2])]
 
 

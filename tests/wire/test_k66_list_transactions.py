@@ -5,28 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
-from tests.support.manual_clock import ManualClock
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 from tests.support.txn_calls import init
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def broker(tmp_path: Path, clock: ManualClock) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "data", clock=clock) as running:
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "data", clock=VirtualClock()) as running:
         yield running
 
 
 @pytest.fixture
-def ids(client: Client, clock: ManualClock) -> dict[str, int]:
+def ids(broker: RunningBroker, client: Client) -> dict[str, int]:
     """Producer ids: "empty" was initialised, "old" and "new" are open for 5 s and 0 s, "done" was committed."""
     create(client, "t")
     given = {}
@@ -37,7 +32,7 @@ def ids(client: Client, clock: ManualClock) -> dict[str, int]:
             holder.add(("t", 0))
         if name == "done":
             holder.end(commit=True)
-        clock.advance(age_ms)
+        broker.clock.advance(age_ms / 1000)
     return given
 
 

@@ -13,6 +13,7 @@ from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.api.routes import Route
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
@@ -25,7 +26,6 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.schema import Message
-from tests.support.manual_clock import ManualClock
 
 PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
@@ -43,7 +43,7 @@ def dispatcher(
     services = cast(
         Services,
         SimpleNamespace(
-            stop_at_once=(stops if stops is not None else []).append, timers=Timers() if timers is None else timers, clock=ManualClock()
+            stop_at_once=(stops if stops is not None else []).append, timers=Timers() if timers is None else timers, clock=VirtualClock()
         ),
     )
     return Dispatcher(services, Faults(parse_rule(rule) for rule in faults), dict.fromkeys(ApiKey, route))
@@ -187,7 +187,7 @@ async def test_draining_drops_at_once_what_a_rule_that_is_gone_delays() -> None:
     faults = Faults([parse_rule("delay:ms=60000")])
     route = Route("none", 0, 99, 0)
     route.__dict__["handle"] = lambda ctx, request: HeartbeatResponse()
-    tested = Dispatcher(cast(Services, SimpleNamespace(timers=Timers(), clock=ManualClock())), faults, {ApiKey.HEARTBEAT: route})
+    tested = Dispatcher(cast(Services, SimpleNamespace(timers=Timers(), clock=VirtualClock())), faults, {ApiKey.HEARTBEAT: route})
     delayed = cast("asyncio.Task[Reply]", tested.handle(PEER, frame(HeartbeatRequest("g"), 4)))
     while not faults.waiting:  # noqa: ASYNC110 # a set has no event
         await asyncio.sleep(0)

@@ -14,12 +14,12 @@ from ottla.broker.api.context import Listener
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import Buffer, Reply
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
-from tests.support.manual_clock import ManualClock
 from tests.support.memory_network import MemoryNetwork
 
 PING = b"\0\0\0\4ping"
@@ -64,7 +64,7 @@ class Clocked:
     """Shared state of which a test moves the clock."""
 
     def __init__(self, limit: int) -> None:
-        self.clock = ManualClock()
+        self.clock = VirtualClock()
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         self.on_frame: Callable[[bytes], None] = lambda _: None

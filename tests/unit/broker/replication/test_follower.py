@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.replication.follower import (
     BACKOFF_MS,
     Action,
@@ -18,7 +19,6 @@ from ottla.broker.storage.partition_log import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 from tests.support.list_log import Entry, ListLog
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
 
@@ -190,7 +190,7 @@ def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> 
 
 
 def test_the_log_of_a_partition_is_one_that_can_be_followed(tmp_path: Path) -> None:
-    scene = PartitionScene(tmp_path, ManualClock())
+    scene = PartitionScene(tmp_path, VirtualClock())
     log = scene.partitions.get("t", 0).log
     made = Follower(log, 7)
     made.truncated()

@@ -71,6 +71,14 @@ def test_another_process_holding_javas_kind_of_lock_is_respected(tmp_path: Path)
     opened(tmp_path).close()
 
 
+def test_a_lock_given_back_twice_takes_nobodys_descriptor_along(tmp_path: Path) -> None:
+    lock = DirLock(tmp_path)
+    lock.release()
+    with (tmp_path / "other").open("wb") as other:  # has the lock's old number
+        lock.release()
+        other.write(b"x")
+
+
 def test_a_lock_that_cannot_be_made_is_refused_with_the_files_name(tmp_path: Path) -> None:
     with pytest.raises(LogDirRefused, match=r"none/\.lock"):
         DirLock(tmp_path / "none")

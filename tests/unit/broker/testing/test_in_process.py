@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.faults.rules import FaultSyntax
 from ottla.broker.testing import InProcessBroker
@@ -114,6 +115,15 @@ def test_a_temporary_directory_outlives_a_restart() -> None:
         broker.topics.create("t")
         broker.restart()
         assert broker.topics.names() == ["t"]
+
+
+def test_a_stop_does_not_wait_for_a_clock_that_stands_still() -> None:
+    broker = InProcessBroker(clock=VirtualClock()).start()
+    with Client("127.0.0.1", broker.port) as client:
+        broker.topics.create("t")
+        client.call(MetadataRequest(topics=None))
+        broker.stop()
+    assert not broker.running
 
 
 WHAT_SERVING_IMPORTS = """

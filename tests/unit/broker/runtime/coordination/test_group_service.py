@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
@@ -27,7 +28,6 @@ from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
-from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition
 
 
@@ -35,7 +35,7 @@ class Place:
     """One partition of the offsets topic, a clock moved by hand, and services that come and go over it."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = VirtualClock()
         self.timers = Timers()
         self.partition = MemoryPartition()
         self.topic: SimpleNamespace | None = SimpleNamespace(partitions={0: self.partition}, count=1)

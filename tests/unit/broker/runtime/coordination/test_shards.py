@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
@@ -17,7 +18,6 @@ from ottla.broker.runtime.coordination.shard import Life, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.manual_clock import ManualClock
 from tests.support.memory_partition import MemoryPartition
 
 TOPIC = "__words"
@@ -58,7 +58,7 @@ class Place:
             registry,
             lambda: self.count,
             lambda partition: Shard(partition, Words(), lambda word: (b"k", word.encode()), _decode),
-            clock=ManualClock(),
+            clock=VirtualClock(),
             timers=Timers(),
             loaded=lambda shard: self.loaded.append(shard.partition.index),
             closed=lambda shard: self.closed.append(shard.partition.index),

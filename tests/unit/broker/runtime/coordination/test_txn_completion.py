@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
@@ -18,7 +19,6 @@ from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import TopicPartition, Transaction
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.manual_clock import ManualClock
 
 A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
 
@@ -36,7 +36,7 @@ class Place:
     can_complete: bool = True
 
     def __post_init__(self) -> None:
-        self.clock, self.timers = ManualClock(), Timers()
+        self.clock, self.timers = VirtualClock(), Timers()
         self.epoch, self.life = 9, Life.SERVING
         self.completion = TxnCompletion(self._send, self.timers, self.clock, self.exists, faults=Faults())
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified
 from tests.support.txn_dirs import TxnDir
 
@@ -19,7 +19,7 @@ PLACE = ("t", 0)
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", ManualClock())
+    opened = PartitionScene(tmp_path / "data", VirtualClock())
     yield opened
     opened.close()
 

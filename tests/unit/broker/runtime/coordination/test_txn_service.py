@@ -51,10 +51,9 @@ async def opened(tmp_path: Path, files: MemoryFiles) -> AsyncIterator[TxnDir]:
 
 async def reopened(opened: TxnDir, path: Path, files: MemoryFiles) -> TxnDir:
     """The directory after SIGKILL, at the same time of day."""
-    now_ms = opened.clock.now
     opened.crash()
     again = TxnDir(path, files=files)
-    again.clock.now = now_ms
+    again.clock.advance(opened.clock.now_ms() - again.clock.now_ms())
     return await again.load()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Verdicts, Writer
 from ottla.broker.runtime.replicas.partition import Partition
@@ -15,7 +16,6 @@ from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified
 
 PID = 7
@@ -67,7 +67,7 @@ class Coordinator:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    scene = PartitionScene(tmp_path / "data", ManualClock(), partitions=2)
+    scene = PartitionScene(tmp_path / "data", VirtualClock(), partitions=2)
     yield scene
     scene.close()
 

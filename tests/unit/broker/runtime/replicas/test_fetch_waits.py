@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.partition import Partition
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
 SIZE = len(one_batch())
@@ -19,7 +19,7 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.timers = Timers()
         self.waits = FetchWaits(self.timers)
-        self.logs = PartitionScene(path, ManualClock(), partitions=2)
+        self.logs = PartitionScene(path, VirtualClock(), partitions=2)
 
     def partition(self, index: int) -> Partition:
         return self.logs.partitions.get("t", index)

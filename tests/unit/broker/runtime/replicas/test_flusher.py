@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.storage.files import Files
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
 
@@ -31,7 +31,7 @@ def disk() -> CountingDisk:
 
 @pytest.fixture
 def scene(tmp_path: Path, disk: CountingDisk) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", ManualClock(), files=disk)
+    opened = PartitionScene(tmp_path / "data", VirtualClock(), files=disk)
     yield opened
     disk.fail = False
     opened.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.leadership import Registration, alone
@@ -17,7 +18,6 @@ from ottla.broker.storage.partition_log import Isolation, Origin
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, append_verified, one_batch
 from tests.support.slow_disk import SlowDisk
 
@@ -44,8 +44,8 @@ class WithoutDescriptors(Files):
 def scene(tmp_path: Path) -> Iterator[Open]:
     opened: list[PartitionScene] = []
 
-    def build(config: LogConfig | None = None, files: Files | None = None, clock: ManualClock | None = None) -> PartitionScene:
-        opened.append(PartitionScene(tmp_path / "data", clock or ManualClock(), config, files=files or Files()))
+    def build(config: LogConfig | None = None, files: Files | None = None, clock: VirtualClock | None = None) -> PartitionScene:
+        opened.append(PartitionScene(tmp_path / "data", clock or VirtualClock(), config, files=files or Files()))
         return opened[-1]
 
     yield build
@@ -74,7 +74,7 @@ def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(scene:
 
 
 def test_records_of_a_coordinator_are_one_batch_with_the_present_time(scene: Open) -> None:
-    clock = ManualClock()
+    clock = VirtualClock()
     partition = scene(clock=clock).partitions.get("t", 0)
     info = partition.append_records([SimpleRecord(b"k", b"v"), SimpleRecord(b"k", None, 5)])
     assert (info.first_offset, info.last_offset) == (0, 1)
@@ -169,7 +169,7 @@ async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(sce
     opened = scene()
     log = opened.partitions.get("t", 0).log
     log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
-    sync = Partition(log, opened.flusher, ManualClock()).flush()
+    sync = Partition(log, opened.flusher, VirtualClock()).flush()
     assert sync is not None
     await asyncio.wait_for(sync, 5)
     await asyncio.sleep(0)
@@ -177,7 +177,7 @@ async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(sce
 
 
 async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:
-    clock = ManualClock()
+    clock = VirtualClock()
     clock.advance(1)
     opened = scene(LogConfig(flush_ms=100), clock=clock)
     partition = opened.partitions.get("t", 0)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import TOPIC_ID, PartitionScene
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", ManualClock(), partitions=3)
+    opened = PartitionScene(tmp_path / "data", VirtualClock(), partitions=3)
     yield opened
     opened.close()
 

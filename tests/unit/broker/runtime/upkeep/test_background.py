@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.storage.files import FILES, Files
-from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import PartitionScene, one_batch
 
 
@@ -32,7 +32,7 @@ class WatchedFiles(Files):
 class Scene:
     def __init__(self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2) -> None:
         self.path = path
-        self.clock, self.timers = ManualClock(), Timers()
+        self.clock, self.timers = VirtualClock(), Timers()
         self.clock.advance(1)
         self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files)
         housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)

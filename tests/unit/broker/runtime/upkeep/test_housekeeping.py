@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.storage.errors import FsyncFailed
-from tests.support.manual_clock import ManualClock
 
 
 class Scene:
     def __init__(self) -> None:
-        self.clock, self.timers = ManualClock(), Timers()
+        self.clock, self.timers = VirtualClock(), Timers()
         self.failures: list[BaseException] = []
         self.housekeeping = Housekeeping(self.timers, self.clock, self.failures.append)
 
