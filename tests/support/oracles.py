@@ -93,8 +93,8 @@ class Kio:
     def _pairs(self, cls: type, entity_type: Any, version: int) -> list[tuple[WireField, Any]]:
         ours = [field for field in wire_fields(cls) if version in field.versions]
         theirs = dataclasses.fields(entity_type)
-        # kio drops the unit from the name of a duration and makes it a timedelta.
-        assert [field.name.removesuffix("_ms") for field in ours] == [field.name.removesuffix("_ms") for field in theirs]
+        # kio drops the unit from the name of a duration and makes it a timedelta, and keeps clear of Python's own `id`.
+        assert [field.name.removesuffix("_ms") for field in ours] == [field.name.removesuffix("_ms").removesuffix("_") for field in theirs]
         return list(zip(ours, theirs, strict=True))
 
     def _to(self, value: Any, entity_type: Any, version: int) -> Any:

@@ -1,0 +1,45 @@
+"""Elect leaders of partitions: the preferred ones, or such as are not in sync.
+
+Versions 0-2; flexible from 2.
+
+* 1: `election_type` (0 preferred, 1 unclean), and an error of the whole response (KIP-460).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
+    election_type: int = int8("1+")
+    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
+    timeout_ms: int = int32(default=60000)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    partition_id: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@dataclass(slots=True)
+class ReplicaElectionResult:
+    topic: str = string()
+    partition_result: list[PartitionResult] = array(PartitionResult)
+
+
+@dataclass(slots=True)
+class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16("1+")
+    replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

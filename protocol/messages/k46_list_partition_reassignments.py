@@ -1,0 +1,44 @@
+"""The moves of partitions that are under way (KIP-455).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, int16, int32, string
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsTopics:
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
+    timeout_ms: int = int32(default=60000)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(ListPartitionReassignmentsTopics, nullable="0+", default=None)
+
+
+@dataclass(slots=True)
+class OngoingPartitionReassignment:
+    partition_index: int = int32()
+    replicas: list[int] = array(int32)
+    adding_replicas: list[int] = array(int32)
+    removing_replicas: list[int] = array(int32)
+
+
+@dataclass(slots=True)
+class OngoingTopicReassignment:
+    name: str = string()
+    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
+
+
+@dataclass(slots=True)
+class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

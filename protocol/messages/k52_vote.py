@@ -1,0 +1,66 @@
+"""Ask a voter of the metadata quorum for its vote (KIP-595).
+
+Versions 0-2, all flexible.
+
+* 1: `voter_id`, directory ids, and where the leader is reached (KIP-853). 2: `pre_vote` (KIP-996).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid
+
+
+@dataclass(slots=True)
+class PartitionData:
+    partition_index: int = int32()
+    replica_epoch: int = int32()
+    replica_id: int = int32()
+    replica_directory_id: bytes = uuid("1+")
+    voter_directory_id: bytes = uuid("1+")
+    last_offset_epoch: int = int32()
+    last_offset: int = int64()
+    pre_vote: bool = boolean("2+")
+
+
+@dataclass(slots=True)
+class TopicData:
+    topic_name: str = string()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@dataclass(slots=True)
+class VoteRequest(Message, api_key=52, versions="0-2", flexible="0+"):
+    cluster_id: str | None = string(nullable="0+", default=None)
+    voter_id: int = int32("1+", default=-1)
+    topics: list[TopicData] = array(TopicData)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+    vote_granted: bool = boolean()
+
+
+@dataclass(slots=True)
+class TopicResult:
+    topic_name: str = string()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@dataclass(slots=True)
+class NodeEndpoint:
+    node_id: int = int32()
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class VoteResponse(Message, api_key=52, versions="0-2", flexible="0+"):
+    error_code: int = int16()
+    topics: list[TopicResult] = array(TopicResult)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)

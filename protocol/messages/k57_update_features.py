@@ -1,0 +1,42 @@
+"""Raise or lower the cluster's feature levels (KIP-584).
+
+Versions 0-2, all flexible.
+
+* 1: `upgrade_type` instead of `allow_downgrade`, and `validate_only` (KIP-778). 2: the response no longer tells each feature's result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class FeatureUpdateKey:
+    feature: str = string()
+    max_version_level: int = int16()
+    allow_downgrade: bool = boolean("0")
+    upgrade_type: int = int8("1+", default=1)
+
+
+@dataclass(slots=True)
+class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
+    timeout_ms: int = int32(default=60000)
+    feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
+    validate_only: bool = boolean("1+")
+
+
+@dataclass(slots=True)
+class UpdatableFeatureResult:
+    feature: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@dataclass(slots=True)
+class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1")

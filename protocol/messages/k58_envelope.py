@@ -1,0 +1,23 @@
+"""A client's request that a broker hands to the controller, and the answer to it (KIP-590).
+
+Version 0, flexible. Both carry a whole message, its header included and its size not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Buffer, Message, bytes_, int16
+
+
+@dataclass(slots=True)
+class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):
+    request_data: Buffer = bytes_()
+    request_principal: Buffer | None = bytes_(nullable="0+")
+    client_host_address: Buffer = bytes_()
+
+
+@dataclass(slots=True)
+class EnvelopeResponse(Message, api_key=58, versions="0", flexible="0+"):
+    response_data: Buffer | None = bytes_(nullable="0+", default=None)
+    error_code: int = int16()

@@ -1,0 +1,79 @@
+"""Read a part of a snapshot of the metadata log (KIP-630).
+
+Versions 0-1, all flexible.
+
+* 1: `replica_directory_id`, and where the leader is reached (KIP-853).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uint16, uuid
+
+
+@dataclass(slots=True)
+class SnapshotId:
+    end_offset: int = int64()
+    epoch: int = int32()
+
+
+@dataclass(slots=True)
+class PartitionSnapshot:
+    partition: int = int32()
+    current_leader_epoch: int = int32()
+    snapshot_id: SnapshotId = struct(SnapshotId)
+    position: int = int64()
+    replica_directory_id: bytes = uuid("1+", tag=0)
+
+
+@dataclass(slots=True)
+class TopicSnapshot:
+    name: str = string()
+    partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
+
+
+@dataclass(slots=True)
+class FetchSnapshotRequest(Message, api_key=59, versions="0-1", flexible="0+"):
+    cluster_id: str | None = string(nullable="0+", default=None, tag=0)
+    replica_id: int = int32(default=-1)
+    max_bytes: int = int32(default=0x7FFFFFFF)
+    topics: list[TopicSnapshot] = array(TopicSnapshot)
+
+
+@dataclass(slots=True)
+class LeaderIdAndEpoch:
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+@dataclass(slots=True)
+class PartitionSnapshotPart:
+    index: int = int32()
+    error_code: int = int16()
+    snapshot_id: SnapshotId = struct(SnapshotId)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, tag=0)
+    size: int = int64()
+    position: int = int64()
+    unaligned_records: Buffer = records_()
+
+
+@dataclass(slots=True)
+class TopicSnapshotPart:
+    name: str = string()
+    partitions: list[PartitionSnapshotPart] = array(PartitionSnapshotPart)
+
+
+@dataclass(slots=True)
+class NodeEndpoint:
+    node_id: int = int32()
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class FetchSnapshotResponse(Message, api_key=59, versions="0-1", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    topics: list[TopicSnapshotPart] = array(TopicSnapshotPart)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)

@@ -1,0 +1,48 @@
+"""A broker that starts makes itself known to the controller (KIP-631).
+
+Versions 0-4, all flexible.
+
+* 1: `is_migrating_zk_broker`. 2: `log_dirs` (KIP-858). 3: `previous_broker_epoch` (KIP-966).
+* 4: a feature whose lowest level is 0 can be told (KAFKA-17011).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid
+
+
+@dataclass(slots=True)
+class Listener:
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+    security_protocol: int = int16()
+
+
+@dataclass(slots=True)
+class Feature:
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@dataclass(slots=True)
+class BrokerRegistrationRequest(Message, api_key=62, versions="0-4", flexible="0+"):
+    broker_id: int = int32()
+    cluster_id: str = string()
+    incarnation_id: bytes = uuid()
+    listeners: list[Listener] = array(Listener)
+    features: list[Feature] = array(Feature)
+    rack: str | None = string(nullable="0+")
+    is_migrating_zk_broker: bool = boolean("1+")
+    log_dirs: list[bytes] = array(uuid, "2+")
+    previous_broker_epoch: int = int64("3+", default=-1)
+
+
+@dataclass(slots=True)
+class BrokerRegistrationResponse(Message, api_key=62, versions="0-4", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    broker_epoch: int = int64(default=-1)

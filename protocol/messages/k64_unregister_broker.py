@@ -1,0 +1,22 @@
+"""Have the cluster forget a broker (KIP-631).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, int16, int32, string
+
+
+@dataclass(slots=True)
+class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
+    broker_id: int = int32()
+
+
+@dataclass(slots=True)
+class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")

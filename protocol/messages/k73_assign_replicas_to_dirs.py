@@ -1,0 +1,59 @@
+"""A broker tells the controller in which of its directories replicas lie (KIP-858).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, int16, int32, int64, uuid
+
+
+@dataclass(slots=True)
+class PartitionData:
+    partition_index: int = int32()
+
+
+@dataclass(slots=True)
+class TopicData:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@dataclass(slots=True)
+class DirectoryData:
+    id: bytes = uuid()
+    topics: list[TopicData] = array(TopicData)
+
+
+@dataclass(slots=True)
+class AssignReplicasToDirsRequest(Message, api_key=73, versions="0", flexible="0+"):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    directories: list[DirectoryData] = array(DirectoryData)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class TopicResult:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@dataclass(slots=True)
+class DirectoryResult:
+    id: bytes = uuid()
+    topics: list[TopicResult] = array(TopicResult)
+
+
+@dataclass(slots=True)
+class AssignReplicasToDirsResponse(Message, api_key=73, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    directories: list[DirectoryResult] = array(DirectoryResult)

@@ -1,0 +1,36 @@
+"""Add a voter to the metadata quorum (KIP-853).
+
+Versions 0-1, all flexible.
+
+* 1: `ack_when_committed` (KIP-1186).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid
+
+
+@dataclass(slots=True)
+class Listener:
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
+    cluster_id: str | None = string(nullable="0+")
+    timeout_ms: int = int32()
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    listeners: list[Listener] = array(Listener)
+    ack_when_committed: bool = boolean("1+", default=True)
+
+
+@dataclass(slots=True)
+class AddRaftVoterResponse(Message, api_key=80, versions="0-1", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")

@@ -1,0 +1,48 @@
+"""A voter tells the quorum's leader its listeners and what it supports (KIP-853).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid
+
+
+@dataclass(slots=True)
+class Listener:
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class KRaftVersionFeature:
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@dataclass(slots=True)
+class UpdateRaftVoterRequest(Message, api_key=82, versions="0", flexible="0+"):
+    cluster_id: str | None = string(nullable="0+")
+    current_leader_epoch: int = int32()
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    listeners: list[Listener] = array(Listener)
+    k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
+
+
+@dataclass(slots=True)
+class CurrentLeader:
+    leader_id: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1)
+    host: str = string()
+    port: int = int32()
+
+
+@dataclass(slots=True)
+class UpdateRaftVoterResponse(Message, api_key=82, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    current_leader: CurrentLeader = struct(CurrentLeader, tag=0)
