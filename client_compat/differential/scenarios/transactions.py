@@ -162,6 +162,10 @@ def fenced(probe: Probe) -> None:
     probe.ask("end of the second", EndTxnRequest("fence", *second, True), 3)
     settled(probe, "fence")
     look(probe, "committed by the second", "fenced")
+    probe.ask("add of the second, again", add("fence", second, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
+    probe.ask("init of the first, whose producer id is the second's", InitProducerIdRequest("fence", 60_000, *first), 4)
+    settled(probe, "fence")
+    probe.ask("end of the second, whose transaction the first has aborted", EndTxnRequest("fence", *second, True), 3)
 
 
 def offsets(probe: Probe) -> None:

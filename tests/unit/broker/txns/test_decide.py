@@ -146,7 +146,8 @@ def test_a_fence_at_the_last_epoch_leads_to_a_new_producer_id() -> None:
     assert init(fenced.completed(NOW)).producer_id == NEW_PID
 
 
-def test_a_zombie_does_not_abort_the_open_transaction_of_its_successor() -> None:
+def test_who_holds_the_producer_id_in_any_epoch_aborts_an_open_transaction_and_nobody_else() -> None:
+    assert init(txn(TxnState.ONGOING), (PID, 0)) == init(txn(TxnState.ONGOING))
     assert init(txn(TxnState.ONGOING), (PID + 1, 4)) == Decision(FENCED)
 
 
