@@ -64,8 +64,7 @@ class BrokerConfigs:
             found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if name in self.settings.explicit and (text := render(self._started[name])) is not None:
             found.append((name, text, ConfigSource.STATIC_BROKER))
-        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
-        if key is not None and (text := render(key.default)) is not None:
+        if (name in BROKER_KEYS or name in KEPT_KEYS) and (text := render(self.settings.default(name))) is not None:
             found.append((name, text, ConfigSource.DEFAULT))
         return found
 

@@ -65,7 +65,7 @@ class Synonym:
 class ConfigKey:
     """One key. `default` None means: not set. `synonyms` (topic and group keys only) are tried in order, then `default`.
 
-    An `internal` key can be set at the start and is described to nobody.
+    An `internal` key can be set at the start and is described to nobody. One for a `member` means nothing to a broker without a cluster.
     """
 
     name: str
@@ -75,6 +75,7 @@ class ConfigKey:
     validator: Validator | None = None
     dynamic: bool = False
     internal: bool = False
+    member: bool = False
     synonyms: tuple[Synonym, ...] = ()
 
     @property

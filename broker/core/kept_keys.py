@@ -1,4 +1,5 @@
-"""Kafka's settings without effect here that its tools set while a broker runs, or that other resources' settings lean on.
+"""Kafka's settings without effect here that its tools set while a broker runs, that other resources' settings lean on, or that only a
+controller obeys.
 
 They are checked, kept and described as Kafka does it (DynamicBrokerConfig, ShareGroupConfig, GroupCoordinatorConfig): a tool that raises
 `num.io.threads` goes through, and reads back what it wrote. `ottla.broker.core.ignored_settings` has those that nobody can change or read.
@@ -19,10 +20,6 @@ def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Valid
     return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", validator, dynamic=True)
 
 
-def _throttle(name: str, doc: str) -> ConfigKey:
-    return ConfigKey(name, _T.LONG, None, f"{doc} Kept, without effect.", _NOT_NEGATIVE, dynamic=True, internal=True)
-
-
 THREADS: Final = (
     "background.threads",
     "num.io.threads",
@@ -35,10 +32,10 @@ CLEANER_THREADS: Final = "log.cleaner.threads"
 
 CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
 
-_THREAD_DEFAULTS = (10, 8, 3, 2, 1)
+_THREAD_DEFAULTS = (("background.threads", 10), ("num.io.threads", 8), ("num.network.threads", 3), ("num.recovery.threads.per.data.dir", 2))
 
 _DYNAMIC = (
-    *(_key(name, _T.INT, default, _THREADS_DOC, _POSITIVE) for name, default in zip(THREADS, _THREAD_DEFAULTS, strict=True)),
+    *(_key(name, _T.INT, default, _THREADS_DOC, _POSITIVE) for name, default in _THREAD_DEFAULTS),
     _key(CLEANER_THREADS, _T.INT, 1, _THREADS_DOC, _NOT_NEGATIVE),
     _key(CLEANER_BUFFER, _T.LONG, 134_217_728, "Memory of the cleaner for keys."),
     _key("log.cleaner.io.buffer.load.factor", _T.DOUBLE, 0.9, "How full that memory may be."),
@@ -59,9 +56,36 @@ _DYNAMIC = (
     _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
     _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
     _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
-    _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers."),
-    _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
-    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories."),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _T.LONG,
+        None,
+        "Bytes a second that move between data directories. Kept, without effect.",
+        _NOT_NEGATIVE,
+        dynamic=True,
+        internal=True,
+    ),
+)
+
+
+def _controllers(
+    name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, *, internal: bool = False
+) -> ConfigKey:
+    return ConfigKey(name, kind, default, f"{doc} For controllers only.", validator, internal=internal)
+
+
+_OF_CONTROLLERS = (
+    _controllers("auto.leader.rebalance.enable", _T.BOOLEAN, True, "Whether preferred leaders are elected again."),
+    _controllers("broker.session.timeout.ms", _T.INT, 9_000, "A broker silent for so long is fenced."),
+    _controllers("controller.quorum.append.linger.ms", _T.INT, 25, "How long writes are collected.", _NOT_NEGATIVE),
+    _controllers("controller.quorum.auto.join.enable", _T.BOOLEAN, False, "Whether a controller joins its quorum by itself."),
+    _controllers("controller.quorum.election.backoff.max.ms", _T.INT, 1_000, "Longest pause before an election.", _NOT_NEGATIVE),
+    _controllers("controller.quorum.election.timeout.ms", _T.INT, 1_000, "How long an election may take.", _NOT_NEGATIVE),
+    _controllers("leader.imbalance.check.interval.seconds", _T.LONG, 300, "How often preferred leaders are looked at.", _POSITIVE),
+    _controllers("metadata.max.idle.interval.ms", _T.INT, 500, "How often an idle controller writes.", _NOT_NEGATIVE),
+    _controllers(
+        "unclean.leader.election.interval.ms", _T.LONG, 300_000, "How often unclean elections are looked for.", _POSITIVE, internal=True
+    ),
 )
 
 _GROUP_DEFAULTS: Final[dict[str, tuple[int, int, str]]] = {
@@ -105,4 +129,4 @@ _OF_GROUPS = (
     for name, (default, low, doc) in _GROUP_DEFAULTS.items()
 )
 
-KEPT_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_GROUPS)}
+KEPT_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_CONTROLLERS, *_OF_GROUPS)}

@@ -21,10 +21,12 @@ from ottla.broker.core.config_keys import (
     between,
     each_of,
     exactly,
+    one_of,
     one_of_in_any_case,
 )
 from ottla.broker.core.ip_overrides import IP_OVERRIDES
 from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
 from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
 __all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
@@ -35,10 +37,21 @@ _POSITIVE = at_least(1)
 _NOT_NEGATIVE = at_least(0)
 _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
+_OF_MEMBERS: Mapping[str, Value] = {
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+"""Kafka's defaults, which one broker alone could not serve."""
+
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
     """A field of BrokerSettings that is also a row of BROKER_KEYS, with its flags. Any, as dataclasses.field is typed by its default."""
     return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
+
+
+def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
+    return _key(kind, default, doc, validator, member=True, **flags)
 
 
 @dataclass(slots=True)
@@ -47,6 +60,7 @@ class BrokerSettings:
 
     # --- who and where -------------------------------------------------------------------------------------------------------
     node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE)
+    broker_id: int = _key(_INT, -1, "The older name of node.id; where both are given they are equal.")
     cluster_id: str | None = _key(
         _STRING, None, "Cluster id of a new data directory; by default a random one. An existing directory must agree."
     )
@@ -60,6 +74,81 @@ class BrokerSettings:
     listener_security_protocol_map: str = _key(
         _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Protocol of each listener name."
     )
+    controller_listener_names: tuple[str, ...] = _member(
+        _LIST, (), "Names of the controllers' listeners. A member of a cluster dials the first, and binds none of them."
+    )
+
+    # --- a member of a cluster -----------------------------------------------------------------------------------------------
+    process_roles: tuple[str, ...] = _member(
+        _LIST,
+        (),
+        "broker makes this a member of a cluster, with controllers elsewhere; without roles it is a node of its own.",
+        each_of("broker", "controller"),
+    )
+    controller_quorum_bootstrap_servers: tuple[str, ...] = _member(
+        _LIST, (), "Where to ask for the controllers first: host:port, comma separated.", BOOTSTRAP_SERVERS
+    )
+    controller_quorum_voters: tuple[str, ...] = _member(
+        _LIST, (), "The controllers of a static quorum: id@host:port, comma separated.", VOTERS
+    )
+    controller_quorum_fetch_timeout_ms: int = _member(
+        _INT, 2_000, "The controllers' leader is looked for when it did not answer a fetch for so long.", _NOT_NEGATIVE
+    )
+    controller_quorum_request_timeout_ms: int = _member(_INT, 2_000, "Longest wait for a controller's answer to a fetch.", _NOT_NEGATIVE)
+    controller_quorum_retry_backoff_ms: int = _member(_INT, 20, "Pause before a controller is asked again.", _NOT_NEGATIVE)
+    controller_quorum_fetch_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one fetch of metadata.", _POSITIVE)
+    controller_quorum_fetch_snapshot_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one part of a snapshot.", _POSITIVE)
+    controller_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a controller's answer to any other request.", _POSITIVE)
+    inter_broker_listener_name: str | None = _member(_STRING, None, "The listener at which brokers dial each other.")
+    security_inter_broker_protocol: str = _member(
+        _STRING,
+        "PLAINTEXT",
+        "Where inter.broker.listener.name is not set: the listener of this protocol's name.",
+        one_of("SSL", "SASL_PLAINTEXT", "PLAINTEXT", "SASL_SSL"),
+    )
+    request_timeout_ms: int = _member(_INT, 30_000, "Longest wait for another broker's answer.", _POSITIVE)
+    socket_connection_setup_timeout_ms: int = _member(_LONG, 10_000, "Longest first wait for a connection to another node.", _POSITIVE)
+    socket_connection_setup_timeout_max_ms: int = _member(_LONG, 30_000, "Longest of the later ones.", _POSITIVE)
+    broker_heartbeat_interval_ms: int = _member(_INT, 2_000, "How often the controller hears of this broker.", _POSITIVE)
+    initial_broker_registration_timeout_ms: int = _member(
+        _INT, 60_000, "A broker that could not register for so long after its start stops.", _POSITIVE
+    )
+    controlled_shutdown_enable: bool = _member(_BOOLEAN, True, "Whether a stop lets the controller move what this broker leads.")
+    log_dir_failure_timeout_ms: int = _member(
+        _LONG, 30_000, "A broker that could not tell the controller of its failed directory for so long stops.", _POSITIVE
+    )
+    metadata_log_dir: str | None = _member(_STRING, None, "Where the metadata log lies: only the data directory, as by default.")
+    metadata_log_segment_bytes: int = _member(_INT, 1_073_741_824, "Size of a segment of the metadata log.", at_least(8 * 1024 * 1024))
+    metadata_log_segment_ms: int = _member(_LONG, 604_800_000, "Time after which a segment of it is closed.")
+    metadata_max_retention_bytes: int = _member(_LONG, 104_857_600, "Size of log and snapshots above which the oldest go.")
+    metadata_max_retention_ms: int = _member(_LONG, 604_800_000, "Age at which snapshots and the log before them go.")
+    metadata_log_max_record_bytes_between_snapshots: int = _member(
+        _LONG, 20_971_520, "Bytes of metadata after which a snapshot is made.", _POSITIVE
+    )
+    metadata_log_max_snapshot_interval_ms: int = _member(
+        _LONG, 3_600_000, "Time after which one is made, if anything changed; 0 is never.", _NOT_NEGATIVE
+    )
+
+    # --- replication ---------------------------------------------------------------------------------------------------------
+    replica_lag_time_max_ms: int = _member(_LONG, 30_000, "A follower so long behind leaves the in-sync set.", _POSITIVE)
+    replica_fetch_max_bytes: int = _member(_INT, 1_048_576, "Bytes that a follower asks for of one partition.", _NOT_NEGATIVE)
+    replica_fetch_min_bytes: int = _member(_INT, 1, "Bytes for which a follower's fetch waits.")
+    replica_fetch_wait_max_ms: int = _member(_INT, 500, "How long it waits for them.")
+    replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Bytes that a follower asks for in all.", _NOT_NEGATIVE)
+    replica_fetch_backoff_ms: int = _member(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
+    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a leader's answer to a follower.")
+    num_replica_fetchers: int = _member(_INT, 1, "Connections to each leader that is followed.", _POSITIVE, dynamic=True)
+    replica_selector_class: str | None = _member(
+        _STRING, None, "Which replica a consumer is sent to: by default the leader, with RackAwareReplicaSelector the nearest."
+    )
+    leader_replication_throttled_rate: int | None = _member(
+        _LONG, None, "Bytes a second that leaders send to throttled followers.", _NOT_NEGATIVE, dynamic=True, internal=True
+    )
+    follower_replication_throttled_rate: int | None = _member(
+        _LONG, None, "Bytes a second that throttled followers read.", _NOT_NEGATIVE, dynamic=True, internal=True
+    )
+    replication_quota_window_num: int = _member(_INT, 11, "Samples over which those are measured.", _POSITIVE)
+    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of such a sample, in seconds.", _POSITIVE)
 
     # --- connections and requests --------------------------------------------------------------------------------------------
     socket_request_max_bytes: int = _key(_INT, 104_857_600, "The largest request.", _POSITIVE)
@@ -176,14 +265,20 @@ class BrokerSettings:
     offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
     offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)
     offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
-    offsets_topic_replication_factor: int = _key(_SHORT, 1, "Replicas of __consumer_offsets (Kafka: 3).", _POSITIVE)
+    offsets_topic_replication_factor: int = _key(
+        _SHORT, 1, "Replicas of __consumer_offsets (Kafka, and a member of a cluster: 3).", _POSITIVE
+    )
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
 
     # --- transactions --------------------------------------------------------------------------------------------------------
     transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)
     transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)
-    transaction_state_log_replication_factor: int = _key(_SHORT, 1, "Replicas of __transaction_state (Kafka: 3).", _POSITIVE)
-    transaction_state_log_min_isr: int = _key(_INT, 1, "In-sync replicas of __transaction_state (Kafka: 2).", _POSITIVE)
+    transaction_state_log_replication_factor: int = _key(
+        _SHORT, 1, "Replicas of __transaction_state (Kafka, and a member of a cluster: 3).", _POSITIVE
+    )
+    transaction_state_log_min_isr: int = _key(
+        _INT, 1, "In-sync replicas of __transaction_state (Kafka, and a member of a cluster: 2).", _POSITIVE
+    )
     transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
     transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "An unused transactional id is forgotten after so long.", _POSITIVE)
     transaction_version: int = _key(
@@ -204,6 +299,21 @@ class BrokerSettings:
 
     kept: Mapping[str, Value] = field(default_factory=dict)
     """What was given for settings of KEPT_KEYS, which change nothing."""
+
+    def __post_init__(self) -> None:
+        if self.broker_id == BROKER_KEYS["broker.id"].default:
+            self.broker_id = self.node_id
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this is a broker of a cluster whose controllers are elsewhere."""
+        return self.process_roles == ("broker",)
+
+    def default(self, name: str) -> Value:
+        """What the setting is where nobody gave one; KeyError as for `value`."""
+        if self.is_member and name in _OF_MEMBERS:
+            return _OF_MEMBERS[name]
+        return (BROKER_KEYS.get(name) or KEPT_KEYS[name]).default
 
     def value(self, name: str) -> Value:
         """The typed value of the setting `name` (Kafka's spelling); KeyError for a name that is in neither BROKER_KEYS nor KEPT_KEYS."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
 
@@ -47,32 +48,56 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
     for source, given in (("file", _read_file(file)), ("environment", _from_environment(env)), ("command line", cli)):
         if "log.dir" in given:
             texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
+        if (problem := _two_ids(given)) is not None:
+            mistakes.append(f"{problem} (from the {source})")
         for given_name, text in given.items():
             name = _ALIASES.get(given_name, given_name)
-            if name in BROKER_KEYS or name in KEPT_KEYS:
-                texts[name] = (text, source)
-            elif (problem := lock_problem(name, text)) is not None:
+            if (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
+            elif name in BROKER_KEYS or name in KEPT_KEYS:
+                texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
             else:
                 mistakes.append(_unknown(given_name, source))
+    settings = _parsed(texts, mistakes)
+    _check_together(settings)
+    notes += [_without_effect(name, source) for name, (_, source) in texts.items() if _has_no_effect(name, settings)]
+    return Loaded(settings, notes + list(advice(settings)))
+
+
+def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
     for name, (text, source) in texts.items():
         try:
             if name in KEPT_KEYS:
                 kept[name] = KEPT_KEYS[name].parse(text)
-                notes.append(_without_effect(name, source))
             else:
                 values[attribute_of(name)] = BROKER_KEYS[name].parse(text)
         except InvalidConfig as error:
             mistakes.append(f"{error} (from the {source})")
     if mistakes:
         raise SettingsError("\n".join(mistakes))
-    settings = BrokerSettings(**values, kept=kept, explicit={name: source for name, (_, source) in texts.items()})
-    _check_together(settings)
-    return Loaded(settings, notes)
+    explicit = {name: source for name, (_, source) in texts.items()}
+    if "node.id" in explicit:
+        explicit["broker.id"] = explicit["node.id"]
+    settings = BrokerSettings(**values, kept=kept, explicit=explicit)
+    for name in BROKER_KEYS.keys() - explicit.keys():
+        if (value := settings.default(name)) != BROKER_KEYS[name].default:
+            setattr(settings, attribute_of(name), value)
+    return settings
+
+
+def _two_ids(given: Mapping[str, str]) -> str | None:
+    broker_id, node_id = given.get("broker.id"), given.get("node.id")
+    if None in {broker_id, node_id} or broker_id == node_id:
+        return None
+    return f"broker.id={broker_id} and node.id={node_id} must be the same"
+
+
+def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
+    return name in KEPT_KEYS or (BROKER_KEYS[name].member and not settings.is_member)
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
@@ -133,6 +158,10 @@ def _check_together(settings: BrokerSettings) -> None:
         raise SettingsError("group.coordinator.rebalance.protocols: disabling the classic protocol is not supported")
     if not settings.group_consumer_assignors:
         raise SettingsError("group.consumer.assignors names no assignor")
+    if roles := "\n".join(role_problems(settings)):
+        raise SettingsError(roles)
+    if settings.is_member:
+        return
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:
             raise SettingsError(f"{name}={settings.value(name)}: allowed is 1, for there is one broker")

@@ -1,18 +1,28 @@
-"""Listeners in Kafka's syntax: `NAME://host:port`, what each advertises, and which security protocol its name stands for."""
+"""Listeners in Kafka's syntax: `NAME://host:port`, what each advertises, and which security protocol its name stands for.
+
+A member of a cluster registers what it advertises, and names one of them for other brokers (Kafka's `KafkaConfig.validateValues`,
+`AbstractKafkaConfig`).
+"""
 
 from __future__ import annotations
 
 import re
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from ottla.broker.api.context import Listener
+from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX = 65535
+_ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+_SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_PLAINTEXT_ID: Final = 0
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
@@ -30,11 +40,57 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
         if protocol != "PLAINTEXT":
             raise SettingsError(f"listeners: {listener.name} uses {protocol}; only PLAINTEXT is available in this version")
-    advertised = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
-    unknown = set(advertised) - {listener.name for listener in listeners}
+    found = [_with_advertised(listener, _advertised(settings).get(listener.name)) for listener in listeners]
+    unknown = set(_advertised(settings)) - {listener.name for listener in listeners}
     if unknown:
         raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
-    return [_with_advertised(listener, advertised.get(listener.name)) for listener in listeners]
+    if settings.is_member:
+        _check_controllers(settings, found, protocols)
+        _check_inter_broker(settings, registered_listeners(settings, found))
+    return found
+
+
+def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) -> list[Endpoint]:
+    """What a member tells the controller: the listeners that it advertises, or all where it advertises none. `bound` as for `Server`.
+
+    A listener of every address, with nothing advertised, is this machine's name. Raises SettingsError.
+    """
+    advertised = [at for at in bound if not settings.advertised_listeners or at.advertised_host is not None]
+    for at in advertised:
+        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
+            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
+    return [
+        Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, _PLAINTEXT_ID)
+        for at in advertised
+    ]
+
+
+def inter_broker_listener(settings: BrokerSettings) -> str:
+    """The name of the listener at which brokers dial each other."""
+    return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
+
+
+def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, str]) -> None:
+    names = [name.upper() for name in settings.controller_listener_names]
+    for listener in listeners:
+        if listener.name in names:
+            raise SettingsError(f"controller.listener.names: {listener.name} must not be among listeners when process.roles=broker")
+    for name in names:
+        if name not in protocols:
+            raise SettingsError(f"controller.listener.names: {name} is not in listener.security.protocol.map")
+    if protocols[names[0]] != "PLAINTEXT":
+        raise SettingsError(
+            f"controller.listener.names: {names[0]} uses {protocols[names[0]]}; only PLAINTEXT is available in this version"
+        )
+
+
+def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]) -> None:
+    if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= settings.explicit.keys():
+        raise SettingsError("only one of inter.broker.listener.name and security.inter.broker.protocol should be set")
+    name, names = inter_broker_listener(settings), [endpoint.name for endpoint in registered]
+    if name not in names:
+        setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
+        raise SettingsError(f"{setting}={name} must be among the listeners that are advertised: {', '.join(names) or 'none is'}")
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -51,9 +107,17 @@ def plain_address(host: str) -> str:
 def _with_advertised(listener: Listener, advertised: Listener | None) -> Listener:
     if advertised is None:
         return listener
-    if advertised.host in {"", "0.0.0.0", "::"}:
+    if advertised.host in _ANYWHERE:
         raise SettingsError(f"advertised.listeners: {listener.name} advertises {advertised.host or 'no host'}, which no client can dial")
     return replace(listener, advertised_host=advertised.host, advertised_port=advertised.port or None)
+
+
+def _advertised(settings: BrokerSettings) -> dict[str, Listener]:
+    found = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
+    if settings.is_member:  # the name of a controllers' listener means nothing on a broker
+        for name in settings.controller_listener_names:
+            found.pop(name.upper(), None)
+    return found
 
 
 def _parse(setting: str, items: Sequence[str]) -> list[Listener]:
@@ -76,4 +140,13 @@ def _protocols(settings: BrokerSettings) -> dict[str, str]:
         if not colon or protocol.strip().upper() not in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}:
             raise SettingsError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")
         found[name.strip().upper()] = protocol.strip().upper()
-    return found
+    return found | _implied(settings)
+
+
+def _implied(settings: BrokerSettings) -> dict[str, str]:
+    """Without a map of the user's own, and where nothing is secured, the controllers' listeners are PLAINTEXT."""
+    names = {name.upper() for name in settings.controller_listener_names}
+    bound = {item.partition(":")[0].upper() for item in settings.listeners}
+    if "listener.security.protocol.map" in settings.explicit or (names | bound) & _SECURED:
+        return {}
+    return dict.fromkeys(names, "PLAINTEXT")

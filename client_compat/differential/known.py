@@ -38,6 +38,8 @@ OWN_SETTINGS = "|".join(
     re.escape(name)
     for name in (
         "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
         "group.initial.rebalance.delay.ms",
         "listener.security.protocol.map",
         "listeners",
@@ -45,6 +47,7 @@ OWN_SETTINGS = "|".join(
         "log.dirs",
         "node.id",
         "offsets.topic.replication.factor",
+        "process.roles",
         "transaction.state.log.min.isr",
         "transaction.state.log.replication.factor",
     )

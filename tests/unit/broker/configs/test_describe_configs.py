@@ -10,6 +10,7 @@ from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.config_keys import ConfigType
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.settings_load import load
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 
@@ -195,3 +196,12 @@ def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
 )
 def test_a_resource_that_is_not_here_is_refused(kind: int, name: str, code: ErrorCode) -> None:
     assert Described().refused(kind, name) is code
+
+
+def test_a_member_of_a_cluster_is_described_with_kafkas_defaults() -> None:
+    given = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "C", "node.id": "1"}
+    entries = Described(load(given, {}, None).settings).entries(BROKER, "1")
+    factor, roles, node_id = (entries[name] for name in ("offsets.topic.replication.factor", "process.roles", "broker.id"))
+    assert (factor.value, factor.source, factor.synonyms[-1][1]) == ("3", ConfigSource.DEFAULT, "3")
+    assert (roles.value, roles.source, roles.type, roles.read_only) == ("broker", ConfigSource.STATIC_BROKER, ConfigType.LIST, True)
+    assert (node_id.value, node_id.source) == ("1", ConfigSource.STATIC_BROKER)

@@ -66,7 +66,9 @@ log.retention.hours=168
     assert any("num.io.threads" in note for note in loaded.notes)
 
 
-@pytest.mark.parametrize("name", ["metric.reporters", "controlled.shutdown.enable", "replication.quota.window.num", "cordoned.log.dirs"])
+@pytest.mark.parametrize(
+    "name", ["metric.reporters", "controlled.shutdown.max.retries", "replication.quota.window.num", "cordoned.log.dirs"]
+)
 def test_settings_of_kafkas_that_mean_nothing_here_do_not_stop_the_start(name: str) -> None:
     loaded = load({name: "1"}, {}, None)
     assert loaded.notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
@@ -80,6 +82,12 @@ def test_the_migration_policy_may_be_written_in_capitals_as_kafka_allows() -> No
 
 def test_the_old_name_broker_id_is_node_id(tmp_path: Path) -> None:
     assert load({}, {}, file_with(tmp_path, "broker.id=7\n")).settings.node_id == 7
+    assert load({"node.id": "8"}, {}, file_with(tmp_path, "broker.id=7\n")).settings.value("broker.id") == 8
+
+
+def test_two_different_ids_in_one_place_stop_the_start(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"broker\.id=7 and node\.id=8 must be the same"):
+        load({}, {}, file_with(tmp_path, "broker.id=7\nnode.id=8\n"))
 
 
 def test_a_data_directory_of_a_later_source_wins_whichever_of_the_two_names_it_has(tmp_path: Path) -> None:

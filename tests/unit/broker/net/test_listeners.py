@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.settings_load import SettingsError
-from ottla.broker.net.listeners import listeners_of
+from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.net.listeners import inter_broker_listener, listeners_of, registered_listeners
 
 
 def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:PLAINTEXT,SSL:SSL") -> BrokerSettings:
@@ -54,3 +56,71 @@ def test_without_an_advertised_listener_a_client_is_told_the_address_that_it_dia
 def test_an_advertised_listener_is_what_a_client_is_told() -> None:
     listener = Listener("PLAINTEXT", "0.0.0.0", 9092, "kafka.example", 19092)
     assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).broker_address == ("kafka.example", 19092)
+
+
+def member(listeners: str, advertised: str = "", **others: str) -> BrokerSettings:
+    given = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "CONTROLLER"}
+    named = {name.replace("_", "."): text for name, text in others.items()}
+    return load({**given, "listeners": listeners, "advertised.listeners": advertised, **named}, {}, None).settings
+
+
+def registered(settings: BrokerSettings) -> list[tuple[str, str, int]]:
+    endpoints = registered_listeners(settings, listeners_of(settings))
+    assert {endpoint.security_protocol for endpoint in endpoints} <= {0}
+    return [(endpoint.name, endpoint.host, endpoint.port) for endpoint in endpoints]
+
+
+def test_a_member_registers_what_it_advertises_and_nothing_else() -> None:
+    two = {"listener_security_protocol_map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    assert registered(member("PLAINTEXT://h:1,A://h:2", **two)) == [("PLAINTEXT", "h", 1), ("A", "h", 2)]
+    assert registered(member("PLAINTEXT://h:1,A://h:2", "PLAINTEXT://k:9", **two)) == [("PLAINTEXT", "k", 9)]
+
+
+def test_a_listener_of_every_address_is_registered_under_the_machines_name() -> None:
+    assert registered(member("PLAINTEXT://:1")) == [("PLAINTEXT", socket.getfqdn(), 1)]
+
+
+def test_a_controllers_listener_that_a_member_advertises_is_left_out() -> None:
+    assert registered(member("PLAINTEXT://h:1", "PLAINTEXT://h:1,CONTROLLER://h:2")) == [("PLAINTEXT", "h", 1)]
+
+
+def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of_the_protocols() -> None:
+    protocols = "INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    settings = member("INNER://h:1", inter_broker_listener_name="inner", listener_security_protocol_map=protocols)
+    assert inter_broker_listener(settings) == listeners_of(settings)[0].name == "INNER"
+    assert inter_broker_listener(member("PLAINTEXT://h:1")) == "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (member("PLAINTEXT://h:1,CONTROLLER://h:2"), r"controller\.listener\.names: CONTROLLER must not be among listeners"),
+        (
+            member("PLAINTEXT://h:1", listener_security_protocol_map="PLAINTEXT:PLAINTEXT"),
+            r"controller\.listener\.names: CONTROLLER is not in listener\.security\.protocol\.map",
+        ),
+        (
+            member("PLAINTEXT://h:1", listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"),
+            r"controller\.listener\.names: CONTROLLER uses SSL",
+        ),
+        (member("PLAINTEXT://h:1", inter_broker_listener_name="OTHER"), r"inter\.broker\.listener\.name=OTHER must be among .*: PLAINTEXT"),
+        (
+            member("A://h:1", listener_security_protocol_map="A:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+            r"security\.inter\.broker\.protocol=PLAINTEXT must be among .*: A",
+        ),
+        (
+            member("PLAINTEXT://h:1", inter_broker_listener_name="PLAINTEXT", security_inter_broker_protocol="PLAINTEXT"),
+            r"only one of inter\.broker\.listener\.name and security\.inter\.broker\.protocol",
+        ),
+        (member("PLAINTEXT://0.0.0.0:1"), r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"),
+    ],
+)
+def test_listeners_with_which_a_member_could_not_be_reached_are_refused_by_name(given: BrokerSettings, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        listeners_of(given)
+
+
+def test_a_controllers_listener_is_plaintext_unless_a_map_says_otherwise() -> None:
+    assert [at.name for at in listeners_of(load({"listeners": "C://h:1", "controller.listener.names": "C"}, {}, None).settings)] == ["C"]
+    with pytest.raises(SettingsError, match=r"C is not in listener\.security\.protocol\.map"):
+        listeners_of(load({"listeners": "C://h:1,SSL://h:2", "controller.listener.names": "C"}, {}, None).settings)

@@ -1,0 +1,81 @@
+"""What the settings of a cluster's member must be together, and what follows from them (Kafka's `KafkaConfig.validateValues`).
+
+The rules about listeners' names are in `ottla.broker.net.listeners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.quorum_addresses import QuorumAddress, bootstrap_servers, voters
+
+if TYPE_CHECKING:
+    from ottla.broker.core.settings import BrokerSettings
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_SELECTORS: Final = (None, "", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
+
+
+def controllers(settings: BrokerSettings) -> list[QuorumAddress]:
+    """Where to look for the controllers first: the voters of a static quorum with their ids, else the bootstrap servers."""
+    return voters(settings.controller_quorum_voters) or bootstrap_servers(settings.controller_quorum_bootstrap_servers)
+
+
+def role_problems(settings: BrokerSettings) -> Iterator[str]:
+    """Why a node with these roles cannot start, each with the name of its setting; nothing where it can."""
+    if settings.is_member:
+        yield from _member_problems(settings)
+    elif settings.process_roles == ("controller",):
+        yield "process.roles=controller: there is no controller without a broker here; allowed are broker, and one node with both"
+    elif settings.process_roles:
+        yield from _combined_problems(settings)
+
+
+def _combined_problems(settings: BrokerSettings) -> Iterator[str]:
+    """One node is its own controller, and nobody else's; Kafka's server.properties of one combined node says just that."""
+    roles = ",".join(settings.process_roles)
+    named = voters(settings.controller_quorum_voters)
+    if named and [voter.node_id for voter in named] != [settings.node_id]:
+        given = ",".join(settings.controller_quorum_voters)
+        yield f"controller.quorum.voters={given}: with process.roles={roles} allowed is this node alone, node.id={settings.node_id}"
+    if len(settings.controller_quorum_bootstrap_servers) > 1:
+        given = ",".join(settings.controller_quorum_bootstrap_servers)
+        yield f"controller.quorum.bootstrap.servers={given}: with process.roles={roles} allowed is this node alone"
+
+
+def _member_problems(settings: BrokerSettings) -> Iterator[str]:
+    named = voters(settings.controller_quorum_voters)
+    if not named and not settings.controller_quorum_bootstrap_servers:
+        yield "process.roles=broker needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"
+    if settings.node_id in {voter.node_id for voter in named}:
+        given = ",".join(settings.controller_quorum_voters)
+        yield f"controller.quorum.voters={given}: with process.roles=broker the node id {settings.node_id} must not be among them"
+    if not settings.controller_listener_names:
+        yield "controller.listener.names must contain at least one value when process.roles=broker"
+    if settings.value("controller.quorum.auto.join.enable"):
+        yield "controller.quorum.auto.join.enable is only supported when process.roles contains controller"
+    if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
+        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
+    if settings.replica_selector_class not in _SELECTORS:
+        yield f"replica.selector.class={settings.replica_selector_class}: allowed is {RACK_AWARE_SELECTOR}, or none"
+    yield from _timing_problems(settings)
+
+
+def _timing_problems(settings: BrokerSettings) -> Iterator[str]:
+    wait = settings.replica_fetch_wait_max_ms
+    if wait > settings.replica_socket_timeout_ms:
+        yield f"replica.socket.timeout.ms={settings.replica_socket_timeout_ms} must be at least replica.fetch.wait.max.ms={wait}"
+    if wait > settings.replica_lag_time_max_ms:
+        yield f"replica.fetch.wait.max.ms={wait} must be at most replica.lag.time.max.ms={settings.replica_lag_time_max_ms}"
+
+
+def advice(settings: BrokerSettings) -> Iterator[str]:
+    """What is allowed and hardly meant."""
+    session = settings.value("broker.session.timeout.ms")
+    interval = settings.broker_heartbeat_interval_ms
+    if settings.is_member and isinstance(session, int) and interval * 2 > session:
+        yield (
+            f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={session}: "
+            "where the controllers have that one, too, one late heartbeat fences this broker"
+        )

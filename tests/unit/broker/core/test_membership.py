@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.membership import controllers
+from ottla.broker.core.quorum_addresses import QuorumAddress
+from ottla.broker.core.settings_load import SettingsError, load
+
+MEMBER = {"process.roles": "broker", "node.id": "2", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "C"}
+BROKER_PROPERTIES = """
+process.roles=broker
+node.id=2
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://localhost:9092
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-broker-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""What Kafka 4.3 ships as config/broker.properties, without its comments."""
+
+
+def test_a_real_broker_properties_makes_a_member(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(BROKER_PROPERTIES)
+    loaded = load({}, {}, file)
+    assert loaded.settings.is_member
+    assert controllers(loaded.settings) == [QuorumAddress(-1, "localhost", 9093)]
+    without_effect = {note.partition(" ")[0] for note in loaded.notes}
+    assert without_effect == {
+        "num.network.threads",
+        "num.io.threads",
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "num.recovery.threads.per.data.dir",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+    }
+
+
+def test_the_voters_of_a_static_quorum_are_asked_before_bootstrap_servers() -> None:
+    settings = load({**MEMBER, "controller.quorum.voters": "1@two:9094"}, {}, None).settings
+    assert controllers(settings) == [QuorumAddress(1, "two", 9094)]
+
+
+def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
+    names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+    one, member = load({}, {}, None).settings, load(MEMBER, {}, None).settings
+    assert [one.value(name) for name in names] == [one.default(name) for name in names] == [1, 1, 1]
+    assert [member.value(name) for name in names] == [member.default(name) for name in names] == [3, 3, 2]
+    assert load({**MEMBER, names[0]: "1"}, {}, None).settings.value(names[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"process.roles": "controller"}, r"process\.roles=controller: there is no controller without a broker here"),
+        ({"process.roles": "broker,client"}, r"process\.roles: String must be one of: broker, controller"),
+        ({**MEMBER, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=broker needs controller\.quorum\.bootstrap\.servers"),
+        ({**MEMBER, "controller.quorum.voters": "2@one:9093"}, r"controller\.quorum\.voters=2@one:9093: .* node id 2 must not be among"),
+        ({**MEMBER, "controller.listener.names": ""}, r"controller\.listener\.names must contain at least one value"),
+        ({**MEMBER, "controller.quorum.auto.join.enable": "true"}, r"controller\.quorum\.auto\.join\.enable is only supported"),
+        ({**MEMBER, "metadata.log.dir": "/elsewhere"}, r"metadata\.log\.dir=/elsewhere"),
+        ({**MEMBER, "replica.selector.class": "org.example.Mine"}, r"replica\.selector\.class=org\.example\.Mine"),
+        (
+            {**MEMBER, "replica.socket.timeout.ms": "499"},
+            r"replica\.socket\.timeout\.ms=499 must be at least replica\.fetch\.wait\.max\.ms=500",
+        ),
+        (
+            {**MEMBER, "replica.lag.time.max.ms": "499"},
+            r"replica\.fetch\.wait\.max\.ms=500 must be at most replica\.lag\.time\.max\.ms=499",
+        ),
+        ({**MEMBER, "security.inter.broker.protocol": "SSL"}, r"security\.inter\.broker\.protocol is not obeyed here: only PLAINTEXT"),
+        ({"process.roles": "broker,controller", "controller.quorum.voters": "1@a:1,2@b:1"}, r"controller\.quorum\.voters=1@a:1,2@b:1"),
+        ({"process.roles": "broker,controller", "controller.quorum.voters": "3@a:1"}, r"allowed is this node alone, node\.id=1"),
+        ({"process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1"),
+    ],
+)
+def test_roles_that_cannot_be_played_stop_the_start_by_the_settings_name(given: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load(given, {}, None)
+
+
+@pytest.mark.parametrize("quorum", [{"controller.quorum.voters": "1@one:9093"}, {"controller.quorum.bootstrap.servers": "one:9093"}, {}])
+def test_one_node_of_both_roles_is_a_node_of_its_own(quorum: dict[str, str]) -> None:
+    loaded = load({"process.roles": "broker,controller", "listeners": "PLAINTEXT://:9092", **quorum}, {}, None)
+    assert not loaded.settings.is_member
+    assert len(loaded.notes) == 1 + len(quorum)
+
+
+def test_settings_of_a_member_are_noted_on_one_node_and_not_on_a_member() -> None:
+    given = {"replica.lag.time.max.ms": "10000"}
+    assert load(given, {}, None).notes == ["replica.lag.time.max.ms (command line) is a setting of Kafka's that has no effect here"]
+    assert load({**MEMBER, **given}, {}, None).notes == []
+
+
+def test_a_heartbeat_that_may_come_only_once_in_a_session_is_remarked() -> None:
+    assert "broker.heartbeat.interval.ms=5000" in load({**MEMBER, "broker.heartbeat.interval.ms": "5000"}, {}, None).notes[0]
+    assert load({**MEMBER, "broker.heartbeat.interval.ms": "4500"}, {}, None).notes == []
