@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api.context import Context
 from ottla.broker.core.rejected import Rejected
@@ -19,8 +19,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.runtime.coordination.group_service import GroupService
-    from ottla.broker.runtime.coordination.txn_service import TxnService
+    from ottla.broker.runtime.coordination.shards import Shards
 
 NO_NODE = -1
 
@@ -35,19 +34,19 @@ class KeyType(IntEnum):
 
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer at once, but for the very first question about a group, or about a transactional id."""
-    service: GroupService | TxnService
+    shards: Shards[Any]
     if request.key_type == KeyType.GROUP:
-        service = ctx.services.groups
+        shards = ctx.services.groups.shards
     elif request.key_type == KeyType.TRANSACTION:
-        service = ctx.services.txns
+        shards = ctx.services.txns.shards
     else:
         return _refusal(ctx, request, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
-    return _found(ctx, request) if service.has_topic else _create_then_find(ctx, request, service)
+    return _found(ctx, request) if shards.exist else _create_then_find(ctx, request, shards)
 
 
-async def _create_then_find(ctx: Context, request: FindCoordinatorRequest, service: GroupService | TxnService) -> FindCoordinatorResponse:
+async def _create_then_find(ctx: Context, request: FindCoordinatorRequest, shards: Shards[Any]) -> FindCoordinatorResponse:
     try:
-        await service.create_topic()
+        await shards.create_topic()
     except Rejected as rejected:
         return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejected))
     return _found(ctx, request)

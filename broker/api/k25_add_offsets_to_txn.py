@@ -21,12 +21,12 @@ from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnReques
 
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Answer at once, unless the addition has to become durable first, or there are no groups at all yet."""
-    return _add(ctx, request) if ctx.services.groups.has_topic else _create_then_add(ctx, request)
+    return _add(ctx, request) if ctx.services.groups.shards.exist else _create_then_add(ctx, request)
 
 
 async def _create_then_add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     try:
-        await ctx.services.groups.create_topic()
+        await ctx.services.groups.shards.create_topic()
     except Rejected:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = _add(ctx, request)

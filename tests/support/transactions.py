@@ -56,10 +56,10 @@ class Transactional:
 
     def init(self) -> Transactional:
         """A new epoch; waits until the transaction before is ended."""
-        if not self.broker.call(lambda broker: broker.services.txns.has_topic):
+        if not self.broker.call(lambda broker: broker.services.txns.shards.exist):
 
             async def create() -> None:
-                await self.broker.broker.services.txns.create_topic()
+                await self.broker.broker.services.txns.shards.create_topic()
 
             self.broker.call_async(create())
         while True:

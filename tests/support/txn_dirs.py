@@ -77,8 +77,8 @@ class TxnDir(TopicDir):
 
     async def make_topics(self, *topics: tuple[str, int]) -> None:
         await self.service.create_topics([NewTopic(name, partitions) for name, partitions in topics])
-        await self.groups.create_topic()
-        await self.txns.create_topic()
+        await self.groups.shards.create_topic()
+        await self.txns.shards.create_topic()
 
     def pass_ms(self, ms: int) -> None:
         self.clock.advance(ms)

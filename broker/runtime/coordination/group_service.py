@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -103,8 +102,7 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
 
 
 class GroupService:
-    """All groups. `create_topic` makes the offsets topic with Kafka's settings for it, if it is not there; it raises Rejected when it
-    cannot. `cluster` tells what topics there are. `overrides_of` gives the settings of one group, as text."""
+    """All groups. `cluster` tells what topics there are. `overrides_of` gives the settings of one group, as text."""
 
     def __init__(
         self,
@@ -121,32 +119,29 @@ class GroupService:
         self._clock = clock
         self._timers = timers
         self.cluster = cluster
-        self._create_topic = create_topic
         self._overrides_of = overrides_of
         self.shards: Shards[_Shard] = Shards(
             CONSUMER_OFFSETS,
             partitions,
             lambda: cluster.partition_count(CONSUMER_OFFSETS),
             self._make_shard,
+            create_topic=create_topic,
             clock=clock,
             timers=timers,
             loaded=self._on_loaded,
             closed=self._on_closed,
             chunk_bytes=settings.offsets_load_buffer_size,
         )
-        self._expiry: TimerHandle | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Read all groups back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
-        self._schedule_expiry()
+        self.shards.sweep_every(self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
 
     def stop(self) -> None:
         """Nobody waits any longer: members are told to find another coordinator, timers are off."""
-        if self._expiry is not None:
-            self._expiry.cancel()
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
@@ -166,15 +161,6 @@ class GroupService:
         self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
 
     # --- where a group is -----------------------------------------------------------------------------------------------------
-
-    @property
-    def has_topic(self) -> bool:
-        """Whether groups have a place to live in."""
-        return self.shards.exist
-
-    async def create_topic(self) -> None:
-        """Make the offsets topic. Raises Rejected."""
-        await self._create_topic(CONSUMER_OFFSETS)
 
     def get(self, group_id: str) -> Group | None:
         """The group, or None. Raises Rejected while it is not loaded."""
@@ -251,7 +237,7 @@ class GroupService:
         Without an offsets topic COORDINATOR_NOT_AVAILABLE, as a transaction's append to a partition that is not there (KAFKA:
         CoordinatorOperationExceptionHelper), where all that does not write to a transaction is NOT_COORDINATOR.
         """
-        if not self.has_topic:
+        if not self.shards.exist:
             raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.shards.of(group_id).partition
 
@@ -370,25 +356,8 @@ class GroupService:
             timer.cancel()
         self._settle(shard, group_id, effects)
 
-    def _schedule_expiry(self) -> None:
-        interval = self._settings.offsets_retention_check_interval_ms
-        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._expire_offsets)
-
-    def _expire_offsets(self) -> None:
-        self._expiry = self._timers.schedule(self._clock.mono_ms(), partial(self._expire_in, self.shards.serving()))
-
-    def _expire_in(self, shards: list[_Shard]) -> None:
-        """Forget the expired offsets of one of these partitions, and of the others in later turns: all together may take a second.
-
-        One that meets a bug is off the list when the timer runs this again.
-        """
-        shard = shards.pop() if shards else None
-        if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
-            self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
-        if shards:
-            self._expiry = self._timers.schedule(self._clock.mono_ms() + 1, partial(self._expire_in, shards))
-        else:
-            self._schedule_expiry()
+    def _expire_offsets(self, shard: _Shard) -> None:
+        self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
         """Tombstones that stand each for itself; those that cannot be written now will be decided again."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.broker.core.java_hash import partition_of
@@ -26,7 +27,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
+    from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import Partitions
 
@@ -44,7 +45,8 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 class Shards(Generic[ShardT]):
     """`make` builds the shard of a partition, `loaded` hears of each that has been read back, `closed` of each that is over.
 
-    `partition_count` gives the number of the topic's partitions, 0 while there is no such topic.
+    `partition_count` gives the number of the topic's partitions, 0 while there is no such topic, which `create_topic` makes with Kafka's
+    settings for it; that raises Rejected when it cannot.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Shards(Generic[ShardT]):
         partition_count: Callable[[], int],
         make: Callable[[Partition], ShardT],
         *,
+        create_topic: Callable[[str], Awaitable[object]],
         clock: Clock,
         timers: Timers,
         loaded: Callable[[ShardT], object],
@@ -64,6 +67,7 @@ class Shards(Generic[ShardT]):
         self._partitions = partitions
         self._partition_count = partition_count
         self._make = make
+        self._create_topic = create_topic
         self._clock = clock
         self._timers = timers
         self._loaded = loaded
@@ -71,6 +75,7 @@ class Shards(Generic[ShardT]):
         self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
         self._shards: dict[int, ShardT] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: TimerHandle | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -95,8 +100,28 @@ class Shards(Generic[ShardT]):
         if shard is not None and shard.epoch < leader_epoch:
             self._close(self._shards.pop(index))
 
+    def sweep_every(self, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
+        """From now on have `sweep` forget what has expired in the partitions that are read back, in one of them a turn of the loop: all
+        together may take a second. One that meets a bug is off the list when the timer runs this again."""
+
+        def begin() -> None:
+            self._sweep_in(0, partial(next_one, self.serving()))
+
+        def next_one(shards: list[ShardT]) -> None:
+            shard = shards.pop() if shards else None
+            if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
+                sweep(shard)
+            if shards:
+                self._sweep_in(1, partial(next_one, shards))
+            else:
+                self._sweep_in(interval_ms, begin)
+
+        self._sweep_in(interval_ms, begin)
+
     def stop(self) -> None:
         """All shards are over."""
+        if self._sweep is not None:
+            self._sweep.cancel()
         for task in self._tasks:
             task.cancel()
         for shard in self._shards.values():
@@ -108,6 +133,10 @@ class Shards(Generic[ShardT]):
     def exist(self) -> bool:
         """Whether keys have a place to live in."""
         return self._partition_count() > 0
+
+    async def create_topic(self) -> None:
+        """Give them one. Raises Rejected."""
+        await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:
         """The shard of a key, read back. Raises Rejected with a coordinator's error."""
@@ -141,6 +170,9 @@ class Shards(Generic[ShardT]):
         return self.serving()
 
     # --- the leaves -----------------------------------------------------------------------------------------------------------
+
+    def _sweep_in(self, ms: int, callback: Callable[[], None]) -> None:
+        self._sweep = self._timers.schedule(self._clock.mono_ms() + ms, callback)
 
     def _begin(self, partition: Partition) -> ShardT:
         before = self._shards.pop(partition.index, None)

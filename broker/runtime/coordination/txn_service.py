@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Durable, Life, Shard, after
+from ottla.broker.runtime.coordination.shard import Durable, Shard, after
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
@@ -74,7 +74,7 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
 
 
 class TxnService:
-    """All transactional ids. `create_topic` makes `__transaction_state` if it is not there; it raises Rejected when it cannot."""
+    """All transactional ids."""
 
     def __init__(
         self,
@@ -93,47 +93,36 @@ class TxnService:
         self._clock = clock
         self._timers = timers
         self._producer_ids = producer_ids
-        self._create_topic = create_topic
         self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
         self.shards: Shards[_Shard] = Shards(
             TRANSACTION_STATE,
             partitions,
             lambda: catalog.partition_count(TRANSACTION_STATE),
             lambda partition: _Shard(partition, settings.transaction_version),
+            create_topic=create_topic,
             clock=clock,
             timers=timers,
             loaded=self._on_loaded,
             closed=self._completion.stop,
         )
         self._timeouts: TimerHandle | None = None
-        self._expiry: TimerHandle | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Read all ids back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
         self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        self._schedule_expiry()
+        self.shards.sweep_every(self._settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_expired)
         await self.shards.load()
 
     def stop(self) -> None:
         """Nothing is begun any more; what is undone, the next start does."""
         self.shards.stop()
-        for timer in (self._timeouts, self._expiry):
-            if timer is not None:
-                timer.cancel()
+        if self._timeouts is not None:
+            self._timeouts.cancel()
         self._completion.stop()
 
     # --- where an id is -------------------------------------------------------------------------------------------------------
-
-    @property
-    def has_topic(self) -> bool:
-        """Whether transactional ids have a place to live in."""
-        return self.shards.exist
-
-    async def create_topic(self) -> None:
-        """Make `__transaction_state`. Raises Rejected."""
-        await self._create_topic(TRANSACTION_STATE)
 
     def get(self, transactional_id: str) -> Transaction | None:
         """What is known of an id. Raises Rejected while that cannot be said."""
@@ -277,27 +266,7 @@ class TxnService:
             return False
         return True
 
-    def _schedule_expiry(self) -> None:
-        interval = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._expiry = self._timers.schedule(self._clock.mono_ms() + interval, self._forget_expired)
-
-    def _forget_expired(self) -> None:
-        self._expiry = self._timers.schedule(self._clock.mono_ms(), partial(self._forget_in, self.shards.serving()))
-
-    def _forget_in(self, shards: list[_Shard]) -> None:
-        """Forget the expired ids of one of these partitions, and of the others in later turns: all together may take a second.
-
-        One that meets a bug is off the list when the timer runs this again.
-        """
-        shard = shards.pop() if shards else None
-        if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
-            self._forget(shard)
-        if shards:
-            self._expiry = self._timers.schedule(self._clock.mono_ms() + 1, partial(self._forget_in, shards))
-        else:
-            self._schedule_expiry()
-
-    def _forget(self, shard: _Shard) -> None:
+    def _forget_expired(self, shard: _Shard) -> None:
         batch: list[TxnRecord] = []
         size = 0
         try:

@@ -251,7 +251,7 @@ def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: P
 
 async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_made(place: Place) -> None:
     place.topic = None
-    assert not place.service.has_topic
+    assert not place.service.shards.exist
     with pytest.raises(Rejected) as refused:
         place.join()
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -260,7 +260,7 @@ async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_mad
     with pytest.raises(Rejected) as refused:
         place.service.offsets_partition("g")
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await place.service.create_topic()
+    await place.service.shards.create_topic()
     assert isinstance(place.join(), JoinAnswer)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import partition_of
@@ -52,18 +53,24 @@ class Place:
         self.count = 2
         self.loaded: list[int] = []
         self.closed: list[int] = []
+        self.clock, self.timers = VirtualClock(), Timers()
         registry: Any = SimpleNamespace(by_name=lambda _: SimpleNamespace(partitions=self.partitions), get=self._get)
         self.shards: Shards[Shard[str, Words]] = Shards(
             TOPIC,
             registry,
             lambda: self.count,
             lambda partition: Shard(partition, Words(), lambda word: (b"k", word.encode()), _decode),
-            clock=VirtualClock(),
-            timers=Timers(),
+            create_topic=self._create_topic,
+            clock=self.clock,
+            timers=self.timers,
             loaded=lambda shard: self.loaded.append(shard.partition.index),
             closed=lambda shard: self.closed.append(shard.partition.index),
             chunk_bytes=1,
         )
+
+    async def _create_topic(self, topic: str) -> None:
+        assert topic == TOPIC
+        self.count = 2
 
     def _get(self, _: str, index: int) -> Any:
         if index not in self.partitions:
@@ -107,6 +114,8 @@ async def test_without_the_topic_there_is_no_coordinator(place: Place) -> None:
     place.count = 0
     assert not place.shards.exist
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    await place.shards.create_topic()
+    assert place.refusal(KEY) is None
 
 
 async def test_a_partition_that_is_offline_moves_no_key_to_another(place: Place) -> None:
@@ -205,3 +214,23 @@ async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_neither
     assert "Bug while reading" in caplog.text
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]
+
+
+async def test_a_sweep_comes_to_one_partition_a_turn_and_a_bug_that_one_meets_keeps_it_from_no_other(place: Place) -> None:
+    await place.shards.load()
+    swept: list[int] = []
+
+    def sweep(shard: Shard[str, Words]) -> None:
+        swept.append(shard.partition.index)
+        assert len(swept) > 1, "a bug"
+
+    place.shards.sweep_every(1_000, sweep)
+    turns = []
+    for ms in (999, 1, limits.TIMER_RETRY_MS, 999, 1, 1):
+        place.clock.advance(ms)
+        place.timers.run_due(place.clock.mono_ms())
+        turns.append(len(swept))
+    assert turns == [0, 1, 2, 2, 3, 4]
+    assert sorted(swept) == [0, 0, 1, 1]
+    place.shards.stop()
+    assert place.timers.next_deadline() is None

@@ -59,12 +59,12 @@ async def reopened(opened: TxnDir, path: Path, files: MemoryFiles) -> TxnDir:
 
 async def test_without_its_topic_nothing_is_coordinated(tmp_path: Path, files: MemoryFiles) -> None:
     opened = await TxnDir(tmp_path, files=files).load()
-    assert not opened.txns.has_topic
+    assert not opened.txns.shards.exist
     assert opened.init() == Answer(ErrorCode.NOT_COORDINATOR)
     assert opened.txns.verify_partitions("tx", 1, 0, frozenset({A})) == {A: ErrorCode.NOT_COORDINATOR}
     with pytest.raises(Rejected):
         opened.txns.get("tx")
-    await opened.txns.create_topic()
+    await opened.txns.shards.create_topic()
     assert opened.init().error is ErrorCode.NONE
     opened.crash()
 
@@ -152,7 +152,7 @@ async def test_ids_are_forgotten_a_partition_at_a_time_and_a_bug_in_one_keeps_no
     tmp_path: Path, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = await TxnDir(tmp_path, files=files, settings=BrokerSettings(transaction_state_log_num_partitions=3)).load()
-    await opened.txns.create_topic()
+    await opened.txns.shards.create_topic()
     names = {partition_of(name, 3): name for name in "abcdefgh"}
     for name in names.values():
         opened.init(name)
