@@ -1,0 +1,240 @@
+"""A link to another node over the network: what `ottla.broker.runtime.nodes.link` promises.
+
+Rules: nothing is sent twice, nothing is kept for later: when the connection breaks, every call under way fails, and the next one dials
+again, after a pause that grows while it does not succeed (Kafka's NetworkClient and ClusterConnectionStates). All time is the broker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.network import Network
+from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import EncodeError, ProtocolError
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.schema import Message
+
+_SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
+_JITTER = 0.2
+
+Versions = dict[int, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request that waits for its answer, or for the connection."""
+
+    request: Message
+    version: int | None
+    answer: asyncio.Future[Any]
+    correlation_id: int = -1
+
+
+class NodeClient:
+    """One connection to `node`; `client_id` is what it calls itself in every request."""
+
+    def __init__(self, node: Node, network: Network, *, clock: Clock, timers: Timers, random: Random, client_id: str) -> None:
+        self.node = node
+        self._network = network
+        self._clock = clock
+        self._timers = timers
+        self._random = random
+        self._client_id = client_id
+        self._wire: _Wire | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._unsent: list[_Asked] = []
+        self._versions: Versions = {}
+        self._failures = 0
+        self._dial_from_ms = 0
+        self._closed = False
+
+    async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
+        """See `Link.call`. The time to connect, and the pause before, count too."""
+        if self._closed:
+            raise LinkBroken(f"the link to {self._address} is closed")
+        asked = _Asked(request, version, asyncio.get_running_loop().create_future())
+        why = f"{self._address} did not answer {type(request).__name__} in {timeout_ms} ms"
+        timer = self._timers.schedule(self._clock.mono_ms() + timeout_ms, partial(self._break, why))
+        try:
+            if self._wire is not None and self._opening is None:
+                self._send(self._wire, asked)
+            else:
+                self._unsent.append(asked)
+                if self._opening is None:
+                    self._opening = asyncio.get_running_loop().create_task(self._open())
+            return await asked.answer
+        finally:
+            timer.cancel()
+
+    def versions(self, api_key: int) -> tuple[int, int] | None:
+        """See `Link.versions`."""
+        return self._versions.get(api_key)
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        self._closed = True
+        self._break(f"the link to {self._address} was closed")
+
+    @property
+    def _address(self) -> str:
+        return f"{self.node.host}:{self.node.port}"
+
+    async def _open(self) -> None:
+        """Dial, ask for the peer's versions, send what waits. Cancelled by `_break`."""
+        if self._dial_from_ms > self._clock.mono_ms():
+            await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
+        too_late = partial(self._break, f"{self._address} was not reached in {limits.LINK_SETUP_MS} ms")
+        timer = self._timers.schedule(self._clock.mono_ms() + limits.LINK_SETUP_MS, too_late)
+        wire = _Wire(self._address, self._client_id, self._break)
+        try:
+            await self._network.connect(self.node.host, self.node.port, lambda: wire)
+            self._wire = wire
+            self._versions = await _versions_of(wire)
+        except (OSError, LinkBroken) as error:
+            self._opening = None
+            self._break(f"{self._address}: {error}")
+            return
+        finally:
+            timer.cancel()
+            if self._wire is not wire:
+                wire.end("given up")
+        self._failures = 0
+        self._opening = None
+        unsent, self._unsent = self._unsent, []
+        for asked in unsent:
+            self._send(wire, asked)
+
+    def _send(self, wire: _Wire, asked: _Asked) -> None:
+        """Send it at the highest version that suits; an answer that cannot come is told at once."""
+        if asked.answer.done():
+            return
+        request = asked.request
+        first, last = self._versions.get(request.API_KEY, (0, -1))
+        version = min(last, request.MAX_VERSION, request.MAX_VERSION if asked.version is None else asked.version)
+        if version < max(first, request.MIN_VERSION):
+            asked.answer.set_exception(UnsupportedByPeer(f"{self._address} knows {type(request).__name__} in versions {first} to {last}"))
+            return
+        wire.ask(asked, version)
+
+    def _break(self, why: str) -> None:
+        """The connection is of no use any more: everything under way fails; who calls next dials anew, not before the back-off is over."""
+        opening, self._opening = self._opening, None
+        wire, self._wire = self._wire, None
+        unsent, self._unsent = self._unsent, []
+        if opening is not None:
+            opening.cancel()
+        if wire is not None:
+            wire.end(why)
+        for asked in unsent:
+            _fail(asked, why)
+        backoff_ms = min(limits.LINK_BACKOFF_MS << min(self._failures, 10), limits.LINK_BACKOFF_MS_MAX)
+        self._failures += 1
+        self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._random.uniform(1 - _JITTER, 1 + _JITTER))
+
+
+class _Wire(asyncio.Protocol):
+    """One connection: requests out, their answers in, in the same order. `broke` is called once when it ends from outside."""
+
+    def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:
+        self._address = address
+        self._client_id = client_id
+        self._broke: Callable[[str], None] | None = broke
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(limits.NODE_RESPONSE_BYTES)
+        self._waiting: deque[tuple[_Asked, int]] = deque()
+        self._correlation_id = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._broke is None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._answered(frame)
+        except ProtocolError as error:
+            self._lost(f"{self._address} sent what cannot be trusted: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost(f"{self._address} hung up" + (f": {error}" if error else ""))
+
+    def ask(self, asked: _Asked, version: int) -> None:
+        """Send a request at `version`."""
+        assert self._transport is not None
+        request = asked.request
+        asked.correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            buffers = encode_request(request.API_KEY, version, asked.correlation_id, self._client_id, request)
+        except EncodeError as error:
+            asked.answer.set_exception(error)
+            return
+        self._waiting.append((asked, version))
+        self._transport.writelines(buffers)
+
+    def end(self, why: str) -> None:
+        """Hang up; what waits fails."""
+        self._broke = None
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for asked, _ in waiting:
+            _fail(asked, why)
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._waiting:
+            raise ProtocolError("an answer to nothing")
+        asked, version = self._waiting.popleft()
+        refused = asked.request.API_KEY == ApiKey.API_VERSIONS and bytes(frame[4:6]) == _UNSUPPORTED
+        try:
+            correlation_id, response = decode_response(asked.request.API_KEY, 0 if refused else version, frame)
+            if correlation_id != asked.correlation_id:
+                raise ProtocolError(f"request {correlation_id} is answered where {asked.correlation_id} was asked")
+        except ProtocolError as error:
+            _fail(asked, f"{self._address}: {error}")
+            raise
+        if not asked.answer.done():
+            asked.answer.set_result(response)
+
+    def _lost(self, why: str) -> None:
+        broke, self._broke = self._broke, None
+        if broke is not None:
+            self.end(why)
+            broke(why)
+
+
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+def _fail(asked: _Asked, why: str) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(LinkBroken(why))
+
+
+async def _versions_of(wire: _Wire) -> Versions:
+    """What the peer serves. Asked at our highest version; one that lacks it answers as version 0 and says which it knows (KIP-511)."""
+    version = ApiVersionsRequest.MAX_VERSION
+    while True:
+        asked = _Asked(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version, asyncio.get_running_loop().create_future())
+        wire.ask(asked, version)
+        response: ApiVersionsResponse = await asked.answer
+        if response.error_code == ErrorCode.NONE:
+            return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+            raise LinkBroken(f"ApiVersions is answered with error code {response.error_code}")
+        known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
+        version = max(0, min([version - 1, *known]))

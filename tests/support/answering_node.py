@@ -1,0 +1,100 @@
+"""A node in a network in memory that answers as a test says: what asks other nodes is tested against it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import Request, decode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.frame import FrameReader
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.schema import Message
+from tests.support.memory_network import MemoryNetwork
+
+HANG_UP = object()
+"""What an answer may be instead of a message."""
+Answer = Callable[[Request], Any]
+
+
+class AnsweringNode:
+    """Listens at `host`:`port`. `answer(request)` gives a response, HANG_UP, None for silence, or a future of one of them. It serves
+    `versions`, ApiVersions among them; `asked` are the requests that came, those for versions left out."""
+
+    def __init__(self, network: MemoryNetwork, host: str, port: int, answer: Answer, versions: dict[int, tuple[int, int]]) -> None:
+        self.answer = answer
+        self.versions = {int(ApiKey.API_VERSIONS): (0, 4), **{int(key): value for key, value in versions.items()}}
+        self.asked: list[Request] = []
+        self.connections: list[NodesEnd] = []
+        self._place = network.listen(host, port)
+
+    async def start(self) -> AnsweringNode:
+        await self._place.accept(lambda: NodesEnd(self), 10)
+        return self
+
+    def stop(self) -> None:
+        """Neither listen nor keep a connection."""
+        self._place.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Cut every connection."""
+        connections, self.connections = self.connections, []
+        for connection in connections:
+            connection.transport.abort()
+
+    def keys_asked(self) -> list[int]:
+        return [request.header.api_key for request in self.asked]
+
+
+class NodesEnd(asyncio.Protocol):
+    """One connection to an answering node."""
+
+    def __init__(self, node: AnsweringNode) -> None:
+        self._node = node
+        self._reader = FrameReader(1 << 24)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._node.connections.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            self._asked(frame)
+
+    def _asked(self, frame: memoryview) -> None:
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as error:
+            request = None
+            api_key, version, correlation_id = error.api_key, error.version, error.correlation_id
+        else:
+            api_key, version, correlation_id = request.header.api_key, request.header.api_version, request.header.correlation_id
+        first, last = self._node.versions.get(api_key, (0, -1))
+        if api_key == ApiKey.API_VERSIONS:
+            known = [ApiVersion(key, *versions) for key, versions in self._node.versions.items()]
+            if first <= version <= last:
+                self._write(api_key, version, correlation_id, ApiVersionsResponse(api_keys=known))
+            else:
+                refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
+                self._write(api_key, 0, correlation_id, refusal)
+            return
+        assert request is not None
+        assert first <= version <= last, f"api key {api_key} version {version} was asked, {first} to {last} are served"
+        self._node.asked.append(request)
+        self._answer(request, self._node.answer(request))
+
+    def _answer(self, request: Request, answer: Any) -> None:
+        if answer is HANG_UP:
+            self.transport.abort()
+        elif isinstance(answer, Awaitable):
+            asyncio.ensure_future(answer).add_done_callback(lambda done: self._answer(request, done.result()))
+        elif isinstance(answer, Message):
+            header = request.header
+            self._write(header.api_key, header.api_version, header.correlation_id, answer)
+
+    def _write(self, api_key: int, version: int, correlation_id: int, answer: Message) -> None:
+        self.transport.writelines(encode_response(api_key, version, correlation_id, answer))

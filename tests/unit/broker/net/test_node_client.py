@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock, VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.network import Sockets
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import Request, encode_response
+from ottla.protocol.errors import EncodeError
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tests.support.answering_node import HANG_UP, AnsweringNode
+from tests.support.memory_network import MemoryNetwork
+from tests.support.simulation import settle
+
+PEER = Node(7, "peer", 9093)
+SERVED = {ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.DESCRIBE_CLUSTER: (0, 1)}
+
+
+def beat(number: int) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(broker_id=number)
+
+
+def same(request: Request) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(throttle_time_ms=request.body.broker_id)
+
+
+class Place:
+    """A loop with virtual time and a network in memory, and a link in it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        self.network = MemoryNetwork()
+        self.driver = TimerDriver(self.timers, self.clock)
+        self.driver.start()
+        self.link = self.new_link(PEER)
+
+    def new_link(self, node: Node) -> NodeClient:
+        return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
+
+    async def peer(self, answer: object = same) -> AnsweringNode:
+        assert callable(answer)
+        return await AnsweringNode(self.network, PEER.host, PEER.port, answer, SERVED).start()
+
+    async def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        await settle()
+
+    async def outcome(self, call: asyncio.Task[object]) -> object:
+        """What became of a call, None if it waits."""
+        await settle()
+        return None if not call.done() else (call.exception() or call.result())
+
+
+@pytest.fixture
+async def place() -> Place:
+    return Place()
+
+
+async def test_a_call_connects_asks_for_versions_and_goes_out_at_the_highest_that_both_know(place: Place) -> None:
+    peer = await place.peer()
+    assert (await place.link.call(beat(5), timeout_ms=1000)).throttle_time_ms == 5
+    assert peer.asked[0].header.api_version == 2
+    assert peer.asked[0].header.client_id == "broker-1"
+    assert place.link.versions(ApiKey.BROKER_HEARTBEAT) == (0, 2)
+    assert place.link.versions(ApiKey.ALTER_PARTITION) is None
+
+
+async def test_a_caller_may_lower_the_version(place: Place) -> None:
+    peer = await place.peer()
+    await place.link.call(beat(5), timeout_ms=1000, version=1)
+    await place.link.call(beat(5), timeout_ms=1000, version=9)
+    assert [request.header.api_version for request in peer.asked] == [1, 2]
+
+
+async def test_an_api_or_version_that_the_peer_lacks_is_told_and_harms_nobody(place: Place) -> None:
+    await place.peer()
+    with pytest.raises(UnsupportedByPeer):
+        await place.link.call(AlterPartitionRequest(), timeout_ms=1000)
+    with pytest.raises(UnsupportedByPeer):
+        await place.link.call(beat(1), timeout_ms=1000, version=-1)
+    assert (await place.link.call(beat(2), timeout_ms=1000)).throttle_time_ms == 2
+
+
+async def test_a_message_that_cannot_be_encoded_fails_its_own_call_only(place: Place) -> None:
+    await place.peer()
+    with pytest.raises(EncodeError):
+        await place.link.call(BrokerHeartbeatRequest(broker_id=1 << 40), timeout_ms=1000)
+    assert (await place.link.call(beat(2), timeout_ms=1000)).throttle_time_ms == 2
+
+
+@pytest.mark.parametrize("highest", [0, 2, 3])
+async def test_a_peer_with_older_api_versions_is_asked_again_in_its_own(place: Place, highest: int) -> None:
+    peer = await place.peer()
+    peer.versions[ApiKey.API_VERSIONS] = (0, highest)
+    assert (await place.link.call(beat(3), timeout_ms=1000)).throttle_time_ms == 3
+
+
+async def test_several_calls_go_out_at_once_in_order_on_one_connection(place: Place) -> None:
+    peer = await place.peer()
+    calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in range(20)]
+    assert [(await call).throttle_time_ms for call in calls] == list(range(20))
+    assert [request.body.broker_id for request in peer.asked] == list(range(20))
+    assert len(peer.connections) == 1
+
+
+async def test_an_answer_to_another_request_breaks_the_link(place: Place) -> None:
+    peer = await place.peer(lambda request: None)
+    calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in (1, 2)]
+    await settle()
+    peer.connections[0].transport.writelines(encode_response(ApiKey.BROKER_HEARTBEAT, 2, 12345, BrokerHeartbeatResponse()))
+    assert [type(await place.outcome(call)) for call in calls] == [LinkBroken, LinkBroken]
+
+
+@pytest.mark.parametrize("sent", [b"\x7f\xff\xff\xff", b"\0\0\0\4\0\0\0\2", b"\0\0\0\x0c\0\0\0\2" + bytes(7) + b"\xff"])
+async def test_bytes_that_cannot_be_trusted_break_the_link(place: Place, sent: bytes) -> None:
+    peer = await place.peer(lambda request: None)
+    call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+    await settle()
+    peer.connections[0].transport.write(sent)
+    assert isinstance(await place.outcome(call), LinkBroken)
+
+
+async def test_an_answer_to_nothing_breaks_the_link_and_the_next_call_makes_another(place: Place) -> None:
+    peer = await place.peer()
+    await place.link.call(beat(1), timeout_ms=1000)
+    peer.connections[0].transport.writelines(encode_response(ApiKey.BROKER_HEARTBEAT, 2, 9, BrokerHeartbeatResponse()))
+    await settle()
+    call = asyncio.ensure_future(place.link.call(beat(2), timeout_ms=1000))
+    await settle()
+    await place.pass_ms(2 * limits.LINK_BACKOFF_MS)
+    assert (await call).throttle_time_ms == 2
+    assert len(peer.connections) == 2
+
+
+async def test_a_call_without_an_answer_in_time_breaks_the_link_for_all(place: Place) -> None:
+    await place.peer(lambda request: None)
+    short = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+    long = asyncio.ensure_future(place.link.call(beat(2), timeout_ms=5000))
+    await settle()
+    await place.pass_ms(999)
+    assert await place.outcome(short) is None
+    await place.pass_ms(1)
+    assert isinstance(await place.outcome(short), LinkBroken)
+    assert isinstance(await place.outcome(long), LinkBroken)
+
+
+async def test_what_is_under_way_fails_when_the_peer_hangs_up(place: Place) -> None:
+    await place.peer(lambda request: HANG_UP if request.body.broker_id == 2 else None)
+    calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in (1, 2, 3)]
+    assert [type(await place.outcome(call)) for call in calls] == [LinkBroken] * 3
+
+
+async def test_a_peer_that_says_nothing_to_api_versions_is_given_up_and_dialled_again(place: Place) -> None:
+    silent = place.network.listen(PEER.host, PEER.port)
+    await silent.accept(asyncio.Protocol, 10)
+    call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
+    await settle()
+    await place.pass_ms(limits.LINK_SETUP_MS - 1)
+    assert await place.outcome(call) is None
+    await place.pass_ms(1)
+    assert isinstance(await place.outcome(call), LinkBroken)
+    silent.close()
+    await place.peer()
+    again = asyncio.ensure_future(place.link.call(beat(2), timeout_ms=1000))
+    await settle()
+    await place.pass_ms(2 * limits.LINK_BACKOFF_MS)
+    assert (await again).throttle_time_ms == 2
+
+
+async def test_a_node_that_refuses_is_dialled_after_pauses_that_grow_up_to_a_second(place: Place) -> None:
+    pauses = []
+    for _ in range(8):
+        began_ms = place.clock.mono_ms()
+        call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
+        while await place.outcome(call) is None:
+            await place.pass_ms(5)
+        assert isinstance(call.exception(), LinkBroken)
+        pauses.append(place.clock.mono_ms() - began_ms)
+    assert pauses[0] == 0
+    for pause_ms, middle in zip(pauses[1:], [50, 100, 200, 400, 800, 1000, 1000], strict=True):
+        assert 0.8 * middle <= pause_ms < 1.2 * middle + 5
+
+
+async def test_a_link_that_was_made_begins_again_with_the_shortest_pause(place: Place) -> None:
+    for _ in range(4):
+        call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
+        while await place.outcome(call) is None:
+            await place.pass_ms(10)
+        assert isinstance(call.exception(), LinkBroken)
+    peer = await place.peer()
+    call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
+    await settle()
+    await place.pass_ms(1000)
+    await call
+    peer.hang_up()
+    await settle()
+    again = asyncio.ensure_future(place.link.call(beat(2), timeout_ms=60_000))
+    await settle()
+    await place.pass_ms(round(1.2 * limits.LINK_BACKOFF_MS))
+    assert (await again).throttle_time_ms == 2
+
+
+async def test_a_call_that_is_given_up_does_not_disturb_the_others(place: Place) -> None:
+    held: asyncio.Future[BrokerHeartbeatResponse] = asyncio.get_running_loop().create_future()
+    await place.peer(lambda request: held if request.body.broker_id == 1 else same(request))
+    first = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+    await settle()
+    first.cancel()
+    held.set_result(BrokerHeartbeatResponse())
+    assert (await place.link.call(beat(2), timeout_ms=1000)).throttle_time_ms == 2
+
+
+async def test_a_closed_link_fails_what_is_under_way_and_all_that_comes(place: Place) -> None:
+    peer = await place.peer(lambda request: None)
+    call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+    await settle()
+    place.link.close()
+    assert isinstance(await place.outcome(call), LinkBroken)
+    with pytest.raises(LinkBroken):
+        await place.link.call(beat(2), timeout_ms=1000)
+    assert peer.connections[0].transport.is_closing()
+    assert len(place.timers) == 0
+
+
+async def test_a_link_that_is_closed_while_it_connects_leaves_nothing_behind(place: Place) -> None:
+    silent = place.network.listen(PEER.host, PEER.port)
+    await silent.accept(asyncio.Protocol, 10)
+    call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
+    await settle()
+    place.link.close()
+    assert isinstance(await place.outcome(call), LinkBroken)
+    assert len(asyncio.all_tasks()) == 1
+    assert len(place.timers) == 0
+
+
+async def test_a_broker_on_a_socket_is_asked_as_one_in_memory() -> None:
+    clock, timers = Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    with InProcessBroker() as broker:
+        node = Node(-1, "127.0.0.1", broker.port)
+        link = NodeClient(node, Sockets(), clock=clock, timers=timers, random=Random(1), client_id="test")
+        described: DescribeClusterResponse = await link.call(DescribeClusterRequest(), timeout_ms=10_000)
+        assert [broker.port for broker in described.brokers] == [node.port]
+        assert link.versions(ApiKey.API_VERSIONS) == (0, 4)
+        assert (await link.call(ApiVersionsRequest("a", "1"), timeout_ms=10_000, version=3)).error_code == 0
+        assert (await link.call(MetadataRequest(topics=[]), timeout_ms=10_000)).brokers[0].port == node.port
+    with pytest.raises(LinkBroken):
+        await link.call(DescribeClusterRequest(), timeout_ms=10_000)
+    link.close()
+    driver.stop()
