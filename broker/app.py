@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Services
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.routes import ROUTES
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.descriptors import allow_open_files

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from ottla.broker.cluster.catalog import Topic
+from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal, name_problem
 from ottla.protocol.error_codes import ErrorCode
@@ -78,7 +78,7 @@ def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:
     return _describe(ctx, topic)
 
 
-def _describe(ctx: Context, topic: Topic) -> MetadataResponseTopic:
+def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
     partitions = []
     for index in sorted(topic.partitions):
         place = ctx.services.cluster.place(topic, index)

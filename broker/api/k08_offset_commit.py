@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
-from ottla.broker.cluster.catalog import Topic
+from ottla.broker.cluster.image import TopicImage
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k08_offset_commit import (
@@ -24,7 +24,7 @@ from ottla.protocol.messages.k08_offset_commit import (
 
 BY_ID_SINCE = 10
 
-Known = list[Topic | None]
+Known = list[TopicImage | None]
 """The topics of a request in its order; None for one that is not there."""
 
 
@@ -50,7 +50,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     )
 
 
-def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> Topic | None:
+def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
     topics = ctx.services.topics
     return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
 
@@ -84,7 +84,7 @@ def _response(
     exist."""
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 
-    def error(known: Topic | None, index: int) -> ErrorCode:
+    def error(known: TopicImage | None, index: int) -> ErrorCode:
         return missing if known is None else decided.get((known.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return OffsetCommitResponse(

@@ -7,7 +7,7 @@ UNSUPPORTED_VERSION, as in Kafka.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 

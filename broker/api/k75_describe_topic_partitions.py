@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import TOPIC_OPERATIONS
-from ottla.broker.cluster.catalog import Topic
+from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal, name_problem
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k75_describe_topic_partitions import (
@@ -73,7 +73,7 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
     return answer, end if end < len(topic.partitions) else None
 
 
-def _partition(ctx: Context, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(ctx: Context, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
     place = ctx.services.cluster.place(topic, index)
     state = place.state
     return DescribeTopicPartitionsResponsePartition(

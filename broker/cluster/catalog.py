@@ -1,109 +1,56 @@
-"""What topics, settings and producer-id blocks exist: the state that `__cluster_metadata-0` describes, and the only code that changes it.
+"""What topics, settings and producer-id blocks exist: the newest image of the cluster's metadata, and what is asked of it.
 
 Rules that hold inside:
-- Only `Catalog.apply` changes state, one record at a time, so replaying the log gives exactly the state that running gave (KRaft's replay).
+- Here the image is only replaced: by what records make of it (`apply`, where this process decides), or by the one that was read from the
+  cluster's log (`publish`).
 - A topic is found by name and by id, and both always lead to the same object; a name that is created again has a new id.
-- A record of a topic that is gone, and a record of a kind we do not use (a Kafka's own log has many), changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from collections.abc import Iterable, Mapping
 
-from ottla.broker.cluster.catalog_records import (
-    ConfigRecord,
-    FeatureLevelRecord,
-    MetadataRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
-from ottla.broker.cluster.metadata_records import LEADER_UNCHANGED
-from ottla.broker.cluster.topic_names import collision_key, has_collision_chars, is_internal
-
-
-class ResourceType(IntEnum):
-    """What a configuration belongs to (Kafka's `ConfigResource.Type`)."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """Who holds a partition. `leader_epoch` grows with each election, `partition_epoch` with each change of any kind."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-
-
-@dataclass(slots=True)
-class Topic:
-    """One topic; `partitions` by index, without gaps once the topic's creation is applied whole."""
-
-    name: str
-    topic_id: bytes
-    partitions: dict[int, PartitionState] = field(default_factory=dict)
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether the broker itself writes it."""
-        return is_internal(self.name)
-
-    @property
-    def replication_factor(self) -> int:
-        """Replicas of the first partition, as Kafka counts it; 0 while there is no partition."""
-        return len(self.partitions[0].replicas) if 0 in self.partitions else 0
+from ottla.broker.cluster.image import EMPTY, MetadataImage, TopicImage
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.image_delta import ImageDelta
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.topic_names import collision_key, has_collision_chars
 
 
 class Catalog:
-    """The applied state. Reading is free; changing goes through `apply`."""
+    """Reading is free; changing goes through `apply` or `publish`."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
-        self._collisions: dict[str, set[str]] = {}
-        self._configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.features: dict[str, int] = {}
-        self.next_producer_id = 0
+        self.image: MetadataImage = EMPTY
         self.changes = 0
         """Another number after every change of a topic or its partitions."""
+        self._collisions: dict[str, set[str]] = {}
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""
-        return self._by_name.get(name)
+        return self.image.topic(name)
 
     def has_partition(self, place: tuple[str, int]) -> bool:
         """Whether this partition, by topic and index, is one of a topic that was not deleted, be it online or not."""
-        topic = self._by_name.get(place[0])
+        topic = self.image.topic(place[0])
         return topic is not None and place[1] in topic.partitions
 
     def partition_count(self, name: str) -> int:
         """How many partitions the topic has, be they online or not; 0 where there is no such topic."""
-        topic = self._by_name.get(name)
+        topic = self.image.topic(name)
         return 0 if topic is None else len(topic.partitions)
 
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """The topic of that id, or None."""
-        return self._by_id.get(bytes(topic_id))
+        return self.image.topics.get(topic_id)
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> list[TopicImage]:
         """All topics in the order of their names."""
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        image = self.image
+        return [image.topics[image.topic_ids[name]] for name in sorted(image.topic_ids)]
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.image.topics)
 
     def colliding(self, name: str) -> str | None:
         """An existing topic whose name metrics could not tell from `name`, or None."""
@@ -113,81 +60,44 @@ class Catalog:
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """What was set on one resource: names and values as text, without defaults."""
-        return self._configs.get((resource_type, resource_name), {})
+        return self.image.configs.get((resource_type, resource_name), {})
 
     def configured_resources(self, resource_type: int) -> list[str]:
         """Names of the resources of one type on which anything is set, sorted."""
-        return sorted(name for kind, name in self._configs if kind == resource_type)
+        return sorted(name for kind, name in self.image.configs if kind == resource_type)
 
-    def apply(self, record: MetadataRecord) -> None:
-        """Makes what the record says true."""
-        if isinstance(record, TopicRecord | PartitionRecord | PartitionChangeRecord | RemoveTopicRecord):
-            self.changes += 1
-        match record:
-            case TopicRecord():
-                self._add_topic(Topic(record.name, bytes(record.topic_id)))
-            case PartitionRecord():
-                if (topic := self.topic_by_id(record.topic_id)) is not None:
-                    topic.partitions[record.partition_id] = PartitionState(
-                        tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch, record.partition_epoch
-                    )
-            case PartitionChangeRecord():
-                if (topic := self.topic_by_id(record.topic_id)) is not None and record.partition_id in topic.partitions:
-                    topic.partitions[record.partition_id] = _changed(topic.partitions[record.partition_id], record)
-            case RemoveTopicRecord():
-                self._remove_topic(record.topic_id)
-            case ConfigRecord():
-                self._set_config(record)
-            case ProducerIdsRecord():
-                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
-            case FeatureLevelRecord():
-                self._set_level(record.name, record.feature_level)
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The finalized levels above 0, by the features' names."""
+        return self.image.features
 
-    def _set_level(self, feature: str, level: int) -> None:
-        if level:
-            self.features[feature] = level
-        else:
-            self.features.pop(feature, None)
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id of which no block was given out."""
+        return max(self.image.next_producer_id, 0)
 
-    def _add_topic(self, topic: Topic) -> None:
-        assert topic.name not in self._by_name, f"topic {topic.name} created twice"
-        assert topic.topic_id not in self._by_id, f"topic id of {topic.name} used twice"
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
-        if has_collision_chars(topic.name):
-            self._collisions.setdefault(collision_key(topic.name), set()).add(topic.name)
+    def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:
+        """Makes what the records say true, all at once; what that changed. Raises `InconsistentRecord`, and then nothing has changed."""
+        delta = ImageDelta(self.image)
+        for record in records:
+            delta.apply(record)
+        changes = delta.changes()
+        self.publish(delta.finish(), changes)
+        return changes
 
-    def _remove_topic(self, topic_id: bytes) -> None:
-        topic = self._by_id.pop(bytes(topic_id), None)
-        if topic is None:
-            return
-        del self._by_name[topic.name]
-        self._configs.pop((ResourceType.TOPIC, topic.name), None)
-        if has_collision_chars(topic.name):
-            key = collision_key(topic.name)
-            self._collisions[key].discard(topic.name)
-            if not self._collisions[key]:
-                del self._collisions[key]
+    def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Takes `image` in the place of the present one, from which it differs by `changes`."""
+        self.image = image
+        self.changes += bool(changes.topics)
+        for change in changes.topics.values():
+            if change.before is not None:
+                self._forget(change.before.name)
+        for change in changes.topics.values():
+            if change.after is not None and has_collision_chars(change.after.name):
+                self._collisions.setdefault(collision_key(change.after.name), set()).add(change.after.name)
 
-    def _set_config(self, record: ConfigRecord) -> None:
-        key = (record.resource_type, record.resource_name)
-        values = self._configs.setdefault(key, {})
-        if record.value is None:
-            values.pop(record.name, None)
-        else:
-            values[record.name] = record.value
-        if not values:
-            del self._configs[key]
-
-
-def _changed(state: PartitionState, record: PartitionChangeRecord) -> PartitionState:
-    """Kafka's `PartitionRegistration.merge`: naming a leader starts a new leader epoch, even when it is the same leader."""
-    elected = record.leader != LEADER_UNCHANGED
-    return replace(
-        state,
-        replicas=state.replicas if record.replicas is None else tuple(record.replicas),
-        isr=state.isr if record.isr is None else tuple(record.isr),
-        leader=record.leader if elected else state.leader,
-        leader_epoch=state.leader_epoch + elected,
-        partition_epoch=state.partition_epoch + 1,
-    )
+    def _forget(self, name: str) -> None:
+        alike = self._collisions.get(collision_key(name), set())
+        alike.discard(name)
+        if not alike:
+            self._collisions.pop(collision_key(name), None)

@@ -9,8 +9,9 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import (
@@ -20,6 +21,7 @@ from ottla.broker.cluster.metadata_records import (
     FeatureRange,
     UserScramCredentialRecord,
 )
+from ottla.broker.cluster.topic_names import is_internal
 
 KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
@@ -29,6 +31,21 @@ MIGRATING: Final = bytes(15) + b"\x02"
 
 NO_PRODUCER_ID: Final = -1
 
+NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+"""A part of an image in which there is nothing."""
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to (Kafka's `ConfigResource.Type`)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 ConfigResource: TypeAlias = tuple[int, str]
 """The type and the name of what a configuration belongs to."""
 QuotaTarget: TypeAlias = frozenset[tuple[str, str | None]]
@@ -37,8 +54,7 @@ ScramUser: TypeAlias = tuple[int, str]
 """A mechanism and the user's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
+class PartitionRegistration(NamedTuple):
     """Who holds a partition. `leader_epoch` grows with each election, `partition_epoch` with each change of any kind.
 
     `directories` has an id for each of `replicas`; `leader_recovery_state` is 1 after an unclean election until the leader has recovered.
@@ -57,17 +73,25 @@ class PartitionRegistration:
     leader_recovery_state: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """One topic and its partitions by index."""
 
     name: str
     topic_id: bytes
-    partitions: Mapping[int, PartitionRegistration] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionRegistration] = NONE
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker itself writes it."""
+        return is_internal(self.name)
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the first partition, as Kafka counts it; 0 while there is no partition."""
+        return len(self.partitions[0].replicas) if 0 in self.partitions else 0
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(NamedTuple):
     """A broker as it registered last, and what changed since. `directories` is in Kafka's order of ids.
 
     `cordoned_directories` is None until the broker has said which, `rack` where it has none.
@@ -86,8 +110,7 @@ class BrokerRegistration:
     cordoned_directories: tuple[bytes, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(NamedTuple):
     """A controller as it registered last."""
 
     controller_id: int
@@ -97,24 +120,23 @@ class ControllerRegistration:
     features: Mapping[str, FeatureRange]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """Everything, by part. Without arguments: the image before the first record."""
 
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = NONE
     """Finalized levels above 0, that of `metadata.version` among them. `kraft.version` is Raft's, and never here."""
-    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
-    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
-    topics: Mapping[bytes, TopicImage] = field(default_factory=dict)
-    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = NONE
+    controllers: Mapping[int, ControllerRegistration] = NONE
+    topics: Mapping[bytes, TopicImage] = NONE
+    topic_ids: Mapping[str, bytes] = NONE
     """The id of each topic by its name."""
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
-    client_quotas: Mapping[QuotaTarget, Mapping[str, float]] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = NONE
+    client_quotas: Mapping[QuotaTarget, Mapping[str, float]] = NONE
     next_producer_id: int = NO_PRODUCER_ID
     """The first producer id of which no block was given out; -1 before there was one."""
-    acls: Mapping[bytes, AccessControlEntryRecord] = field(default_factory=dict)
-    scram: Mapping[ScramUser, UserScramCredentialRecord] = field(default_factory=dict)
-    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+    acls: Mapping[bytes, AccessControlEntryRecord] = NONE
+    scram: Mapping[ScramUser, UserScramCredentialRecord] = NONE
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = NONE
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""

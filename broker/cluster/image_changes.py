@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.cluster.image import (
+    NONE,
     BrokerRegistration,
     ConfigResource,
     ControllerRegistration,
@@ -21,8 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChange:
+class TopicChange(NamedTuple):
     """One topic: `before` is None where it is new, `after` where it is gone. A name that was created again is two of these."""
 
     before: TopicImage | None
@@ -31,20 +30,19 @@ class TopicChange:
     """Indexes of the partitions that are not as before: new, gone, or changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageChanges:
+class ImageChanges(NamedTuple):
     """By part the new value of each key whose value is another, None where it is gone. What is as before is not named."""
 
-    features: Mapping[str, int | None] = field(default_factory=dict)
-    brokers: Mapping[int, BrokerRegistration | None] = field(default_factory=dict)
-    controllers: Mapping[int, ControllerRegistration | None] = field(default_factory=dict)
-    topics: Mapping[bytes, TopicChange] = field(default_factory=dict)
-    configs: Mapping[ConfigResource, Mapping[str, str] | None] = field(default_factory=dict)
-    client_quotas: Mapping[QuotaTarget, Mapping[str, float] | None] = field(default_factory=dict)
+    features: Mapping[str, int | None] = NONE
+    brokers: Mapping[int, BrokerRegistration | None] = NONE
+    controllers: Mapping[int, ControllerRegistration | None] = NONE
+    topics: Mapping[bytes, TopicChange] = NONE
+    configs: Mapping[ConfigResource, Mapping[str, str] | None] = NONE
+    client_quotas: Mapping[QuotaTarget, Mapping[str, float] | None] = NONE
     next_producer_id: int | None = None
-    acls: Mapping[bytes, AccessControlEntryRecord | None] = field(default_factory=dict)
-    scram: Mapping[ScramUser, UserScramCredentialRecord | None] = field(default_factory=dict)
-    delegation_tokens: Mapping[str, DelegationTokenRecord | None] = field(default_factory=dict)
+    acls: Mapping[bytes, AccessControlEntryRecord | None] = NONE
+    scram: Mapping[ScramUser, UserScramCredentialRecord | None] = NONE
+    delegation_tokens: Mapping[str, DelegationTokenRecord | None] = NONE
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:

@@ -10,12 +10,10 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.broker.cluster.catalog import ResourceType
 from ottla.broker.cluster.features import METADATA_VERSION, SUPPORTED
-from ottla.broker.cluster.image import KRAFT_VERSION, MetadataImage, PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import KRAFT_VERSION, MetadataImage, PartitionRegistration, ResourceType, TopicImage
 from ottla.broker.cluster.image_changes import ImageChanges, TopicChange, same, topic_change
 from ottla.broker.cluster.metadata_records import (
     AccessControlEntryRecord,
@@ -116,7 +114,7 @@ class TopicDelta:
     def finish(self) -> TopicImage:
         """The topic with the changes; itself where there are none."""
         partitions = self.partitions.finish()
-        return self.image if partitions is self.image.partitions else replace(self.image, partitions=partitions)
+        return self.image if partitions is self.image.partitions else self.image._replace(partitions=partitions)
 
 
 class ImageDelta:

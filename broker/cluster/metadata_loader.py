@@ -10,7 +10,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_changes import ImageChanges, difference
@@ -19,8 +19,7 @@ from ottla.broker.cluster.metadata_records import AbortTransactionRecord, BeginT
 from ottla.broker.cluster.registrations import InconsistentRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):
     """Up to where an image contains the log. -1 for each: it contains nothing.
 
     `batch_aligned`: the offset is a batch's last one. Only there may a snapshot be made.
@@ -32,8 +31,7 @@ class Provenance:
     batch_aligned: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
+class MetadataBatch(NamedTuple):
     """A committed batch. One of control records, which say nothing about the cluster, has no `records`."""
 
     base_offset: int
@@ -43,8 +41,7 @@ class MetadataBatch:
     records: Sequence[MetadataRecord] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """An image, where it stands, and what it has that the one before it had not."""
 
     image: MetadataImage

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from ottla.broker.cluster.image import MIGRATING, BrokerRegistration, ControllerRegistration, PartitionRegistration
@@ -74,7 +73,7 @@ def without_elr(before: PartitionRegistration) -> PartitionRegistration:
     """The partition after its eligible and last known leader replicas were cleared; itself where it has none."""
     if not before.elr and not before.last_known_elr:
         return before
-    return replace(before, elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
+    return before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
 
 
 def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
@@ -99,8 +98,7 @@ def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeR
     if record.fenced not in _FENCED or record.in_controlled_shutdown not in _IN_CONTROLLED_SHUTDOWN:
         raise InconsistentRecord(f"a change without a meaning: {record}")
     fenced, in_shutdown = _FENCED[record.fenced], _IN_CONTROLLED_SHUTDOWN[record.in_controlled_shutdown]
-    return replace(
-        before,
+    return before._replace(
         fenced=before.fenced if fenced is None else fenced,
         in_controlled_shutdown=before.in_controlled_shutdown if in_shutdown is None else in_shutdown,
         directories=_in_order(record.log_dirs) if record.log_dirs else before.directories,

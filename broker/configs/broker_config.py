@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
 from ottla.broker.configs.broker_loggers import BrokerLoggers
 from ottla.broker.core.config_keys import InvalidConfig, Value, render

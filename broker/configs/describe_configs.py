@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText

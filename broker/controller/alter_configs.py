@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
-from ottla.broker.cluster.catalog_records import MetadataRecord
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.configs.broker_changes import (
     CLUSTER_DEFAULT,

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType, Topic
-from ottla.broker.cluster.catalog_records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType, TopicImage
+from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal, name_problem
 from ottla.broker.core.effects import Effects
@@ -231,7 +232,7 @@ def _more_partitions(catalog: Catalog, wanted: MorePartitions, placement: Placem
     return [partition_record(topic.topic_id, current + i, brokers, placement) for i, brokers in enumerate(replicas)]
 
 
-def _check_growth(topic: Topic, wanted: MorePartitions, most: int) -> None:
+def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
     current = len(topic.partitions)
     if wanted.count == current:
         raise Rejected(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.broker.cluster.catalog import Catalog, Topic
-from ottla.broker.cluster.catalog_records import MetadataRecord, RemoveTopicRecord
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import TopicImage
+from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveTopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -64,7 +65,7 @@ def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[Metadat
     return Effects(records, results)
 
 
-def _find(catalog: Catalog, ref: TopicRef) -> Topic:
+def _find(catalog: Catalog, ref: TopicRef) -> TopicImage:
     if ref.name is None and ref.topic_id == ZERO_ID:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if ref.name is not None and ref.topic_id != ZERO_ID:

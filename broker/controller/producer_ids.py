@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.catalog_records import MetadataRecord, ProducerIdsRecord
+from ottla.broker.cluster.metadata_records import MetadataRecord, ProducerIdsRecord
 from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.controller.create_topics import MorePartitions, NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.catalog_records import MetadataRecord, decode_record, encode_record
+from ottla.broker.cluster.features import METADATA_LEVEL
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.record_frames import decode_record, encode_record
+from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.configs.topic_config import check_topic_configs
 from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, Placement, create_topics
 from ottla.broker.core.effects import Effects
@@ -32,9 +35,8 @@ class LiveCatalog:
         return self._ids.to_bytes(16, "little")
 
     def run(self, effects: Effects[MetadataRecord, T]) -> T:
-        for record in effects.records:
-            self.log.append(encode_record(record))
-            self.catalog.apply(record)
+        self.log += [encode_record(record, version_of(record, METADATA_LEVEL)) for record in effects.records]
+        self.catalog.apply(effects.records)
         return effects.response
 
     def create(self, *topics: NewTopic, placement: Placement | None = None) -> list[CreatedTopic]:
@@ -43,10 +45,7 @@ class LiveCatalog:
 
     def replayed(self) -> Catalog:
         catalog = Catalog()
-        for value in self.log:
-            record = decode_record(value)
-            assert record is not None
-            catalog.apply(record)
+        catalog.apply(decode_record(value)[0] for value in self.log)
         return catalog
 
 

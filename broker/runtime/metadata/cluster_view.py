@@ -13,7 +13,8 @@ from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog, PartitionState, Topic
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.image import PartitionRegistration, TopicImage
     from ottla.broker.runtime.replicas.partitions import Partitions
 
 NO_LEADER = -1
@@ -23,7 +24,7 @@ NO_LEADER = -1
 class Place:
     """One partition as clients are told of it."""
 
-    state: PartitionState
+    state: PartitionRegistration
     leader: int
     """`NO_LEADER` where nobody can serve it."""
     offline: tuple[int, ...]
@@ -44,7 +45,7 @@ class ClusterView:
         self._node_id = node_id
         self._rack = rack
 
-    def place(self, topic: Topic, index: int) -> Place:
+    def place(self, topic: TopicImage, index: int) -> Place:
         """Where a partition of a topic of the catalog is."""
         state = topic.partitions[index]
         served = self._partitions.by_name(topic.name)
@@ -76,5 +77,5 @@ class ClusterView:
         """All topics."""
         return [topic.name for topic in self._catalog.topics()]
 
-    def _info(self, topic: Topic | None) -> TopicInfo | None:
+    def _info(self, topic: TopicImage | None) -> TopicInfo | None:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._rack)

@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.cluster.delta import Delta, delta_of
-
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.catalog_records import MetadataRecord
+    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.cluster.image_changes import ImageChanges
+    from ottla.broker.cluster.metadata_records import MetadataRecord
     from ottla.broker.core.effects import Effects
     from ottla.broker.core.rejected import Rejected
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
@@ -30,7 +30,8 @@ R = TypeVar("R")
 Decide = Callable[[], "Effects[MetadataRecord, T]"]
 Refused = dict[str, "Rejected"]
 """Topics that are in the metadata and not, or not whole, on this broker's disk."""
-Publish = Callable[[Delta], Awaitable[Refused]]
+Publish = Callable[["MetadataImage", "MetadataImage", "ImageChanges"], Awaitable[Refused]]
+"""Called with the image before, the image after, and what is different."""
 
 
 class Controller:
@@ -69,6 +70,6 @@ class Controller:
             effects = decide()
             if validate_only or not effects.records:
                 return respond(effects.response, {})
-            delta = delta_of(self._catalog, effects.records)
-            await self._metadata_log.write(effects.records)
-            return respond(effects.response, await self._publish(delta))
+            before = self._catalog.image
+            changes = await self._metadata_log.write(effects.records)
+            return respond(effects.response, await self._publish(before, self._catalog.image, changes))

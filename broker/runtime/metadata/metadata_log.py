@@ -11,13 +11,16 @@ Rules that hold inside:
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.cluster.catalog_records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
 from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
+from ottla.broker.cluster.metadata_records import AbortTransactionRecord, MetadataRecord, RemoveTopicRecord
+from ottla.broker.cluster.record_frames import decode_record, encode_record
+from ottla.broker.cluster.record_versions import version_of
+from ottla.broker.cluster.registrations import InconsistentRecord
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Isolation, Origin
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
 
 _REPLAY_BYTES: Final = 1 << 20
-_OFFSET_DIGITS: Final = 20
-_SNAPSHOT_NAME: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 
 
 class MetadataLog:
@@ -53,15 +54,27 @@ class MetadataLog:
         return self.log.log_end_offset == 0
 
     def replay(self) -> set[bytes]:
-        """Applies the whole log. Returns the ids of topics that it says were removed.
+        """Reads the whole log back, in one step. Returns the ids of topics that it says were removed.
 
-        Raises ProtocolError for a record that is damaged, LogDirRefused when the log's beginning is missing.
+        A transaction that was left open is aborted, as a new controller of Kafka does it. Raises ProtocolError for a record that is damaged
+        or unknown, LogDirRefused when the log's beginning is missing or its records contradict each other.
         """
-        removed = set()
-        for record in self.stored():
-            self._catalog.apply(record)
-            if isinstance(record, RemoveTopicRecord):
-                removed.add(bytes(record.topic_id))
+        loader = MetadataLoader()
+        removed: set[bytes] = set()
+
+        def noting_removals(start: int) -> Iterator[MetadataBatch]:
+            for batch in self.batches(start):
+                removed.update(record.topic_id for record in batch.records if isinstance(record, RemoveTopicRecord))
+                yield batch
+
+        try:
+            for published in loader.load(noting_removals(self._load_snapshot(loader))):
+                self._catalog.publish(published.image, published.changes)
+        except InconsistentRecord as error:
+            raise LogDirRefused(f"{self.log.directory}: {error}") from error
+        if loader.in_transaction:
+            self._append([AbortTransactionRecord("the broker was started")])
+            self._sync()
         self.log.advance_high_watermark(self.log.log_end_offset)
         return removed
 
@@ -70,15 +83,11 @@ class MetadataLog:
         if not records:
             return
         self._append(records)
-        ticket = self.log.flush_begin()
-        ticket.sync()
-        self.log.flush_end(ticket)
+        self._sync()
         self._durable(records)
 
-    async def write(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends now, and returns when the records are on disk and applied. One call at a time."""
-        if not records:
-            return
+    async def write(self, records: Sequence[MetadataRecord]) -> ImageChanges:
+        """Appends now, and returns when the records are on disk and applied: what they changed. One call at a time."""
         self._append(records)
         synced: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
@@ -86,47 +95,54 @@ class MetadataLog:
         except OSError as error:
             self._flusher.fail(error)  # the records are in the log and not in the catalog: a restart brings the two together
         await synced
-        self._durable(records)
+        return self._durable(records)
+
+    def batches(self, offset: int) -> Iterator[MetadataBatch]:
+        """What stands in the log from `offset` on, without its control records."""
+        while offset < self.log.log_end_offset:
+            chunk = self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+            before = offset
+            for pos, header in split_batches(chunk):
+                offset = header.next_offset
+                if not header.is_control:
+                    records = _records(memoryview(chunk)[pos : pos + header.size_bytes])
+                    epoch, time_ms = header.partition_leader_epoch, header.max_timestamp
+                    yield MetadataBatch(header.base_offset, header.last_offset, epoch, time_ms, records)
+            assert offset > before, f"{self.log.directory}: no whole batch at {before}, before the end at {self.log.log_end_offset}"
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
         now_ms = self._clock.now_ms()
         level = self._catalog.features.get(METADATA_VERSION, METADATA_LEVEL)
-        batch = build_batch([SimpleRecord(None, encode_record(record, level), now_ms) for record in records])
+        batch = build_batch([SimpleRecord(None, encode_record(record, version_of(record, level)), now_ms) for record in records])
         self.log.append(batch, origin=Origin.COORDINATOR, leader_epoch=self.log.leader_epoch, now_ms=now_ms)
 
-    def _durable(self, records: Sequence[MetadataRecord]) -> None:
+    def _sync(self) -> None:
+        ticket = self.log.flush_begin()
+        ticket.sync()
+        self.log.flush_end(ticket)
+
+    def _durable(self, records: Sequence[MetadataRecord]) -> ImageChanges:
         self.log.advance_high_watermark(self.log.log_end_offset)
-        for record in records:
-            self._catalog.apply(record)
+        return self._catalog.apply(records)
 
-    def stored(self) -> Iterator[MetadataRecord]:
-        """All records, with those of a snapshot where the log begins with one."""
-        offset = self.log.log_start_offset
-        if offset > 0:
-            path = self._snapshot(offset)
-            offset = int(path.name[:_OFFSET_DIGITS])
-            yield from _data_records(path.read_bytes())
-        while offset < self.log.log_end_offset:
-            chunk = self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
-            yield from _data_records(chunk)
-            before, offset = offset, max((header.next_offset for _, header in split_batches(chunk)), default=offset)
-            assert offset > before, f"{self.log.directory}: no whole batch at {before}, before the end at {self.log.log_end_offset}"
+    def _load_snapshot(self, loader: MetadataLoader) -> int:
+        """Where the log goes on: after the newest snapshot, where it begins with one."""
+        start = self.log.log_start_offset
+        if start == 0:
+            return 0
+        from ottla.broker.cluster.snapshots import SnapshotId, read_snapshot  # noqa: PLC0415 # of one node, only a Kafka's log begins so
 
-    def _snapshot(self, log_start_offset: int) -> Path:
-        """The newest snapshot, which must reach to where the log begins."""
-        newest = max((path for path in self.log.directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name)), default=None)
-        if newest is None or int(newest.name[:_OFFSET_DIGITS]) < log_start_offset:
+        found = {known: path for path in self.log.directory.iterdir() if (known := SnapshotId.of_file(path.name)) is not None}
+        newest = max(found, default=None)
+        if newest is None or newest.end_offset < start:
             raise LogDirRefused(
-                f"{self.log.directory} begins at offset {log_start_offset} and has no snapshot of what was before: the topics are unknown"
+                f"{self.log.directory} begins at offset {start} and has no snapshot of what was before: the topics are unknown"
             )
-        return newest
+        snapshot = read_snapshot(found[newest].read_bytes())
+        published = loader.load_snapshot(snapshot.records, newest.end_offset, newest.epoch, snapshot.last_append_time_ms)
+        self._catalog.publish(published.image, published.changes)
+        return newest.end_offset
 
 
-def _data_records(batches: Buffer) -> Iterator[MetadataRecord]:
-    for pos, header in split_batches(batches):
-        if header.is_control:
-            continue
-        for stored in iter_records(memoryview(batches)[pos : pos + header.size_bytes]):
-            record = decode_record(stored.value or b"")
-            if record is not None:
-                yield record
+def _records(batch: Buffer) -> list[MetadataRecord]:
+    return [decode_record(stored.value or b"")[0] for stored in iter_records(batch)]

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.cluster.catalog import ResourceType, Topic
+from ottla.broker.cluster.image import ResourceType, TopicImage
 from ottla.broker.configs.topic_config import effective_log_config
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
@@ -23,7 +23,8 @@ from ottla.broker.core.topic_keys import TOPIC_KEYS
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.delta import Delta
+    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.cluster.image_changes import ImageChanges
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.log_config import LogConfig
     from ottla.broker.core.settings import BrokerSettings
@@ -48,22 +49,25 @@ class Publisher:
     def __init__(
         self, catalog: Catalog, broker_configs: BrokerConfigs, *, log_dir: LogDir, partitions: Partitions, flusher: Flusher
     ) -> None:
-        self.on_deleted: list[Callable[[Topic], None]] = []
+        self.on_deleted: list[Callable[[TopicImage], None]] = []
         self._catalog = catalog
         self._broker_configs = broker_configs
         self._log_dir = log_dir
         self._partitions = partitions
         self._flusher = flusher
 
-    async def publish(self, delta: Delta) -> dict[str, Rejected]:
+    async def publish(self, before: MetadataImage, after: MetadataImage, changes: ImageChanges) -> dict[str, Rejected]:
         """Carry out what was committed and applied. The topics of which the disk refused a partition, with the first refusal."""
-        if delta.configured:
-            self._configured(delta)
-        if delta.removed:
-            await self._removed(delta.removed)
-        names = [*delta.created, *delta.grown]
-        for name in delta.created:
-            logger.info("created topic %s with %d partition(s)", name, self._catalog.partition_count(name))
+        if changes.configs:
+            self._configured(changes)
+        topics = changes.topics.values()
+        removed = [change.before for change in topics if change.before is not None and change.after is None]
+        if removed:
+            await self._removed(removed)
+        for change in topics:
+            if change.before is None and change.after is not None:
+                logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
+        names = [change.after.name for change in topics if change.after is not None]
         await self._make_directories(names)
         return {name: refused for name in names if (refused := self.open_missing(name)) is not None}
 
@@ -118,7 +122,7 @@ class Publisher:
                 if made % limits.DIRECTORIES_AT_ONCE == 0:
                     await asyncio.sleep(0)
 
-    def _log_of(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+    def _log_of(self, topic: TopicImage, index: int, config: LogConfig) -> PartitionLog:
         log = self._log_dir.logs.get((topic.name, index))
         if log is None:
             log = self._log_dir.create_log(topic.name, index, topic.topic_id, config)
@@ -126,7 +130,7 @@ class Publisher:
         log.become_leader(topic.partitions[index].leader_epoch)
         return log
 
-    async def _removed(self, topics: Iterable[Topic]) -> None:
+    async def _removed(self, topics: Iterable[TopicImage]) -> None:
         for topic in topics:
             self._partitions.remove_topic(topic.name)
             self._remove_directories(topic)
@@ -136,7 +140,7 @@ class Publisher:
         # A name that a power loss brought back, or an offset in a checkpoint, could be taken for that of a new topic of the same name.
         await self._flusher.run(self._log_dir.removal_checkpoint())
 
-    def _remove_directories(self, topic: Topic) -> None:
+    def _remove_directories(self, topic: TopicImage) -> None:
         for index in topic.partitions:
             key = (topic.name, index)
             if key not in self._log_dir.logs and key not in self._log_dir.failed:
@@ -147,7 +151,7 @@ class Publisher:
                 # The topic is gone all the same, and the next start finds its removal in the metadata log and deletes what is left.
                 logger.error("the directory of the deleted %s-%d stays: %s", topic.name, index, error)
 
-    def _configured(self, delta: Delta) -> None:
+    def _configured(self, changes: ImageChanges) -> None:
         changed = self._broker_configs.refresh()
         if changed & _OF_PRODUCERS:
             for partition in self._partitions:
@@ -156,7 +160,7 @@ class Publisher:
         if changed & _TOPIC_DEFAULTS:
             self._reconfigure(topic.name for topic in self._catalog.topics())
         else:
-            self._reconfigure(name for kind, name in delta.configured if kind == ResourceType.TOPIC)
+            self._reconfigure(name for kind, name in changes.configs if kind == ResourceType.TOPIC)
 
     def _reconfigure(self, names: Iterable[str]) -> None:
         for name in names:

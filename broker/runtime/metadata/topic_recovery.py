@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
-from ottla.broker.cluster.catalog_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, new_levels
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, name_problem
 from ottla.broker.configs.broker_config import BrokerConfigs

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
@@ -22,7 +22,8 @@ from ottla.broker.runtime.metadata.controller import Controller
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog, Topic
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.image import TopicImage
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
@@ -130,7 +131,7 @@ class TopicService:
             if refused is not None:
                 peer_logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
 
-    async def ensure(self, name: str) -> Topic:
+    async def ensure(self, name: str) -> TopicImage:
         """The topic, served; created with its defaults if it is not there. Raises Rejected."""
         if self.catalog.topic(name) is None:
             error = (await self.auto_create([name]))[name]

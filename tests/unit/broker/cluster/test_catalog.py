@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
-from ottla.broker.cluster.catalog_records import (
+import pytest
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
@@ -10,6 +14,8 @@ from ottla.broker.cluster.catalog_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from ottla.broker.cluster.registrations import InconsistentRecord
+from tests.support.metadata_images import made_of
 
 ID = b"\x01" * 16
 OTHER = b"\x02" * 16
@@ -17,8 +23,8 @@ OTHER = b"\x02" * 16
 
 def with_topic(name: str = "a.b", topic_id: bytes = ID) -> Catalog:
     catalog = Catalog()
-    catalog.apply(TopicRecord(name, topic_id))
-    catalog.apply(PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0))
+    catalog.apply([TopicRecord(name, topic_id)])
+    catalog.apply([PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0)])
     return catalog
 
 
@@ -32,8 +38,8 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
 
 def test_a_removed_topic_is_gone_with_its_configs_and_its_claim_on_colliding_names() -> None:
     catalog = with_topic()
-    catalog.apply(ConfigRecord(ResourceType.TOPIC, "a.b", "retention.ms", "1"))
-    catalog.apply(RemoveTopicRecord(ID))
+    catalog.apply([ConfigRecord(ResourceType.TOPIC, "a.b", "retention.ms", "1")])
+    catalog.apply([RemoveTopicRecord(ID)])
     assert len(catalog) == 0
     assert catalog.topic("a.b") is None
     assert catalog.topic_by_id(ID) is None
@@ -43,8 +49,8 @@ def test_a_removed_topic_is_gone_with_its_configs_and_its_claim_on_colliding_nam
 
 def test_a_name_that_is_created_again_has_its_new_id_only() -> None:
     catalog = with_topic()
-    catalog.apply(RemoveTopicRecord(ID))
-    catalog.apply(TopicRecord("a.b", OTHER))
+    catalog.apply([RemoveTopicRecord(ID)])
+    catalog.apply([TopicRecord("a.b", OTHER)])
     assert catalog.topic_by_id(ID) is None
     assert catalog.topic_by_id(OTHER) is catalog.topic("a.b")
 
@@ -57,44 +63,64 @@ def test_a_colliding_topic_is_named_and_only_when_the_name_has_such_characters()
 
 def test_naming_a_leader_raises_the_leader_epoch_and_any_change_the_partition_epoch() -> None:
     catalog = with_topic()
-    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1))
-    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[]))
+    catalog.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1)])
+    catalog.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[])])
     topic = catalog.topic("a.b")
     assert topic is not None
     state = topic.partitions[0]
     assert (state.leader, state.leader_epoch, state.partition_epoch, state.isr) == (1, 1, 2, ())
 
 
-def test_a_change_of_what_does_not_exist_changes_nothing() -> None:
+def test_what_contradicts_the_records_before_it_changes_nothing() -> None:
     catalog = with_topic()
-    catalog.apply(PartitionChangeRecord(partition_id=9, topic_id=ID, leader=1))
-    catalog.apply(PartitionChangeRecord(partition_id=0, topic_id=OTHER, leader=1))
-    catalog.apply(PartitionRecord(partition_id=0, topic_id=OTHER))
-    catalog.apply(RemoveTopicRecord(OTHER))
-    topic = catalog.topic("a.b")
-    assert topic is not None
-    assert list(topic.partitions) == [0]
-    assert topic.partitions[0].leader_epoch == 0
+    before = catalog.image
+    with pytest.raises(InconsistentRecord):
+        catalog.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1), RemoveTopicRecord(OTHER)])
+    assert catalog.image is before
 
 
 def test_a_null_value_deletes_a_config_and_the_last_one_its_resource() -> None:
     catalog = with_topic()
-    catalog.apply(ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", "1"))
+    catalog.apply([ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", "1")])
     assert catalog.configured_resources(ResourceType.BROKER) == ["1"]
-    catalog.apply(ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", None))
+    catalog.apply([ConfigRecord(ResourceType.BROKER, "1", "message.max.bytes", None)])
     assert catalog.configured_resources(ResourceType.BROKER) == []
 
 
-def test_the_next_producer_id_never_goes_back() -> None:
+def test_the_next_producer_id_is_the_first_before_any_block_was_given() -> None:
     catalog = Catalog()
-    catalog.apply(ProducerIdsRecord(1, -1, 2000))
-    catalog.apply(ProducerIdsRecord(1, -1, 1000))
+    assert catalog.next_producer_id == 0
+    catalog.apply([ProducerIdsRecord(1, -1, 2000)])
     assert catalog.next_producer_id == 2000
 
 
 def test_features_are_kept_by_name() -> None:
     catalog = Catalog()
-    catalog.apply(FeatureLevelRecord("metadata.version", 27))
-    assert catalog.features == {"metadata.version": 27}
-    catalog.apply(FeatureLevelRecord("metadata.version", 0))
+    catalog.apply([FeatureLevelRecord("group.version", 1)])
+    assert catalog.features == {"group.version": 1}
+    catalog.apply([FeatureLevelRecord("group.version", 0)])
     assert catalog.features == {}
+
+
+def test_records_that_are_applied_together_count_as_one_change_and_say_what_they_changed() -> None:
+    catalog = with_topic()
+    before, count = catalog.image, catalog.changes
+    changes = catalog.apply([RemoveTopicRecord(ID), TopicRecord("a.b", OTHER), ConfigRecord(ResourceType.BROKER, "1", "x", "y")])
+    assert catalog.changes == count + 1
+    assert changes == difference(before, catalog.image)
+    catalog.apply([ProducerIdsRecord(1, -1, 2000)])
+    assert catalog.changes == count + 1, "of topics"
+
+
+def test_what_is_published_takes_the_place_of_what_there_was() -> None:
+    catalog = with_topic()
+    image = made_of(TopicRecord("c.d", OTHER))
+    catalog.publish(image, difference(catalog.image, image))
+    assert [topic.name for topic in catalog.topics()] == ["c.d"]
+    assert (catalog.colliding("a_b"), catalog.colliding("c_d")) == (None, "c.d")
+
+
+def test_a_name_that_moves_from_one_id_to_another_at_once_still_collides() -> None:
+    catalog = with_topic()
+    catalog.apply([RemoveTopicRecord(ID), TopicRecord("a.b", OTHER)])
+    assert catalog.colliding("a_b") == "a.b"

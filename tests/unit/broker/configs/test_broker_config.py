@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
-from ottla.broker.cluster.catalog_records import ConfigRecord
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.core.settings import BrokerSettings
 
@@ -9,7 +10,7 @@ KEY = "message.max.bytes"
 
 
 def put(catalog: Catalog, resource: str, value: str | None) -> None:
-    catalog.apply(ConfigRecord(ResourceType.BROKER, resource, KEY, value))
+    catalog.apply([ConfigRecord(ResourceType.BROKER, resource, KEY, value)])
 
 
 def test_this_brokers_value_beats_all_brokers_beats_the_started_one_and_back_again() -> None:
@@ -51,6 +52,6 @@ def test_a_stored_value_that_is_not_allowed_is_passed_over() -> None:
 
 def test_a_stored_value_of_a_setting_that_cannot_change_while_running_is_passed_over() -> None:
     settings, catalog = BrokerSettings(), Catalog()
-    catalog.apply(ConfigRecord(ResourceType.BROKER, "", "num.partitions", "9"))
+    catalog.apply([ConfigRecord(ResourceType.BROKER, "", "num.partitions", "9")])
     BrokerConfigs(settings, catalog).refresh()
     assert settings.num_partitions == 1

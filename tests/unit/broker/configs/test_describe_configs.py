@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.catalog import Catalog, ResourceType
-from ottla.broker.cluster.catalog_records import ConfigRecord, TopicRecord
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ConfigRecord, TopicRecord
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
@@ -23,11 +24,11 @@ class Described:
     def __init__(self, settings: BrokerSettings | None = None) -> None:
         self.settings = settings or BrokerSettings()
         self.catalog = Catalog()
-        self.catalog.apply(TopicRecord("t", b"\x05" * 16))
+        self.catalog.apply([TopicRecord("t", b"\x05" * 16)])
         self.broker = BrokerConfigs(self.settings, self.catalog)
 
     def put(self, kind: int, resource: str, name: str, value: str) -> None:
-        self.catalog.apply(ConfigRecord(kind, resource, name, value))
+        self.catalog.apply([ConfigRecord(kind, resource, name, value)])
         self.broker.refresh()
 
     def entries(self, kind: int, name: str, keys: list[str] | None = None) -> dict[str, ConfigEntry]:

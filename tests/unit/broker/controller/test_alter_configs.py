@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
 from ottla.broker.controller.create_topics import NewTopic

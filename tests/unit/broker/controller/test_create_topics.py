@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.catalog import PartitionState
-from ottla.broker.cluster.catalog_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.image import PartitionRegistration
+from ottla.broker.cluster.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.controller.create_topics import MorePartitions, NewTopic, Placement, create_partitions, create_topics
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -27,7 +28,7 @@ def test_a_created_topic_has_its_partitions_on_this_node_in_epoch_0(live: LiveCa
     topic = live.catalog.topic("flights")
     assert topic is not None
     assert topic.topic_id == created.topic_id
-    assert topic.partitions == dict.fromkeys(range(3), PartitionState((NODE,), (NODE,), NODE, 0, 0))
+    assert topic.partitions == dict.fromkeys(range(3), PartitionRegistration((NODE,), (ZERO_ID,), (NODE,), NODE, 0, 0))
 
 
 def test_the_records_of_a_topic_are_topic_then_configs_then_partitions(live: LiveCatalog) -> None:

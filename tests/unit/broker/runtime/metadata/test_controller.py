@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.catalog_records import MetadataRecord
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
@@ -19,9 +21,9 @@ def noting(catalog: Catalog, applied: list[MetadataRecord]) -> None:
     """Note what is applied, in order."""
     apply = catalog.apply
 
-    def apply_and_note(record: MetadataRecord) -> None:
-        applied.append(record)
-        apply(record)
+    def apply_and_note(records: Iterable[MetadataRecord]) -> ImageChanges:
+        applied.extend(records := list(records))
+        return apply(records)
 
     catalog.apply = apply_and_note  # type: ignore[method-assign]  # the real one, with a witness
 
@@ -37,7 +39,8 @@ async def test_records_are_applied_in_the_order_of_the_log_whoever_asked_for_the
         opened.service.allocate_producer_ids(),
         opened.service.delete_topics([TopicRef(name="a")]),
     )
-    assert live == list(opened.service.metadata_log.stored())[-len(live) :]
+    stored = [record for batch in opened.service.metadata_log.batches(0) for record in batch.records]
+    assert live == stored[-len(live) :]
     assert len(live) == 3 + 1 + 2 + 1 + 1
     opened.close()
 

@@ -6,15 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.catalog_records import ConfigRecord, FeatureLevelRecord, PartitionRecord, TopicRecord, encode_record
+from ottla.broker.cluster.metadata_records import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.broker.cluster.record_frames import encode_record
+from ottla.broker.cluster.snapshots import Snapshot, write_snapshot
 from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import FILES
+from ottla.broker.storage.partition_log import Origin
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_dirs import TopicDir
 
 METADATA = "__cluster_metadata-0"
-KAFKAS_NO_OP = bytes.fromhex("01140000")
 
 
 async def test_a_new_log_opens_with_the_level_it_is_written_at(tmp_path: Path) -> None:
@@ -57,15 +69,21 @@ async def test_clients_cannot_reach_the_metadata_log(tmp_path: Path) -> None:
     opened.crash()
 
 
+def write_to(opened: TopicDir, records: list[MetadataRecord]) -> None:
+    """Into the log, as another process would have written it."""
+    batch = build_batch([SimpleRecord(None, encode_record(record, 0), 1) for record in records])
+    opened.service.metadata_log.log.append(batch, origin=Origin.COORDINATOR, leader_epoch=0, now_ms=1)
+
+
 def snapshot_of_one_topic(topic_id: bytes) -> bytes:
-    records = [
+    records: list[MetadataRecord] = [
         FeatureLevelRecord("metadata.version", 25),
         TopicRecord("old", topic_id),
         PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=3, partition_epoch=3),
         ConfigRecord(2, "old", "retention.ms", "5"),
+        NoOpRecord(),
     ]
-    values = [encode_record(record) for record in records] + [KAFKAS_NO_OP]
-    return build_batch([SimpleRecord(None, value, 1) for value in values])
+    return b"".join(write_snapshot(Snapshot(1, records), 1, 25, 1))
 
 
 async def with_log_that_begins_later(path: Path) -> None:
@@ -97,3 +115,27 @@ async def test_a_log_whose_beginning_is_missing_refuses_the_start(tmp_path: Path
     await with_log_that_begins_later(tmp_path)
     with pytest.raises(LogDirRefused, match="begins at offset 10"):
         TopicDir(tmp_path)
+
+
+async def test_records_that_contradict_each_other_refuse_the_start(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    write_to(opened, [RemoveTopicRecord(b"\x05" * 16)])
+    opened.crash()
+    with pytest.raises(LogDirRefused, match="there is no topic"):
+        TopicDir(tmp_path)
+
+
+async def test_what_a_transaction_left_open_says_is_nothing_and_it_is_ended_for_every_later_reader(tmp_path: Path) -> None:
+    opened = TopicDir(tmp_path)
+    await opened.service.create_topics([NewTopic("t")])
+    topic = opened.service.catalog.topic("t")
+    assert topic is not None
+    write_to(opened, [BeginTransactionRecord("a Kafka's"), RemoveTopicRecord(topic.topic_id)])
+    opened.crash()
+    again = TopicDir(tmp_path)
+    assert again.served() == [("t", 0)]
+    await again.service.delete_topics([TopicRef("t")])
+    again.crash()
+    last = TopicDir(tmp_path)
+    assert last.served() == []
+    last.crash()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.catalog import ResourceType
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import NewTopic

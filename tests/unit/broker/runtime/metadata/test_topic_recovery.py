@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.catalog import ResourceType, Topic
-from ottla.broker.cluster.catalog_records import ConfigRecord, FeatureLevelRecord
+from ottla.broker.cluster.image import ResourceType, TopicImage
+from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.configs.broker_config import ConfigSource
 from ottla.broker.configs.config_op import ConfigOp, OpType
@@ -20,7 +20,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch, iter_record
 from tests.support.topic_dirs import TopicDir
 
 
-def topic(opened: TopicDir, name: str) -> Topic:
+def topic(opened: TopicDir, name: str) -> TopicImage:
     found = opened.service.catalog.topic(name)
     assert found is not None
     return found
