@@ -23,7 +23,7 @@ from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer_draft import Draft
 from ottla.broker.groups.consumer_heartbeat import existing_member
-from ottla.broker.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
+from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, MemberState
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
 from ottla.protocol.error_codes import ErrorCode
@@ -37,6 +37,8 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
         return JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
     subscription = _subscription(joining)
+    holder = draft.group.static_member(joining.instance_id)
+    replaces_consumer = holder is not None and holder.classic is None
     before = _member(draft, joining, member_id)
     after = replace(
         before,
@@ -51,14 +53,14 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         classic=ClassicMember(joining.session_timeout_ms, joining.protocols),
     )
     changed = (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
-    was_consumer = before.classic is None and bool(draft.group.members)
     draft.put_member(after)
     draft.refresh(subscriptions_changed=changed)
-    draft.update_target()
-    member = draft.reconcile(member_id, owned_of(subscription, draft.topics), subscription_changed=changed)
-    if was_consumer and joining.instance_id is not None and migration.may_downgrade(draft):
-        group = draft.group
-        migration.downgrade(draft, has_to_rebalance=not all(one.is_reconciled_to(group.assignment_epoch) for one in group.members.values()))
+    owned = owned_of(subscription, draft.topics)
+    if replaces_consumer and migration.may_downgrade(draft):
+        member = _end_group(draft, member_id, owned, subscription_changed=changed)
+    else:
+        draft.update_target()
+        member = draft.reconcile(member_id, owned, subscription_changed=changed)
     if draft.downgraded is None:
         draft.deadlines.cancel(DeadlineKind.JOIN, member_id)
         draft.keep_session(member)
@@ -69,6 +71,18 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=joining.protocols[0].name,
     )
+
+
+def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
+    """The last member of the consumer protocol came back in the classic one; that member. Nobody takes a step towards an assignment that is
+    out of date."""
+    is_stale = draft.group.assignment_epoch < draft.group.epoch
+    if not is_stale:
+        draft.reconcile(member_id, owned, subscription_changed=subscription_changed)
+    group = draft.group
+    settled = all(member.is_reconciled_to(group.assignment_epoch) for member in group.members.values())
+    migration.downgrade(draft, has_to_rebalance=is_stale or not settled)
+    return group.members[member_id]
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:

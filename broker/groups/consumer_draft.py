@@ -30,7 +30,8 @@ from ottla.broker.groups.topics_view import TopicsView, hash_of, topics_matching
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The settings of consumer groups, under Kafka's names without `group.consumer.`; milliseconds. The first assignor is the default."""
+    """The settings of consumer groups, under Kafka's names without `group.consumer.`; milliseconds. The first assignor is the default.
+    `classic_max_size` is how many members the classic group may have that a consumer group becomes."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -38,6 +39,7 @@ class ConsumerConfig:
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     allows_upgrade: bool = True
     allows_downgrade: bool = True
+    classic_max_size: int = 2**31 - 1
     assignment_interval_ms: int = 1_000
 
     @property

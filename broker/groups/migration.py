@@ -7,7 +7,7 @@ Rules that hold here:
   assignor hands out bytes of its own stays as it is: they would be lost.
 * When the last member of the consumer protocol leaves or is put out, those that stay form a classic group again, whose generation is the
   group's epoch, and rebalance. If a static member comes back in the classic protocol and is the last to change, nobody has to rebalance
-  who has all he is meant to have.
+  where all have what they are meant to have, and that is not out of date. No assignment is computed for a group that ends.
 * The records of the old kind are deleted in the batch that writes the new ones, so a crash leaves one group or the other.
 * An empty group of one kind makes place for one of the other, whatever `group.consumer.migration.policy` says; its offsets stay.
 
@@ -72,7 +72,8 @@ def upgrade(group: ClassicGroup, draft: Draft) -> None:
 def may_downgrade(draft: Draft) -> bool:
     """Whether those who are left in the draft's group are classic members that may have a classic group again."""
     members = draft.group.members.values()
-    return draft.config.allows_downgrade and bool(members) and all(member.classic is not None for member in members)
+    fits = 0 < len(members) <= draft.config.classic_max_size
+    return draft.config.allows_downgrade and fits and all(member.classic is not None for member in members)
 
 
 def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:

@@ -87,6 +87,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         assignors=settings.group_consumer_assignors,
         allows_upgrade=policy in {"bidirectional", "upgrade"},
         allows_downgrade=policy in {"bidirectional", "downgrade"},
+        classic_max_size=settings.group_max_size,
         assignment_interval_ms=values[ASSIGNMENT_INTERVAL_MS],
     )
 

@@ -206,6 +206,24 @@ def test_a_static_member_that_comes_back_classic_as_the_last_turns_the_group_wit
     assert read_assignment(synced.assignment, driver.topics) == had
 
 
+def test_a_static_member_that_comes_back_classic_with_other_topics_turns_the_group_and_its_members_share_them() -> None:
+    driver = GroupsDriver(FakeTopics(t=4, u=2))
+    driver.join("new", instance_id="i")
+    had = driver.member("new").assigned
+    answer = driver.joined(instance_id="i", protocols=(JoinProtocol("range", subscription("t", "u")),))
+    assert answer.generation == 0, "no epoch was computed for it"
+    assert driver.classic.state is ClassicState.PREPARING_REBALANCE
+    (member,) = driver.classic.members
+    assert read_assignment(member.assignment, driver.topics) == had
+
+
+def test_more_members_than_a_classic_group_may_have_stay_a_consumer_group() -> None:
+    driver, (leader, second) = with_classic_pair(classic_max_size=1)
+    driver.join("new")
+    driver.beat("new", -1)
+    assert set(driver.group.members) == {leader, second}
+
+
 def test_an_empty_classic_group_makes_place_and_its_offsets_stay() -> None:
     driver = GroupsDriver(allows_upgrade=False)
     effects = driver.machine.commit(Commit(group_id="g", offsets=[OffsetToCommit("t", 0, 7)]), driver.now)
