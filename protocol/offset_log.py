@@ -6,16 +6,14 @@ version; no value is a tombstone. Source: KAFKA group-coordinator message schema
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, int32, int64, string, uuid
+from ottla.protocol.schema import Message, int32, int64, string, uuid, wire_struct
 
 OFFSET_COMMIT_V0 = 0
 OFFSET_COMMIT = 1
 NO_EXPIRY = -1
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitKey(Message, versions="0-1"):
     """Which offset: a group's, of one partition of one topic."""
 
@@ -24,7 +22,7 @@ class OffsetCommitKey(Message, versions="0-1"):
     partition: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     """A committed offset: the next one to read. Timestamps are wall-clock milliseconds."""
 

@@ -1,8 +1,8 @@
-"""Messages as dataclasses, and `encode`/`decode` for them. The class is the specification.
+"""Messages as dataclasses, and `encode`/`decode` for them. The class is the specification; its functions are made on first use.
 
 A request or response, or a record of an internal topic, is declared so:
 
-    @dataclass(slots=True)
+    @wire_struct
     class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
         offset: int = int64()
         leader_epoch: int = int32("3+", default=-1)
@@ -10,7 +10,7 @@ A request or response, or a record of an internal topic, is declared so:
         commit_timestamp: int = int64()
         topic_id: bytes = uuid("4+", tag=0)
 
-The order of the fields is the order on the wire. A nested struct is a plain slotted dataclass with fields of the same kinds, and takes
+The order of the fields is the order on the wire. A nested struct is a `wire_struct` with fields of the same kinds, and takes
 the version and the flexibility of the message around it. What a version lacks keeps its default when decoded and is left out when
 encoded, whatever its value: choosing a version that can carry the value is the caller's business.
 
@@ -47,6 +47,7 @@ from ottla.protocol.fields import (
     uuid,
 )
 from ottla.protocol.wire import Buffer
+from ottla.protocol.wire_struct import wire_struct
 
 __all__ = [
     "ZERO_UUID",
@@ -72,6 +73,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uuid",
+    "wire_struct",
 ]
 
 ZERO_UUID = bytes(16)

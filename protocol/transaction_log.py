@@ -6,23 +6,21 @@ is a tombstone. Source: KAFKA transaction-coordinator message schemas (Transacti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string, wire_struct
 
 TRANSACTION_KEY = 0
 TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 """What the numbers of `transaction_status` mean."""
 
 
-@dataclass(slots=True)
+@wire_struct
 class TransactionLogKey(Message, versions="0"):
     """Which transactional id."""
 
     transactional_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionsOfTopic:
     """Partitions of one topic in a transaction."""
 
@@ -30,7 +28,7 @@ class PartitionsOfTopic:
     partition_ids: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     """One transactional id's state. Times are wall milliseconds, -1 for none."""
 

@@ -6,7 +6,6 @@ Kafka's names; `kind` is its "api key". Ids are 16 raw bytes. A tagged field tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.protocol.schema import (
@@ -23,6 +22,7 @@ from ottla.protocol.schema import (
     string,
     uint16,
     uuid,
+    wire_struct,
 )
 
 NO_LEADER: Final = -1
@@ -32,12 +32,12 @@ LEADER_UNCHANGED: Final = -2
 RECOVERY_STATE_UNCHANGED: Final = -1
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataRecord(Message):
     """Base of the kinds of records."""
 
 
-@dataclass(slots=True)
+@wire_struct
 class Endpoint:
     """One listener of a registered broker or controller."""
 
@@ -47,7 +47,7 @@ class Endpoint:
     security_protocol: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class FeatureRange:
     """The levels of one feature that a registered broker or controller supports."""
 
@@ -56,7 +56,7 @@ class FeatureRange:
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class RegisterBrokerRecord(MetadataRecord, versions="0-4", flexible="0+", api_key=0):
     """A broker has joined. `cordoned_log_dirs` is null until the broker has said it in a heartbeat."""
 
@@ -73,7 +73,7 @@ class RegisterBrokerRecord(MetadataRecord, versions="0-4", flexible="0+", api_ke
     cordoned_log_dirs: list[bytes] | None = array(uuid, "4+", nullable="4+", default=None, tag=1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class UnregisterBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=1):
     """A broker's registration is gone."""
 
@@ -81,7 +81,7 @@ class UnregisterBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_ke
     broker_epoch: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
     """A topic exists; its partitions follow."""
 
@@ -89,7 +89,7 @@ class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
     topic_id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=3):
     """A partition exists, with this state. `directories`: the log directory of each replica."""
 
@@ -108,7 +108,7 @@ class PartitionRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=3):
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=2)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConfigRecord(MetadataRecord, versions="0", flexible="0+", api_key=4):
     """A configuration was set, or with a null value deleted."""
 
@@ -118,7 +118,7 @@ class ConfigRecord(MetadataRecord, versions="0", flexible="0+", api_key=4):
     value: str | None = string(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionChangeRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=5):
     """What changed of a partition. null, and for `leader` -2, means: as before. Naming a leader raises the leader epoch."""
 
@@ -135,7 +135,7 @@ class PartitionChangeRecord(MetadataRecord, versions="0-2", flexible="0+", api_k
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=7)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=7):
     """A broker is fenced. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written."""
 
@@ -143,7 +143,7 @@ class FenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=7):
     epoch: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class UnfenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=8):
     """A broker is fenced no more. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written."""
 
@@ -151,14 +151,14 @@ class UnfenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=8
     epoch: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class RemoveTopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=9):
     """A topic, all its partitions and its configuration are gone."""
 
     topic_id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DelegationTokenRecord(MetadataRecord, versions="0", flexible="0+", api_key=10):
     """A delegation token exists, or has another expiry. Its HMAC is derived from its id and the cluster's secret."""
 
@@ -171,7 +171,7 @@ class DelegationTokenRecord(MetadataRecord, versions="0", flexible="0+", api_key
     token_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class UserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+", api_key=11):
     """A user's SCRAM credential. `mechanism`: 1 is SHA-256, 2 is SHA-512."""
 
@@ -183,7 +183,7 @@ class UserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+", api
     iterations: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class FeatureLevelRecord(MetadataRecord, versions="0", flexible="0+", api_key=12):
     """The finalized level of a feature, 0: none. A metadata log opens with the one of `metadata.version`."""
 
@@ -191,7 +191,7 @@ class FeatureLevelRecord(MetadataRecord, versions="0", flexible="0+", api_key=12
     feature_level: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class QuotaEntity:
     """One part of what a quota is for: `user`, `client-id` or `ip`; a null name is the default of its type."""
 
@@ -199,7 +199,7 @@ class QuotaEntity:
     entity_name: str | None = string(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ClientQuotaRecord(MetadataRecord, versions="0", flexible="0+", api_key=14):
     """A quota of an entity was set, or with `remove` deleted."""
 
@@ -209,7 +209,7 @@ class ClientQuotaRecord(MetadataRecord, versions="0", flexible="0+", api_key=14)
     remove: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ProducerIdsRecord(MetadataRecord, versions="0", flexible="0+", api_key=15):
     """All producer ids below `next_producer_id` belong to blocks that were given to a broker."""
 
@@ -218,7 +218,7 @@ class ProducerIdsRecord(MetadataRecord, versions="0", flexible="0+", api_key=15)
     next_producer_id: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerRegistrationChangeRecord(MetadataRecord, versions="0-3", flexible="0+", api_key=17):
     """What changed of a registration. `fenced`: 1 fenced, -1 unfenced, 0 as before; `in_controlled_shutdown`: 1 it is, 0 as before; no
     `log_dirs`, and null for `cordoned_log_dirs`: as before.
@@ -232,7 +232,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, versions="0-3", flexible="0
     cordoned_log_dirs: list[bytes] | None = array(uuid, "3+", nullable="3+", default=None, tag=3)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_key=18):
     """An ACL exists. The codes are those of CreateAcls."""
 
@@ -246,26 +246,26 @@ class AccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_
     permission_type: int = int8()
 
 
-@dataclass(slots=True)
+@wire_struct
 class RemoveAccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_key=19):
     """An ACL is gone."""
 
     id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class NoOpRecord(MetadataRecord, versions="0", flexible="0+", api_key=20):
     """Changes nothing; the controller writes it now and then so that followers see it alive."""
 
 
-@dataclass(slots=True)
+@wire_struct
 class ZkMigrationStateRecord(MetadataRecord, versions="0", flexible="0+", api_key=21):
     """How far a migration from ZooKeeper was. Read only, and changes nothing."""
 
     zk_migration_state: int = int8()
 
 
-@dataclass(slots=True)
+@wire_struct
 class RemoveUserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+", api_key=22):
     """A user's SCRAM credential is gone."""
 
@@ -273,33 +273,33 @@ class RemoveUserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+
     mechanism: int = int8()
 
 
-@dataclass(slots=True)
+@wire_struct
 class BeginTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=23):
     """The records from here to the end of the transaction take effect together, or not at all (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class EndTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=24):
     """The records since the transaction's beginning take effect."""
 
 
-@dataclass(slots=True)
+@wire_struct
 class AbortTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=25):
     """The records since the transaction's beginning never were."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class RemoveDelegationTokenRecord(MetadataRecord, versions="0", flexible="0+", api_key=26):
     """A delegation token is gone."""
 
     token_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class RegisterControllerRecord(MetadataRecord, versions="0", flexible="0+", api_key=27):
     """A controller has joined (KIP-919)."""
 
@@ -310,7 +310,7 @@ class RegisterControllerRecord(MetadataRecord, versions="0", flexible="0+", api_
     features: list[FeatureRange] = array(FeatureRange)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ClearElrRecord(MetadataRecord, versions="0", flexible="0+", api_key=28):
     """The partitions of a topic, for the empty name those of all topics, have no eligible leader replicas any more (KIP-966)."""
 

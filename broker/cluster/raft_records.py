@@ -5,12 +5,10 @@ Each carries its version a second time as its first field. Kafka 4.3 writes vers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, struct, uint16, uuid
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, struct, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
     """Opens a snapshot."""
 
@@ -18,14 +16,14 @@ class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
     last_contained_log_timestamp: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
     """Ends a snapshot: without it the snapshot is cut short."""
 
     version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
     """The level of `kraft.version`: 0, or 1 where voters can change (KIP-853)."""
 
@@ -33,7 +31,7 @@ class KRaftVersionRecord(Message, versions="0", flexible="0+"):
     kraft_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class VoterEndpoint:
     """One listener of a voter."""
 
@@ -42,7 +40,7 @@ class VoterEndpoint:
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class KRaftVersionFeature:
     """The levels of `kraft.version` that a voter knows."""
 
@@ -50,7 +48,7 @@ class KRaftVersionFeature:
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Voter:
     """One member of the quorum; at `kraft.version` 0 its directory may be unknown, sixteen zero bytes."""
 
@@ -60,7 +58,7 @@ class Voter:
     kraft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 
-@dataclass(slots=True)
+@wire_struct
 class VotersRecord(Message, versions="0", flexible="0+"):
     """All members of the quorum from here on."""
 

@@ -14,9 +14,7 @@ Source: KAFKA group-coordinator message schemas (ConsumerGroup*Key, ConsumerGrou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, bytes_, int8, int32, int64, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, bytes_, int8, int32, int64, string, struct, uuid, wire_struct
 
 GROUP_EPOCH = 3
 PARTITION_METADATA = 4
@@ -27,21 +25,21 @@ CURRENT_ASSIGNMENT = 8
 REGULAR_EXPRESSION = 16
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupMetadataKey(Message, versions="3"):
     """Which consumer group."""
 
     group: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
     """Which group's view of its topics (Kafka 4.0)."""
 
     group: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupMemberMetadataKey(Message, versions="5"):
     """Which member."""
 
@@ -49,14 +47,14 @@ class ConsumerGroupMemberMetadataKey(Message, versions="5"):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
     """Which group's target assignment."""
 
     group: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
     """Which member's target assignment."""
 
@@ -64,7 +62,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
     """Which member's current assignment."""
 
@@ -72,7 +70,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
     member_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupRegularExpressionKey(Message, versions="16"):
     """Which regular expression of a group."""
 
@@ -80,7 +78,7 @@ class ConsumerGroupRegularExpressionKey(Message, versions="16"):
     regular_expression: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     """The group's epoch, and a hash of the topics that it was computed for (0: none, or written by Kafka 4.0)."""
 
@@ -88,13 +86,13 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     metadata_hash: int = int64(tag=0, default=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionRacks:
     partition: int = int32()
     racks: list[str] = array(string)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicMetadata:
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -102,20 +100,20 @@ class TopicMetadata:
     partition_metadata: list[PartitionRacks] = array(PartitionRacks)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
     """The topics as a coordinator of Kafka 4.0 saw them. Read, so that such a log can be, and otherwise not used."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ClassicProtocol:
     name: str = string()
     metadata: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ClassicMemberMetadata:
     """Of a member that speaks the classic protocol: its own session timeout in milliseconds, and the protocols it offered."""
 
@@ -123,7 +121,7 @@ class ClassicMemberMetadata:
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     """Who a member is and what it subscribes to.
 
@@ -143,7 +141,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     )
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
     """The group epoch for which the target assignment was computed, and when (wall-clock milliseconds; 0: not known)."""
 
@@ -151,20 +149,20 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
     assignment_timestamp: int = int64(tag=0, default=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AssignedTopic:
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
     """What a member is to have in the end."""
 
     topic_partitions: list[AssignedTopic] = array(AssignedTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OwnedTopic:
     """`assignment_epochs` has the group epoch in which each of the partitions was assigned; empty where Kafka before 4.3 wrote it."""
 
@@ -173,7 +171,7 @@ class OwnedTopic:
     assignment_epochs: list[int] | None = array(int32, nullable="0+", tag=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
     """What a member has, and what it must give back before it goes on. `state` is a `MemberState`."""
 
@@ -184,7 +182,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
     partitions_pending_revocation: list[OwnedTopic] = array(OwnedTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     """The topics that an expression stood for, by which version of the topics, and when (wall-clock milliseconds)."""
 

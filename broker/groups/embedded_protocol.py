@@ -12,24 +12,23 @@ Source: KAFKA ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerProto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode_prefixed, int32, read_prefix, string
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode_prefixed, int32, read_prefix, string, wire_struct
 
 VERSION_MAX = 3
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicPartition:
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerProtocolSubscription(Message, versions="0-3"):
     """What a classic consumer wants, and from version 1 on what it has."""
 
@@ -40,7 +39,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
     rack_id: str | None = string("3+", nullable="3+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerProtocolAssignment(Message, versions="0-3"):
     """What a classic consumer gets."""
 

@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from ottla.broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
-from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, wire_struct
 
 GROUP_METADATA = 2
 
 
-@dataclass(slots=True)
+@wire_struct
 class GroupMetadataKey(Message, versions="2"):
     """Which classic group."""
 
     group: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class MemberMetadata:
     """One member as the group's last leader saw it. Timeouts are in milliseconds."""
 
@@ -44,7 +44,7 @@ class MemberMetadata:
     assignment: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     """One generation of a classic group. An empty group has no members and no protocol."""
 

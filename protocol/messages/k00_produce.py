@@ -12,25 +12,23 @@ Versions 3-13; flexible from 9. Brokers advertise 0 as the minimum all the same,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionProduceData:
     index: int = int32()
     records: Buffer | None = records_(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicProduceData:
     name: str = string("3-12")
     topic_id: bytes = uuid("13+")
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
     transactional_id: str | None = string(nullable="0+", default=None)
     acks: int = int16()
@@ -38,19 +36,19 @@ class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class BatchIndexAndErrorMessage:
     batch_index: int = int32()
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaderIdAndEpoch:
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionProduceResponse:
     index: int = int32()
     error_code: int = int16()
@@ -62,14 +60,14 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", tag=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicProduceResponse:
     name: str = string("3-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
@@ -77,7 +75,7 @@ class NodeEndpoint:
     rack: str | None = string(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ProduceResponse(Message, api_key=0, versions="3-13", flexible="9+"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32()

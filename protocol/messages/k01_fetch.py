@@ -11,18 +11,16 @@ Versions 4-18; flexible from 12.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, int8, int16, int32, int64, records_, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, int8, int16, int32, int64, records_, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReplicaState:
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchPartition:
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1)
@@ -34,21 +32,21 @@ class FetchPartition:
     high_watermark: int = int64("18+", default=0x7FFFFFFFFFFFFFFF, tag=1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchTopic:
     topic: str = string("4-12")
     topic_id: bytes = uuid("13+")
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ForgottenTopic:
     topic: str = string("7-12")
     topic_id: bytes = uuid("13+")
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0)
     replica_id: int = int32("4-14", default=-1)
@@ -64,31 +62,31 @@ class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     rack_id: str = string("11+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class EpochEndOffset:
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaderIdAndEpoch:
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class SnapshotId:
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AbortedTransaction:
     producer_id: int = int64()
     first_offset: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
     error_code: int = int16()
@@ -103,14 +101,14 @@ class PartitionData:
     records: Buffer | None = records_(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchableTopicResponse:
     topic: str = string("4-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
@@ -118,7 +116,7 @@ class NodeEndpoint:
     rack: str | None = string(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchResponse(Message, api_key=1, versions="4-18", flexible="12+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("7+")

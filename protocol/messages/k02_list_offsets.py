@@ -10,25 +10,23 @@ Versions 1-11; flexible from 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsPartition:
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1)
     timestamp: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsTopic:
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsRequest(Message, api_key=2, versions="1-11", flexible="6+"):
     replica_id: int = int32()
     isolation_level: int = int8("2+")
@@ -36,7 +34,7 @@ class ListOffsetsRequest(Message, api_key=2, versions="1-11", flexible="6+"):
     timeout_ms: int = int32("10+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsPartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
@@ -45,13 +43,13 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = int32("4+", default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsTopicResponse:
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListOffsetsResponse(Message, api_key=2, versions="1-11", flexible="6+"):
     throttle_time_ms: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -9,18 +9,16 @@ Versions 0-13; flexible from 9. No topics asked means all of them at version 0; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataRequestTopic:
     topic_id: bytes = uuid("10+")
     name: str | None = string(nullable="10+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -28,7 +26,7 @@ class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
     include_topic_authorized_operations: bool = boolean("8+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataResponseBroker:
     node_id: int = int32()
     host: str = string()
@@ -36,7 +34,7 @@ class MetadataResponseBroker:
     rack: str | None = string("1+", nullable="1+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataResponsePartition:
     error_code: int = int16()
     partition_index: int = int32()
@@ -47,7 +45,7 @@ class MetadataResponsePartition:
     offline_replicas: list[int] = array(int32, "5+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataResponseTopic:
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -57,7 +55,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = int32("8+", default=-0x80000000)
 
 
-@dataclass(slots=True)
+@wire_struct
 class MetadataResponse(Message, api_key=3, versions="0-13", flexible="9+"):
     throttle_time_ms: int = int32("3+")
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)

@@ -9,12 +9,10 @@ Versions 2-10; flexible from 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitRequestPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -22,14 +20,14 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitRequestTopic:
     name: str = string("2-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitRequest(Message, api_key=8, versions="2-10", flexible="8+"):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
@@ -39,20 +37,20 @@ class OffsetCommitRequest(Message, api_key=8, versions="2-10", flexible="8+"):
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitResponseTopic:
     name: str = string("2-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitResponse(Message, api_key=8, versions="2-10", flexible="8+"):
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -9,25 +9,23 @@ Versions 1-10; flexible from 6. Null `topics` means all of them, from version 2 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchRequestTopic:
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchRequestTopics:
     name: str = string("8-9")
     topic_id: bytes = uuid("10+")
     partition_indexes: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchRequestGroup:
     group_id: str = string()
     member_id: str | None = string("9+", nullable="9+", default=None)
@@ -35,7 +33,7 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
     group_id: str = string("1-7")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "1-7", nullable="2-7")
@@ -43,7 +41,7 @@ class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
     require_stable: bool = boolean("7+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponsePartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -52,13 +50,13 @@ class OffsetFetchResponsePartition:
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponseTopic:
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponsePartitions:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -67,21 +65,21 @@ class OffsetFetchResponsePartitions:
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponseTopics:
     name: str = string("8-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponseGroup:
     group_id: str = string()
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetFetchResponse(Message, api_key=9, versions="1-10", flexible="6+"):
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "1-7")

@@ -8,19 +8,17 @@ Versions 0-6; flexible from 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
     key: str = string("0-3")
     key_type: int = int8("1+")
     coordinator_keys: list[str] = array(string, "4+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class Coordinator:
     key: str = string()
     node_id: int = int32()
@@ -30,7 +28,7 @@ class Coordinator:
     error_message: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16("0-3")

@@ -9,18 +9,16 @@ that it was given (KIP-394).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string
+from ottla.protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class JoinGroupRequestProtocol:
     name: str = string()
     metadata: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -32,14 +30,14 @@ class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
     reason: str | None = string("8+", nullable="8+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class JoinGroupResponseMember:
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
     metadata: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class JoinGroupResponse(Message, api_key=11, versions="0-9", flexible="6+"):
     throttle_time_ms: int = int32("2+")
     error_code: int = int16()

@@ -7,12 +7,10 @@ Versions 0-4; flexible from 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, int16, int32, string
+from ottla.protocol.schema import Message, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
     group_id: str = string()
     generation_id: int = int32()
@@ -20,7 +18,7 @@ class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -7,33 +7,31 @@ Versions 0-5; flexible from 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string
+from ottla.protocol.schema import Message, array, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class MemberIdentity:
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+", default=None)
     reason: str | None = string("5+", nullable="5+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaveGroupRequest(Message, api_key=13, versions="0-5", flexible="4+"):
     group_id: str = string()
     member_id: str = string("0-2")
     members: list[MemberIdentity] = array(MemberIdentity, "3+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class MemberResponse:
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+")
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaveGroupResponse(Message, api_key=13, versions="0-5", flexible="4+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -7,18 +7,16 @@ Versions 0-5; flexible from 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, bytes_, int16, int32, string
+from ottla.protocol.schema import Buffer, Message, array, bytes_, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class SyncGroupRequestAssignment:
     member_id: str = string()
     assignment: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
     group_id: str = string()
     generation_id: int = int32()
@@ -29,7 +27,7 @@ class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 
-@dataclass(slots=True)
+@wire_struct
 class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

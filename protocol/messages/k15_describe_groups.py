@@ -8,18 +8,16 @@ Versions 0-6; flexible from 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string
+from ottla.protocol.schema import Buffer, Message, array, boolean, bytes_, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeGroupsRequest(Message, api_key=15, versions="0-6", flexible="5+"):
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribedGroupMember:
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None)
@@ -29,7 +27,7 @@ class DescribedGroupMember:
     member_assignment: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribedGroup:
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="6+", default=None)
@@ -41,7 +39,7 @@ class DescribedGroup:
     authorized_operations: int = int32("3+", default=-0x80000000)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+"):
     throttle_time_ms: int = int32("1+")
     groups: list[DescribedGroup] = array(DescribedGroup)

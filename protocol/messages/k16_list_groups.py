@@ -7,18 +7,16 @@ Versions 0-5; flexible from 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string
+from ottla.protocol.schema import Message, array, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):
     states_filter: list[str] = array(string, "4+")
     types_filter: list[str] = array(string, "5+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListedGroup:
     group_id: str = string()
     protocol_type: str = string()
@@ -26,7 +24,7 @@ class ListedGroup:
     group_type: str = string("5+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -7,17 +7,15 @@ Versions 0-1, never flexible: clients up to 2.4 negotiate it wrongly (KAFKA-9577
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, string
+from ottla.protocol.schema import Message, array, int16, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class SaslHandshakeRequest(Message, api_key=17, versions="0-1"):
     mechanism: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class SaslHandshakeResponse(Message, api_key=17, versions="0-1"):
     error_code: int = int16()
     mechanisms: list[str] = array(string)

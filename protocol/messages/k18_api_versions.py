@@ -9,39 +9,37 @@ Versions 0-4; flexible from 3, but for the response's header, which never is: a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ApiVersion:
     api_key: int = int16()
     min_version: int = int16()
     max_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class SupportedFeatureKey:
     name: str = string()
     min_version: int = int16()
     max_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class FinalizedFeatureKey:
     name: str = string()
     max_version_level: int = int16()
     min_version_level: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

@@ -8,24 +8,22 @@ Versions 2-7; flexible from 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreatableReplicaAssignment:
     partition_index: int = int32()
     broker_ids: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreatableTopicConfig:
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreatableTopic:
     name: str = string()
     num_partitions: int = int32()
@@ -34,14 +32,14 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreateTopicsRequest(Message, api_key=19, versions="2-7", flexible="5+"):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreatableTopicConfigs:
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -50,7 +48,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreatableTopicResult:
     name: str = string()
     topic_id: bytes = uuid("7+")
@@ -62,7 +60,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, "5+", nullable="5+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class CreateTopicsResponse(Message, api_key=19, versions="2-7", flexible="5+"):
     throttle_time_ms: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

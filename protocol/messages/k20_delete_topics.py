@@ -7,25 +7,23 @@ Versions 1-6; flexible from 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteTopicState:
     name: str | None = string(nullable="0+", default=None)
     topic_id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteTopicsRequest(Message, api_key=20, versions="1-6", flexible="4+"):
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array(string, "1-5")
     timeout_ms: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeletableTopicResult:
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+")
@@ -33,7 +31,7 @@ class DeletableTopicResult:
     error_message: str | None = string("5+", nullable="5+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteTopicsResponse(Message, api_key=20, versions="1-6", flexible="4+"):
     throttle_time_ms: int = int32()
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

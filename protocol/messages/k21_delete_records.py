@@ -5,43 +5,41 @@ Versions 0-2; flexible from 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsPartition:
     partition_index: int = int32()
     offset: int = int64()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsTopic:
     name: str = string()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsPartitionResult:
     partition_index: int = int32()
     low_watermark: int = int64()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsTopicResult:
     name: str = string()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

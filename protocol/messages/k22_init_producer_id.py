@@ -8,12 +8,10 @@ Versions 0-5; flexible from 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, int16, int32, int64, string
+from ottla.protocol.schema import Message, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
@@ -21,7 +19,7 @@ class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
     producer_epoch: int = int16("3+", default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

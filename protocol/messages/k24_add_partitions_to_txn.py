@@ -7,18 +7,16 @@ Versions 0-5; flexible from 3. Clients use versions up to 3, whose fields are na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnTopic:
     name: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnTransaction:
     transactional_id: str = string()
     producer_id: int = int64()
@@ -27,7 +25,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
@@ -36,25 +34,25 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnPartitionResult:
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnTopicResult:
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnResult:
     transactional_id: str = string()
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("4+")

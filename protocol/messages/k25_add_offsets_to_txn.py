@@ -7,12 +7,10 @@ Versions 0-4; flexible from 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, int16, int32, int64, string
+from ottla.protocol.schema import Message, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+"):
     transactional_id: str = string()
     producer_id: int = int64()
@@ -20,7 +18,7 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+")
     group_id: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -7,12 +7,10 @@ Versions 0-5; flexible from 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, boolean, int16, int32, int64, string
+from ottla.protocol.schema import Message, boolean, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
     transactional_id: str = string()
     producer_id: int = int64()
@@ -20,7 +18,7 @@ class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
     committed: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

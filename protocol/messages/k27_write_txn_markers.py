@@ -5,18 +5,16 @@ Versions 1 and 2, flexible; 2 names the transaction version, for which a marker 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class WritableTxnMarkerTopic:
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class WritableTxnMarker:
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -26,29 +24,29 @@ class WritableTxnMarker:
     transaction_version: int = int8("2+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class WriteTxnMarkersRequest(Message, api_key=27, versions="1-2", flexible="1+"):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
-@dataclass(slots=True)
+@wire_struct
 class WritableTxnMarkerPartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class WritableTxnMarkerTopicResult:
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class WritableTxnMarkerResult:
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class WriteTxnMarkersResponse(Message, api_key=27, versions="1-2", flexible="1+"):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

@@ -8,12 +8,10 @@ Versions 0-5; flexible from 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitRequestPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -21,13 +19,13 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitRequestTopic:
     name: str = string()
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
     transactional_id: str = string()
     group_id: str = string()
@@ -39,19 +37,19 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitResponseTopic:
     name: str = string()
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -7,33 +7,31 @@ Versions 1-4; flexible from 4. Null `configuration_keys` means all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsResource:
     resource_type: int = int8()
     resource_name: str = string()
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsRequest(Message, api_key=32, versions="1-4", flexible="4+"):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
     include_documentation: bool = boolean("3+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsSynonym:
     name: str = string()
     value: str | None = string(nullable="0+")
     source: int = int8()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsResourceResult:
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -45,7 +43,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = string("3+", nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsResult:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -54,7 +52,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeConfigsResponse(Message, api_key=32, versions="1-4", flexible="4+"):
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

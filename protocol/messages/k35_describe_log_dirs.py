@@ -8,23 +8,21 @@ Versions 1-5; flexible from 2. Null `topics` means all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribableLogDirTopic:
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeLogDirsRequest(Message, api_key=35, versions="1-5", flexible="2+"):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeLogDirsPartition:
     partition_index: int = int32()
     partition_size: int = int64()
@@ -32,13 +30,13 @@ class DescribeLogDirsPartition:
     is_future_key: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeLogDirsTopic:
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeLogDirsResult:
     error_code: int = int16()
     log_dir: str = string()
@@ -48,7 +46,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = boolean("5+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeLogDirsResponse(Message, api_key=35, versions="1-5", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+")

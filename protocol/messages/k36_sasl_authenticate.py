@@ -7,17 +7,15 @@ Versions 0-2; flexible from 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, bytes_, int16, int64, string
+from ottla.protocol.schema import Buffer, Message, bytes_, int16, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
     auth_bytes: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

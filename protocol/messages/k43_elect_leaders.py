@@ -7,38 +7,36 @@ Versions 0-2; flexible from 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicPartitions:
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
     election_type: int = int8("1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
     timeout_ms: int = int32(default=60000)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_id: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReplicaElectionResult:
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")

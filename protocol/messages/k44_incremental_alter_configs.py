@@ -5,32 +5,30 @@ Versions 0-1; flexible from 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterableConfig:
     name: str = string()
     config_operation: int = int8()
     value: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterConfigsResource:
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-@dataclass(slots=True)
+@wire_struct
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterConfigsResourceResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -38,7 +36,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -7,44 +7,42 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReassignablePartition:
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReassignableTopic:
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", flexible="0+"):
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReassignablePartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReassignableTopicResponse:
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True)

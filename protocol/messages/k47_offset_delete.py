@@ -5,41 +5,39 @@ Version 0, not flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string
+from ottla.protocol.schema import Message, array, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteRequestPartition:
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteRequestTopic:
     name: str = string()
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteRequest(Message, api_key=47, versions="0"):
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteResponseTopic:
     name: str = string()
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetDeleteResponse(Message, api_key=47, versions="0"):
     error_code: int = int16()
     throttle_time_ms: int = int32()

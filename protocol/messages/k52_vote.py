@@ -7,12 +7,10 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
     replica_epoch: int = int32()
@@ -24,20 +22,20 @@ class PartitionData:
     pre_vote: bool = boolean("2+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class VoteRequest(Message, api_key=52, versions="0-2", flexible="0+"):
     cluster_id: str | None = string(nullable="0+", default=None)
     voter_id: int = int32("1+", default=-1)
     topics: list[TopicData] = array(TopicData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
@@ -46,20 +44,20 @@ class PartitionResult:
     vote_granted: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class VoteResponse(Message, api_key=52, versions="0-2", flexible="0+"):
     error_code: int = int16()
     topics: list[TopicResult] = array(TopicResult)

@@ -7,12 +7,10 @@ Versions 0-1; flexible from 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string, uint16, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
     voter_directory_id: bytes = uuid("1+")
@@ -20,20 +18,20 @@ class PartitionData:
     leader_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaderEndpoint:
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"):
     cluster_id: str | None = string(nullable="0+", default=None)
     voter_id: int = int32("1+", default=-1)
@@ -41,7 +39,7 @@ class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"
     leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
@@ -49,20 +47,20 @@ class PartitionResult:
     leader_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class BeginQuorumEpochResponse(Message, api_key=53, versions="0-1", flexible="1+"):
     error_code: int = int16()
     topics: list[TopicResult] = array(TopicResult)

@@ -7,18 +7,16 @@ Versions 0-1; flexible from 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string, uint16, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReplicaInfo:
     candidate_id: int = int32()
     candidate_directory_id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
     leader_id: int = int32()
@@ -27,27 +25,27 @@ class PartitionData:
     preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, "1+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaderEndpoint:
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class EndQuorumEpochRequest(Message, api_key=54, versions="0-1", flexible="1+"):
     cluster_id: str | None = string(nullable="0+", default=None)
     topics: list[TopicData] = array(TopicData)
     leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
@@ -55,20 +53,20 @@ class PartitionResult:
     leader_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class EndQuorumEpochResponse(Message, api_key=54, versions="0-1", flexible="1+"):
     error_code: int = int16()
     topics: list[TopicResult] = array(TopicResult)

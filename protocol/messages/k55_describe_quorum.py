@@ -7,28 +7,26 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, uint16, uuid
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
     topics: list[TopicData] = array(TopicData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ReplicaState:
     replica_id: int = int32()
     replica_directory_id: bytes = uuid("2+")
@@ -37,7 +35,7 @@ class ReplicaState:
     last_caught_up_timestamp: int = int64("1+", default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
@@ -49,26 +47,26 @@ class PartitionResult:
     observers: list[ReplicaState] = array(ReplicaState)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Listener:
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Node:
     node_id: int = int32()
     listeners: list[Listener] = array(Listener)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeQuorumResponse(Message, api_key=55, versions="0-2", flexible="0+"):
     error_code: int = int16()
     error_message: str | None = string("2+", nullable="2+")

@@ -7,18 +7,16 @@ Versions 2-3, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int8, int16, int32, int64, uuid
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerState:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionData:
     partition_index: int = int32()
     leader_epoch: int = int32()
@@ -28,20 +26,20 @@ class PartitionData:
     partition_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic_id: bytes = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterPartitionRequest(Message, api_key=56, versions="2-3", flexible="0+"):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
     topics: list[TopicData] = array(TopicData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
@@ -52,13 +50,13 @@ class PartitionResult:
     partition_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResult:
     topic_id: bytes = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AlterPartitionResponse(Message, api_key=56, versions="2-3", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -7,12 +7,10 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class FeatureUpdateKey:
     feature: str = string()
     max_version_level: int = int16()
@@ -20,21 +18,21 @@ class FeatureUpdateKey:
     upgrade_type: int = int8("1+", default=1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean("1+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class UpdatableFeatureResult:
     feature: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -5,19 +5,17 @@ Version 0, flexible. Both carry a whole message, its header included and its siz
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, bytes_, int16
+from ottla.protocol.schema import Buffer, Message, bytes_, int16, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):
     request_data: Buffer = bytes_()
     request_principal: Buffer | None = bytes_(nullable="0+")
     client_host_address: Buffer = bytes_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class EnvelopeResponse(Message, api_key=58, versions="0", flexible="0+"):
     response_data: Buffer | None = bytes_(nullable="0+", default=None)
     error_code: int = int16()

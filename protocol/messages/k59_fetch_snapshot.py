@@ -7,18 +7,16 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uint16, uuid
+from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class SnapshotId:
     end_offset: int = int64()
     epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionSnapshot:
     partition: int = int32()
     current_leader_epoch: int = int32()
@@ -27,13 +25,13 @@ class PartitionSnapshot:
     replica_directory_id: bytes = uuid("1+", tag=0)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicSnapshot:
     name: str = string()
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchSnapshotRequest(Message, api_key=59, versions="0-1", flexible="0+"):
     cluster_id: str | None = string(nullable="0+", default=None, tag=0)
     replica_id: int = int32(default=-1)
@@ -41,13 +39,13 @@ class FetchSnapshotRequest(Message, api_key=59, versions="0-1", flexible="0+"):
     topics: list[TopicSnapshot] = array(TopicSnapshot)
 
 
-@dataclass(slots=True)
+@wire_struct
 class LeaderIdAndEpoch:
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionSnapshotPart:
     index: int = int32()
     error_code: int = int16()
@@ -58,20 +56,20 @@ class PartitionSnapshotPart:
     unaligned_records: Buffer = records_()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicSnapshotPart:
     name: str = string()
     partitions: list[PartitionSnapshotPart] = array(PartitionSnapshotPart)
 
 
-@dataclass(slots=True)
+@wire_struct
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class FetchSnapshotResponse(Message, api_key=59, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

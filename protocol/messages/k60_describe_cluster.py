@@ -7,19 +7,17 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+"):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
     include_fenced_brokers: bool = boolean("2+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeClusterBroker:
     broker_id: int = int32()
     host: str = string()
@@ -28,7 +26,7 @@ class DescribeClusterBroker:
     is_fenced: bool = boolean("2+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -5,23 +5,21 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicRequest:
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+"):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ProducerState:
     producer_id: int = int64()
     producer_epoch: int = int32()
@@ -31,7 +29,7 @@ class ProducerState:
     current_txn_start_offset: int = int64(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class PartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
@@ -39,13 +37,13 @@ class PartitionResponse:
     active_producers: list[ProducerState] = array(ProducerState)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicResponse:
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeProducersResponse(Message, api_key=61, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

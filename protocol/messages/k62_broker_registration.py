@@ -8,12 +8,10 @@ Versions 0-4, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Listener:
     name: str = string()
     host: str = string()
@@ -21,14 +19,14 @@ class Listener:
     security_protocol: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Feature:
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerRegistrationRequest(Message, api_key=62, versions="0-4", flexible="0+"):
     broker_id: int = int32()
     cluster_id: str = string()
@@ -41,7 +39,7 @@ class BrokerRegistrationRequest(Message, api_key=62, versions="0-4", flexible="0
     previous_broker_epoch: int = int64("3+", default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerRegistrationResponse(Message, api_key=62, versions="0-4", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -7,12 +7,10 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+"):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -23,7 +21,7 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+")
     cordoned_log_dirs: list[bytes] | None = array(uuid, "2+", nullable="2+", default=None, tag=1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class BrokerHeartbeatResponse(Message, api_key=63, versions="0-2", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

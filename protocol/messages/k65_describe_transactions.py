@@ -5,23 +5,21 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):
     transactional_ids: list[str] = array(string)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicData:
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TransactionState:
     error_code: int = int16()
     transactional_id: str = string()
@@ -33,7 +31,7 @@ class TransactionState:
     topics: list[TopicData] = array(TopicData)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

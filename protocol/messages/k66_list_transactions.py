@@ -7,12 +7,10 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, int64, string
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
@@ -20,14 +18,14 @@ class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"
     transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class TransactionState:
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ListTransactionsResponse(Message, api_key=66, versions="0-2", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -7,18 +7,16 @@ Versions 0-1, all flexible. Null means: not changed since the last heartbeat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string, struct, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicPartitions:
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
     group_id: str = string()
     member_id: str = string()
@@ -32,12 +30,12 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexibl
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Assignment:
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

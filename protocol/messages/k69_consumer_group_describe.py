@@ -7,30 +7,28 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, uuid
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicPartitions:
     topic_id: bytes = uuid()
     topic_name: str = string()
     partitions: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Assignment:
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Member:
     member_id: str = string()
     instance_id: str | None = string(nullable="0+", default=None)
@@ -45,7 +43,7 @@ class Member:
     member_type: int = int8("1+", default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribedGroup:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -58,7 +56,7 @@ class DescribedGroup:
     authorized_operations: int = int32(default=-0x80000000)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

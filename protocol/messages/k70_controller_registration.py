@@ -5,12 +5,10 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Listener:
     name: str = string()
     host: str = string()
@@ -18,14 +16,14 @@ class Listener:
     security_protocol: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Feature:
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class ControllerRegistrationRequest(Message, api_key=70, versions="0", flexible="0+"):
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
@@ -34,7 +32,7 @@ class ControllerRegistrationRequest(Message, api_key=70, versions="0", flexible=
     features: list[Feature] = array(Feature)
 
 
-@dataclass(slots=True)
+@wire_struct
 class ControllerRegistrationResponse(Message, api_key=70, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -5,30 +5,28 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class TopicRequest:
     name: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Cursor:
     topic_name: str = string()
     partition_index: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor, nullable="0+")
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTopicPartitionsResponsePartition:
     error_code: int = int16()
     partition_index: int = int32()
@@ -41,7 +39,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: list[int] = array(int32)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTopicPartitionsResponseTopic:
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -51,7 +49,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int = int32(default=-0x80000000)
 
 
-@dataclass(slots=True)
+@wire_struct
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)

@@ -7,19 +7,17 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Listener:
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
     cluster_id: str | None = string(nullable="0+")
     timeout_ms: int = int32()
@@ -29,7 +27,7 @@ class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
     ack_when_committed: bool = boolean("1+", default=True)
 
 
-@dataclass(slots=True)
+@wire_struct
 class AddRaftVoterResponse(Message, api_key=80, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -5,25 +5,23 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ottla.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid
+from ottla.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Listener:
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class KRaftVersionFeature:
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-@dataclass(slots=True)
+@wire_struct
 class UpdateRaftVoterRequest(Message, api_key=82, versions="0", flexible="0+"):
     cluster_id: str | None = string(nullable="0+")
     current_leader_epoch: int = int32()
@@ -33,7 +31,7 @@ class UpdateRaftVoterRequest(Message, api_key=82, versions="0", flexible="0+"):
     k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 
-@dataclass(slots=True)
+@wire_struct
 class CurrentLeader:
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -41,7 +39,7 @@ class CurrentLeader:
     port: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class UpdateRaftVoterResponse(Message, api_key=82, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()

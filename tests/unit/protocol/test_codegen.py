@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 
 import pytest
 
 from ottla.protocol.codegen import fields_at, minimal_size
-from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode, int32, int64, string, struct
+from ottla.protocol.schema import Buffer, Message, array, bytes_, decoder, encode, int32, int64, string, struct, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Inner:
     id: int = int64()
     name: str = string()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Outer(Message, versions="0-2", flexible="2+"):
     late: int = int32("2+", tag=4)
     number: int = int32()

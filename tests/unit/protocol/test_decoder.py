@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
 
 import pytest
 
@@ -22,31 +21,32 @@ from ottla.protocol.schema import (
     records_,
     string,
     struct,
+    wire_struct,
 )
 
 
-@dataclass(slots=True)
+@wire_struct
 class Row:
     cells: list[int] = array(int8)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Nest(Message, versions="0", flexible="none"):
     rows: list[Row] = array(Row)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Leader:
     id: int = int32(default=-1)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Partition:
     index: int = int32()
     records: Buffer | None = records_(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Sample(Message, versions="0-2", flexible="1+"):
     code: int = int8()
     epoch: int = int16()

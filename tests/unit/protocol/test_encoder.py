@@ -1,28 +1,26 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from ottla.protocol.encoder import SEPARATE_MIN
 from ottla.protocol.errors import EncodeError
-from ottla.protocol.schema import Buffer, Message, array, decode, encode, encoder, int16, int32, records_, string, struct, uuid
+from ottla.protocol.schema import Buffer, Message, array, decode, encode, encoder, int16, int32, records_, string, struct, uuid, wire_struct
 
 
-@dataclass(slots=True)
+@wire_struct
 class Node:
     id: int = int32(default=-1)
     names: list[str] = array(string)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Part:
     index: int = int32()
     topic_id: bytes = uuid()
     records: Buffer | None = records_(nullable="0+", default=None)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Sample(Message, versions="0-1", flexible="1+"):
     code: int = int16()
     name: str = string()
@@ -86,7 +84,7 @@ def test_a_string_of_32767_bytes_is_carried_in_both_encodings() -> None:
         assert b"x" * 32767 in encode(Sample(name="x" * 32767), version)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Maybe(Message, versions="0", flexible="0+"):
     node: Node | None = struct(Node, nullable="0+", default=Node, tag=0)
 

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from ottla.protocol.fields import Versions, wire_fields
-from ottla.protocol.schema import array, int32, string, struct, uuid
+from ottla.protocol.schema import array, int32, string, struct, uuid, wire_struct
 
 
 @pytest.mark.parametrize(
@@ -18,12 +16,12 @@ def test_version_ranges_are_read_in_kafkas_notation(text: str, inside: list[int]
     assert not any(version in versions for version in outside)
 
 
-@dataclass(slots=True)
+@wire_struct
 class Inner:
     id: bytes = uuid()
 
 
-@dataclass(slots=True)
+@wire_struct
 class Outer:
     name: str = string()
     numbers: list[int] = array(int32, "1+")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from ottla.protocol.errors import ProtocolError
@@ -19,17 +17,18 @@ from ottla.protocol.schema import (
     read_prefix,
     string,
     uuid,
+    wire_struct,
 )
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitKey(Message, versions="0-1"):
     group: str = string()
     topic: str = string()
     partition: int = int32()
 
 
-@dataclass(slots=True)
+@wire_struct
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1)
@@ -85,11 +84,11 @@ def test_encoders_and_decoders_are_compiled_once() -> None:
 
 
 def test_an_element_without_bytes_cannot_be_declared() -> None:
-    @dataclass(slots=True)
+    @wire_struct
     class Nothing:
         pass
 
-    @dataclass(slots=True)
+    @wire_struct
     class Many(Message, versions="0"):
         nothings: list[Nothing] = array(Nothing)
 
