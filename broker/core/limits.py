@@ -125,3 +125,9 @@ LINK_SETUP_MS = 10_000
 LINK_BACKOFF_MS = 50
 LINK_BACKOFF_MS_MAX = 1_000
 """The pause before a node is dialled again, doubled with each failure, and the longest: Kafka's reconnect.backoff.ms and its max."""
+
+CONTROLLER_LOOK_MS = 100
+"""How soon the controller is looked for again while it is not known, or the one that was left is still the only one known."""
+
+CONTROLLER_SOCKET_MS = 30_000
+"""How long the controller may take for one answer: Kafka's controller.socket.timeout.ms."""

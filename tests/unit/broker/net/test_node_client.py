@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock, VirtualClock
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient
@@ -21,8 +21,8 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tests.support.answering_node import HANG_UP, AnsweringNode
-from tests.support.memory_network import MemoryNetwork
+from tests.support.answering_node import HANG_UP, Answer, AnsweringNode
+from tests.support.node_links import LinkedPlace
 from tests.support.simulation import settle
 
 PEER = Node(7, "peer", 9093)
@@ -37,32 +37,13 @@ def same(request: Request) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(throttle_time_ms=request.body.broker_id)
 
 
-class Place:
-    """A loop with virtual time and a network in memory, and a link in it."""
-
+class Place(LinkedPlace):
     def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.timers = Timers()
-        self.network = MemoryNetwork()
-        self.driver = TimerDriver(self.timers, self.clock)
-        self.driver.start()
-        self.link = self.new_link(PEER)
+        super().__init__()
+        self.link = self.connect(PEER)
 
-    def new_link(self, node: Node) -> NodeClient:
-        return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
-
-    async def peer(self, answer: object = same) -> AnsweringNode:
-        assert callable(answer)
-        return await AnsweringNode(self.network, PEER.host, PEER.port, answer, SERVED).start()
-
-    async def pass_ms(self, ms: int) -> None:
-        self.clock.advance(ms)
-        await settle()
-
-    async def outcome(self, call: asyncio.Task[object]) -> object:
-        """What became of a call, None if it waits."""
-        await settle()
-        return None if not call.done() else (call.exception() or call.result())
+    async def peer(self, answer: Answer = same) -> AnsweringNode:
+        return await self.answering(PEER, answer, SERVED)
 
 
 @pytest.fixture

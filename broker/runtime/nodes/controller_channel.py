@@ -1,0 +1,183 @@
+"""What a broker asks of the active controller, one request after the other, wherever that is (Kafka's NodeToControllerRequestThread).
+
+Rules: the order of the calls is the order in which they are carried out; one that met a broken connection, or a node that is no longer
+the controller, goes first again. So a request may be carried out twice: whoever asks must be able to bear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+
+class ControllerUnreachable(Exception):
+    """No controller answered in time. What was asked may or may not have been done."""
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    request: Message
+    answer: asyncio.Future[Any]
+    deadline_ms: int | None
+
+
+class ControllerChannel:
+    """One queue and one connection. `find_controller` gives the controller as far as it is known here, and is asked until it is.
+
+    A call that waits its turn for `retry_timeout_ms` fails; None: it waits for ever. An answer may take `socket_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        find_controller: Callable[[], Node | None],
+        *,
+        clock: Clock,
+        timers: Timers,
+        name: str,
+        retry_timeout_ms: int | None,
+        socket_timeout_ms: int = limits.CONTROLLER_SOCKET_MS,
+    ) -> None:
+        self._connect = connect
+        self._find_controller = find_controller
+        self._clock = clock
+        self._timers = timers
+        self._name = name
+        self._retry_timeout_ms = retry_timeout_ms
+        self._answer_ms = socket_timeout_ms if retry_timeout_ms is None else min(socket_timeout_ms, retry_timeout_ms)
+        self._items: deque[_Item] = deque()
+        self._under_way: _Item | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._node: Node | None = None
+        self._link: Link | None = None
+        self._seen: Link | None = None
+        self._skipped: Node | None = None
+        self._closed = False
+
+    async def call(self, request: Message) -> Any:
+        """The controller's response. Raises ControllerUnreachable, and UnsupportedByPeer where the controller lacks the API."""
+        if self._closed:
+            raise ControllerUnreachable(f"the channel {self._name} is closed")
+        wait_ms = self._retry_timeout_ms
+        deadline_ms = None if wait_ms is None else self._clock.mono_ms() + wait_ms
+        item = _Item(request, asyncio.get_running_loop().create_future(), deadline_ms)
+        self._items.append(item)
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+        timer = None if deadline_ms is None else self._timers.schedule(deadline_ms, partial(self._overdue, item))
+        try:
+            return await item.answer
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def versions(self, api_key: int) -> tuple[int, int] | None:
+        """The versions of an API that the controller serves, as last seen; None where it does not, or none was reached yet."""
+        for link in (self._link, self._seen):
+            if link is not None and link.versions(ApiKey.API_VERSIONS) is not None:
+                return link.versions(api_key)
+        return None
+
+    def close(self) -> None:
+        """Hang up; whoever waits is told ControllerUnreachable."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.cancel()
+        if self._link is not None:
+            self._link.close()
+        waiting = [*self._items, *([self._under_way] if self._under_way else [])]
+        self._items.clear()
+        for item in waiting:
+            _fail(item, f"the channel {self._name} was closed")
+
+    def _overdue(self, item: _Item) -> None:
+        if item is not self._under_way:
+            _fail(item, f"{self._name}: no controller was found in {self._retry_timeout_ms} ms")
+
+    async def _work(self) -> None:
+        """Carry out what waits; ends when nothing does."""
+        try:
+            while self._items:
+                item = self._items.popleft()
+                try:
+                    await self._carry_out(item)
+                except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked, and the next one has its turn
+                    if not item.answer.done():
+                        item.answer.set_exception(error)
+        finally:
+            self._worker = None
+
+    async def _carry_out(self, item: _Item) -> None:
+        while not item.answer.done():
+            if item.deadline_ms is not None and self._clock.mono_ms() >= item.deadline_ms:
+                self._overdue(item)
+                return
+            link = self._link or self._dial()
+            if link is None:
+                await pause(self._timers, self._clock, limits.CONTROLLER_LOOK_MS)
+                continue
+            self._under_way = item
+            try:
+                response = await link.call(item.request, timeout_ms=self._answer_ms)
+            except LinkBroken as error:
+                self._leave(str(error))
+                continue
+            finally:
+                self._under_way = None
+            if ErrorCode.NOT_CONTROLLER in _error_codes(response):
+                self._leave("it says that it is not the controller")
+            elif not item.answer.done():
+                item.answer.set_result(response)
+
+    def _dial(self) -> Link | None:
+        """A link to the controller; None where it is not known, and once where it is the one that was just left."""
+        found = self._find_controller()
+        skipped, self._skipped = self._skipped, None
+        if found is None or found == skipped:
+            return None
+        logger.info("%s: the controller is node %d at %s:%d", self._name, *found)
+        self._node = found
+        self._link = self._connect(found)
+        return self._link
+
+    def _leave(self, why: str) -> None:
+        """The controller is elsewhere, or may be."""
+        logger.info("%s: leaving the controller: %s", self._name, why)
+        assert self._link is not None
+        self._link.close()
+        if self._link.versions(ApiKey.API_VERSIONS) is not None:
+            self._seen = self._link
+        self._link = None
+        self._skipped = self._node
+
+
+def _fail(item: _Item, why: str) -> None:
+    if not item.answer.done():
+        item.answer.set_exception(ControllerUnreachable(why))
+
+
+def _error_codes(message: Any) -> Iterator[int]:
+    """The error codes of a response, wherever they stand in it."""
+    for name in message.__dataclass_fields__:
+        value = getattr(message, name)
+        if name == "error_code":
+            yield value
+        elif isinstance(value, list) and value and hasattr(value[0], "__dataclass_fields__"):
+            for element in value:
+                yield from _error_codes(element)

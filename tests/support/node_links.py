@@ -1,0 +1,44 @@
+"""A loop with virtual time and a network in memory, and links between nodes in it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from tests.support.answering_node import Answer, AnsweringNode
+from tests.support.memory_network import MemoryNetwork
+from tests.support.simulation import settle
+
+
+class LinkedPlace:
+    """Make it on a running loop."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        self.network = MemoryNetwork()
+        self.driver = TimerDriver(self.timers, self.clock)
+        self.driver.start()
+
+    def connect(self, node: Node) -> NodeClient:
+        """A link to a node, which is not connected yet."""
+        return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
+
+    async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:
+        """Something that answers at the address of `node`."""
+        return await AnsweringNode(self.network, node.host, node.port, answer, versions).start()
+
+    async def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        await settle()
+
+    async def outcome(self, call: asyncio.Task[Any]) -> Any:
+        """What became of a call, None if it waits."""
+        await settle()
+        return None if not call.done() else (call.exception() or call.result())
