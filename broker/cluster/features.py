@@ -3,7 +3,7 @@
 Rules that hold inside:
 - A directory keeps the levels that its metadata log says, whoever wrote it; records are written as its `metadata.version` wants them.
 - A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported.
-- An older metadata log names no other level than its `metadata.version`: groups and transactions then have those of a new one.
+- A feature that the log does not name is at level 0, but for groups: those of the consumer protocol are served all the same.
 """
 
 from __future__ import annotations

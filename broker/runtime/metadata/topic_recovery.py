@@ -132,13 +132,13 @@ def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, rand
 
 
 def _settle_transaction_version(catalog: Catalog, settings: BrokerSettings) -> list[MetadataRecord]:
-    """The log's level of `transaction.version` is in force, unless the setting was given: then that is, and the log is to say so."""
-    stored = catalog.features.get(TRANSACTION_VERSION)
-    if TRANSACTION_VERSION in settings.explicit:
-        level = settings.transaction_version
-        return [] if level == (stored or 0) else [FeatureLevelRecord(TRANSACTION_VERSION, level)]
-    if stored is not None:
+    """The log's level of `transaction.version` is in force, which is 0 where it names none, unless the setting was given: then that is, and
+    the log is to say so."""
+    stored = catalog.features.get(TRANSACTION_VERSION, 0)
+    if TRANSACTION_VERSION not in settings.explicit:
         settings.transaction_version = min(stored, SUPPORTED[TRANSACTION_VERSION][1])
+    elif settings.transaction_version != stored:
+        return [FeatureLevelRecord(TRANSACTION_VERSION, settings.transaction_version)]
     return []
 
 

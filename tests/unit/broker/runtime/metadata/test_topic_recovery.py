@@ -164,3 +164,12 @@ async def test_a_level_of_transactions_that_was_given_is_in_force_and_in_the_log
         assert opened.service.settings.transaction_version == level
         assert opened.service.catalog.features.get("transaction.version", 0) == level
         opened.close()
+
+
+@pytest.mark.parametrize("level", [0, 1])
+async def test_a_level_of_transactions_that_was_given_once_is_in_force_until_another_one_is(tmp_path: Path, level: int) -> None:
+    TopicDir(tmp_path, settings=BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})).close()
+    for _ in range(2):
+        opened = TopicDir(tmp_path)
+        assert opened.service.settings.transaction_version == level
+        opened.close()
