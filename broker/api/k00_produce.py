@@ -113,7 +113,7 @@ def _drop_repeated(request: ProduceRequest) -> None:
 def _append_all(
     ctx: Context, request: ProduceRequest, refusal: Rejected | None, verdicts: Verdicts
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    condition = Condition.COMMITTED if request.acks == -1 else Condition.ON_DISK
+    condition = Condition.REPLICATED if request.acks == -1 else Condition.ON_DISK
     appends = _Appends(refusal, verdicts, condition)
     responses = [_append_topic(ctx, topic, appends) for topic in request.topic_data]
     if request.acks == 0:
@@ -160,7 +160,7 @@ def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[tuple[Pa
     batches: list[tuple[Partition, int]] = []
     producers: set[tuple[int, int]] = set()
     for topic in request.topic_data:
-        found, _ = _find_topic(ctx, topic)
+        found = _find_topic(ctx, topic)
         for data in topic.partition_data:
             try:
                 header = read_header(_one_batch(data.records, ctx.version))
@@ -185,14 +185,14 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 
 def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> TopicProduceResponse:
-    found, missing = _find_topic(ctx, topic)
+    found = _find_topic(ctx, topic)
     answers = []
     for data in topic.partition_data:
         try:
             if appends.refusal is not None:
                 raise appends.refusal
             if found is None:
-                raise Rejected(missing)
+                raise ctx.services.partitions.missing(_key(ctx, topic), data.index)
             partition = found.get(data.index)
             verdict = appends.verdicts.get((partition.topic, partition.index)) if appends.verdicts else None
             if isinstance(verdict, Rejected):
@@ -210,7 +210,7 @@ def _append(
     if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
-        info = partition.append(batch, guard=guard)
+        info = partition.append(batch, guard=guard, acks_all=appends.condition is Condition.REPLICATED)
     except Rejected as rejected:
         refused = _error(data.index, rejected)
         if rejected.code not in _WITHOUT_START:
@@ -223,14 +223,15 @@ def _append(
     return answer
 
 
-def _find_topic(ctx: Context, topic: TopicProduceData) -> tuple[TopicPartitions | None, ErrorCode]:
-    """The topic by name, or from v13 by id, and what to say where it is not there."""
+def _key(ctx: Context, topic: TopicProduceData) -> str | bytes:
+    return topic.topic_id if ctx.version >= 13 else topic.name
+
+
+def _find_topic(ctx: Context, topic: TopicProduceData) -> TopicPartitions | None:
+    """The topic by name, or from v13 by id, if partitions of it are here."""
     partitions = ctx.services.partitions
-    if ctx.version >= 13:
-        found, missing = partitions.by_topic_id(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        found, missing = partitions.by_name(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return (None if found is not None and found.name == CLUSTER_METADATA else found), missing
+    found = partitions.by_topic_id(topic.topic_id) if ctx.version >= 13 else partitions.by_name(topic.name)
+    return None if found is not None and found.name == CLUSTER_METADATA else found
 
 
 def _one_batch(records: Buffer | None, version: int) -> Buffer:

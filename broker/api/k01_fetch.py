@@ -6,18 +6,21 @@ does not begin where a read ends with its segment while the next one has more. A
 INVALID_REQUEST; a negative leader epoch is none. Which batches belong to aborted transactions is said for
 READ_COMMITTED; nothing is filtered.
 
-One node has no followers: a request with a replica id is refused like that of an unknown replica.
+Who follows reads to the log's end, and only from the leader, which learns by it how far the follower's log reaches (a fetch that diverges
+says nothing of that). Consumers of version 11 on may read from any replica, up to its own high watermark. Order of the checks:
+leader epoch, leader, assigned replica, out of range, divergence (KAFKA Partition.fetchRecords).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.api.context import Context
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchTarget, TopicKey
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
@@ -44,6 +47,25 @@ _ISOLATIONS = {0, 1}
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
+ANY_REPLICA_SINCE: Final = 11
+"""Consumers from this version on may be sent to followers (KIP-392)."""
+
+_CONSUMER: Final = -1
+
+
+class _Asker(NamedTuple):
+    """Who fetches. `node` is the broker that follows, or -1 for a consumer; `broker_epoch` of its incarnation, -1 where it does not say."""
+
+    node: int
+    broker_epoch: int
+    isolation: Isolation
+    only_leader: bool
+
+    @property
+    def follows(self) -> bool:
+        return self.node >= 0
+
+
 class _Read:
     """One pass over all partitions: the results, and whether they are worth an answer."""
 
@@ -59,6 +81,7 @@ class _Read:
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Read now; only a fetch that has to wait becomes a task."""
     by_id = ctx.version >= 13
+    asker = _asker(ctx, request)
     try:
         fetch = ctx.services.fetch_sessions.begin(
             request.session_id,
@@ -67,14 +90,24 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
             _forgotten(request, by_id),
             by_id=by_id,
             now_ms=ctx.services.clock.mono_ms(),
+            privileged=asker.follows,
         )
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    read = _read_all(ctx, request, fetch)
+    read = _read_all(ctx, request, fetch, asker, first=True)
     if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
         return _respond(ctx, fetch, read)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
-    return _wait(ctx, request, fetch, deadline, _park(ctx, request, read, deadline))
+    return _wait(ctx, request, fetch, asker, deadline=deadline, waiting=_park(ctx, request, read, asker, deadline))
+
+
+def _asker(ctx: Context, request: FetchRequest) -> _Asker:
+    state = request.replica_state
+    node = state.replica_id if ctx.version >= 15 else request.replica_id
+    if node >= 0:
+        return _Asker(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True)
+    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    return _Asker(_CONSUMER, -1, isolation, only_leader=ctx.version < ANY_REPLICA_SINCE)
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
@@ -98,40 +131,45 @@ def _is_enough(read: _Read, wanted_bytes: int) -> bool:
     return read.must_answer or read.bytes >= wanted_bytes or not read.results
 
 
-def _park(ctx: Context, request: FetchRequest, read: _Read, deadline: int) -> asyncio.Future[bool]:
+def _park(ctx: Context, request: FetchRequest, read: _Read, asker: _Asker, deadline: int) -> asyncio.Future[bool]:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
     on_closed = ctx.peer.on_closed
-    waiting = ctx.services.fetch_waits.wait(read.watched, _wanted_bytes(ctx, request) - read.bytes, deadline)
+    missing = _wanted_bytes(ctx, request) - read.bytes
+    waiting = ctx.services.fetch_waits.wait(read.watched, missing, deadline, to_the_end=asker.follows)
     on_closed[waiting] = waiting.cancel
     waiting.add_done_callback(lambda _: on_closed.pop(waiting, None))
     return waiting
 
 
-async def _wait(ctx: Context, request: FetchRequest, fetch: FetchContext, deadline: int, waiting: asyncio.Future[bool]) -> FetchResponse:
+async def _wait(
+    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, deadline: int, waiting: asyncio.Future[bool]
+) -> FetchResponse:
     """Read again when there may be enough, or the time is up; the connection's end takes the wait back."""
     while True:
         woken = await waiting
-        read = _read_all(ctx, request, fetch)
+        read = _read_all(ctx, request, fetch, asker, first=False)
         if not woken or _is_enough(read, _wanted_bytes(ctx, request)):
             return _respond(ctx, fetch, read)
-        waiting = _park(ctx, request, read, deadline)
+        waiting = _park(ctx, request, read, asker, deadline)
 
 
-def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read:
+def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, first: bool) -> _Read:
+    """Read every partition. A follower has said where its log ends once, with the `first` of several reads for one request."""
     read = _Read()
     left = min(request.max_bytes, ctx.services.settings.fetch_max_bytes)
-    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-    replica_id = request.replica_state.replica_id if ctx.version >= 15 else request.replica_id
     for target in fetch.targets:
         asked = target.asked
         try:
-            partition = _find(ctx, target.topic, asked.partition)
+            partition = ctx.services.partitions.get(target.topic, asked.partition)
             read.watched.append(partition)
-            _check(request, partition, asked, replica_id)
+            _check(request, partition, asked, asker)
             data = _diverging(partition, asked)
             if data is None:
-                data, on_older_segment = _read_one(partition, asked, left, isolation, min_one_batch=not read.bytes)
+                end = partition.log.log_end_offset
+                data, on_older_segment = _read_one(partition, asked, left, asker.isolation, min_one_batch=not read.bytes)
                 read.must_answer = read.must_answer or on_older_segment
+                if first and asker.follows:
+                    partition.fetched(_progress(asker, asked), end)
         except Rejected as rejected:
             data = _error(ctx, target, rejected)
         read.must_answer = read.must_answer or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
@@ -142,24 +180,20 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext) -> _Read
     return read
 
 
-def _find(ctx: Context, topic: TopicKey, index: int) -> Partition:
-    partitions = ctx.services.partitions
-    if isinstance(topic, str):
-        return partitions.get(topic, index)
-    found = partitions.by_topic_id(topic)
-    if found is None:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
-    return found.get(index)
-
-
-def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, replica_id: int) -> None:
+def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, asker: _Asker) -> None:
     if request.isolation_level not in _ISOLATIONS or min(request.max_bytes, asked.partition_max_bytes) < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST)
-    if replica_id >= 0:
-        known_epoch = asked.current_leader_epoch >= 0
-        raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} is no replica")
-    if asked.current_leader_epoch >= 0:
-        partition.replica.check_epoch(asked.current_leader_epoch)
+    replica = partition.replica
+    if asker.follows:
+        replica.check_follower(asker.node, max(asked.current_leader_epoch, -1))
+    elif asked.current_leader_epoch >= 0:
+        replica.check_epoch(asked.current_leader_epoch)
+    if asker.only_leader and not replica.leads:
+        replica.check_leads()
+
+
+def _progress(asker: _Asker, asked: FetchPartition) -> FollowerFetch:
+    return FollowerFetch(asker.node, asked.fetch_offset, asked.log_start_offset, asker.broker_epoch, max(asked.current_leader_epoch, -1))
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
@@ -212,9 +246,16 @@ def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionDa
     aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
     data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING:
-        epoch = _find(ctx, target.topic, target.asked.partition).log.leader_epoch
-        data.current_leader = LeaderIdAndEpoch(ctx.services.node_id, epoch)
+        data.current_leader = _leader(ctx, target)
     return data
+
+
+def _leader(ctx: Context, target: FetchTarget) -> LeaderIdAndEpoch:
+    try:
+        replica = ctx.services.partitions.get(target.topic, target.asked.partition).replica
+    except Rejected:
+        return LeaderIdAndEpoch()
+    return LeaderIdAndEpoch(ctx.services.node_id if replica.leads else replica.others.registration.leader, replica.leader_epoch)
 
 
 def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
@@ -236,7 +277,7 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
 
 def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
     """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
-    if not any(data.current_leader.leader_id >= 0 for _, data in results):
+    if not any(data.current_leader.leader_id == ctx.services.node_id for _, data in results):
         return []
     host, port = ctx.peer.broker_address
     return [NodeEndpoint(ctx.services.node_id, host, port, ctx.services.settings.broker_rack)]

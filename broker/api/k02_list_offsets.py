@@ -4,11 +4,16 @@ Promises: -1 latest (the high watermark, or the last stable offset for READ_COMM
 timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9) and -6 earliest pending upload
 (11; here neither is there); else the first record that is not older. What a consumer may not see yet is not found: offset -1,
 timestamp -1, no error. A partition named twice is refused, with one answer.
+
+Only the leader answers, but a debugging client (replica -2) may ask any replica; who is no consumer sees to the log's end. While a new
+leader's high watermark is before the end with which it was elected, consumers are told to ask again instead of an offset that would go
+back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
 from ottla.broker.core.rejected import Rejected
@@ -20,6 +25,7 @@ from ottla.broker.storage.log_values import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
     Isolation,
+    TimestampOffset,
 )
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k02_list_offsets import (
@@ -30,10 +36,15 @@ from ottla.protocol.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.runtime.replicas.partition import Partition
+
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 CONSUMER = -1
+DEBUGGING = -2
 READ_COMMITTED = 1
+NOT_AVAILABLE_SINCE = 5
 
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -61,10 +72,22 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOf
             raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
         partition = ctx.services.partitions.get(topic, asked.partition_index)
         partition.replica.check_epoch(asked.current_leader_epoch)
-        found = partition.log.offset_for_timestamp(asked.timestamp, isolation=_isolation(request))
+        if request.replica_id != DEBUGGING:
+            partition.replica.check_leads()
+        found = _found(ctx, partition, asked.timestamp, _isolation(request))
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(asked.partition_index, rejected.code)
     return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, found.leader_epoch)
+
+
+def _found(ctx: Context, partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
+    log = partition.log
+    if isolation is Isolation.LOG_END or timestamp in {EARLIEST, EARLIEST_LOCAL} or not partition.replica.lags_its_epoch:
+        return log.offset_for_timestamp(timestamp, isolation=isolation)
+    found = log.offset_for_timestamp(timestamp, isolation=Isolation.LOG_END)
+    if timestamp == LATEST or found.offset >= log.bound(isolation):
+        raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE)
+    return found
 
 
 def _isolation(request: ListOffsetsRequest) -> Isolation:

@@ -1,18 +1,23 @@
 """DeleteRecords (key 21), versions 0-2: raises a partition's log start offset; -1 means the high watermark.
 
-Promises: what is below the answered low watermark is not readable any more, also after a crash (Kafka writes the checkpoint within a
-minute, we before the answer); an offset at or below the log start is a success that changes nothing. Refused: an offset above the high
-watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), the broker's own topics
-(INVALID_TOPIC_EXCEPTION). An error carries a low watermark of -1.
+Promises: what is below the answered low watermark is not readable any more on any replica that lives, also after a crash of the leader
+(Kafka writes the checkpoint within a minute, we before the answer); an offset at or below the log start is a success that changes nothing.
+Refused: an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), the
+broker's own topics (INVALID_TOPIC_EXCEPTION), a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error carries a low
+watermark of -1; but where the followers are not done in time (REQUEST_TIMED_OUT) it is what it was, and the leader's records stay deleted.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -22,43 +27,83 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsTopicResult,
 )
 
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.broker.runtime.replicas.partition import Partition
+
 HIGH_WATERMARK = -1
 
 logger = logging.getLogger(__name__)
 
 
-def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """One replica: nobody to wait for but the disk, for one small file."""
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(topic.name, [_delete(ctx, topic.name, partition) for partition in topic.partitions])
-            for topic in request.topics
-        ]
-    )
+@dataclass(slots=True)
+class _Deletion:
+    """One partition's. `reached` is done when all replicas have deleted what was asked for, None where they have."""
+
+    result: DeleteRecordsPartitionResult
+    partition: Partition | None = None
+    reached: asyncio.Future[None] | None = None
+
+
+def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    """Delete here, and write that down; then wait for the followers, if there are any."""
+    done = [(topic.name, [_delete(ctx, topic.name, partition) for partition in topic.partitions]) for topic in request.topics]
+    deletions = [deletion for _, of_topic in done for deletion in of_topic]
     try:
         ctx.services.log_dir.log_start_checkpoint()()
     except OSError as error:
         logger.error("the new log start offsets are not on disk: %s", error)
-        for partition in (partition for topic in response.topics for partition in topic.partitions):
-            if partition.error_code == ErrorCode.NONE:
-                partition.error_code, partition.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
+        for deletion in deletions:
+            if deletion.result.error_code == ErrorCode.NONE:
+                _refuse(deletion, ErrorCode.KAFKA_STORAGE_ERROR)
+    response = DeleteRecordsResponse(
+        topics=[DeleteRecordsTopicResult(topic, [deletion.result for deletion in of_topic]) for topic, of_topic in done]
+    )
+    waiting = [deletion for deletion in deletions if deletion.reached is not None]
+    return _answer_after(ctx, response, waiting, request.timeout_ms) if waiting else response
+
+
+async def _answer_after(
+    ctx: Context, response: DeleteRecordsResponse, deletions: Sequence[_Deletion], timeout_ms: int
+) -> DeleteRecordsResponse:
+    await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [d.reached for d in deletions if d.reached is not None])
+    for deletion in deletions:
+        assert deletion.reached is not None
+        assert deletion.partition is not None
+        if not deletion.reached.done():
+            deletion.reached.cancel()
+            deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        elif isinstance(error := deletion.reached.exception(), Rejected):
+            _refuse(deletion, error.code)
+        else:
+            deletion.result.low_watermark = deletion.partition.low_watermark()
     return response
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _refuse(deletion: _Deletion, code: ErrorCode) -> None:
+    deletion.result.error_code, deletion.result.low_watermark, deletion.reached = code, -1, None
+
+
+def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> _Deletion:
     try:
-        return DeleteRecordsPartitionResult(asked.partition_index, _low_watermark(ctx, topic, asked))
+        partition = ctx.services.partitions.get(topic, asked.partition_index)
+        offset = _checked_offset(partition, asked)
+        partition.log.delete_records_before(offset)
     except Rejected as error:
-        return DeleteRecordsPartitionResult(asked.partition_index, -1, error.code)
+        return _Deletion(DeleteRecordsPartitionResult(asked.partition_index, -1, error.code))
+    result = DeleteRecordsPartitionResult(asked.partition_index, partition.low_watermark())
+    return _Deletion(result, partition, partition.when_deleted(offset))
 
 
-def _low_watermark(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> int:
-    log = ctx.services.partitions.get(topic, asked.partition_index).log
-    if is_internal(topic):
+def _checked_offset(partition: Partition, asked: DeleteRecordsPartition) -> int:
+    log = partition.log
+    if is_internal(partition.topic):
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition.replica.check_leads()
     if not log.config.deletes:
         raise Rejected(ErrorCode.POLICY_VIOLATION)
     offset = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= log.high_watermark:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return log.delete_records_before(offset)
+    return offset

@@ -2,7 +2,7 @@
 (KIP-320).
 
 Promises: the largest epoch that we know and that is not above the one asked, with the offset where it ended (the log's end for the
-present one); -1, -1 when no such epoch is known. Replicas and consumers are answered alike: one node has no follower that may see more.
+present one); -1, -1 when no such epoch is known. Only the leader answers, replicas and consumers alike.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochE
     try:
         partition = ctx.services.partitions.get(topic, asked.partition)
         partition.replica.check_epoch(asked.current_leader_epoch)
+        partition.replica.check_leads()
     except Rejected as rejected:
         return EpochEndOffset(rejected.code, asked.partition)
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)

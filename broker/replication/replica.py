@@ -44,7 +44,19 @@ class Replica:
     Each change returns effects, a sum of those above, or `NOTHING`.
     """
 
-    __slots__ = ("_held", "_syncing", "high_watermark", "leader_epoch", "leads", "log_end", "others", "partition_epoch", "shared", "synced")
+    __slots__ = (
+        "_held",
+        "_sync_counts_to",
+        "_syncing",
+        "high_watermark",
+        "leader_epoch",
+        "leads",
+        "log_end",
+        "others",
+        "partition_epoch",
+        "shared",
+        "synced",
+    )
 
     def __init__(
         self,
@@ -68,6 +80,7 @@ class Replica:
         self.shared = False
         """Whether this replica leads others; without them every append is committed, and the time of it is not looked at."""
         self._syncing = False
+        self._sync_counts_to = INT64_MAX
         self._held = False
 
     @property
@@ -113,6 +126,11 @@ class Replica:
         self.partition_epoch = registration.partition_epoch
         self.others.ended(registration)
         return FETCH if elected else NOTHING
+
+    @property
+    def lags_its_epoch(self) -> bool:
+        """Whether this leader does not know yet that all is committed that it began with: where the log ends is no news for clients."""
+        return self.leads and self.others.epoch_start > self.high_watermark
 
     def check_epoch(self, requested: int) -> None:
         """Raises Rejected when a client knows another leader epoch (KIP-320); -1 asks for no check."""
@@ -223,11 +241,12 @@ class Replica:
     def sync_began(self) -> None:
         """What is in the log now is on its way to the disk."""
         self._syncing = True
+        self._sync_counts_to = INT64_MAX
 
     def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Everything below `offset` is on disk."""
+        """Everything below `offset` is on disk, as it was when the sync began."""
         self._syncing = False
-        self.synced = max(self.synced, offset)
+        self.synced = max(self.synced, min(offset, self._sync_counts_to))
         self._held = self.log_end - self.synced >= flush_messages
         return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
@@ -243,10 +262,16 @@ class Replica:
         """The log was cut at `log_end`."""
         self.log_end = log_end
         self.synced = min(self.synced, log_end)
+        self._sync_counts_to = min(self._sync_counts_to, log_end)
         if self.high_watermark <= log_end:
             return NOTHING
         self.high_watermark = log_end
         return COMMITTED
+
+    def restarted(self, offset: int) -> None:
+        """The log is empty, and begins at `offset`."""
+        self.log_end = self.synced = self.high_watermark = offset
+        self._sync_counts_to = min(self._sync_counts_to, offset)
 
     def _committed(self, now_ms: int) -> int:
         if not self.leads:

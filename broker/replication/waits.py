@@ -1,7 +1,7 @@
 """Who waits for a place in a log, and for what: that it is on this replica's disk, or that it is committed.
 
-A wait belongs to the leadership in which its records were appended. When that ends every wait fails: a high watermark that passes the same
-offset later may pass other records (KAFKA-20634).
+No wait outlives the leadership of its replica: a high watermark that passes the same offset later may pass other records (KAFKA-20634).
+When the same replica is elected again it has kept its log, so a producer waits on; a coordinator does not, whose state is of one epoch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ class Condition(Enum):
 
     ON_DISK = "on disk"
     """This replica may rely on its own copy: acks=1."""
+    REPLICATED = "replicated"
+    """Every in-sync replica has it, and they are enough: acks=all."""
     COMMITTED = "committed"
-    """Every in-sync replica has it: acks=all."""
+    """Every in-sync replica has it, and the leader epoch is still that of the append: coordinators."""
 
 
 class Waits(Generic[Ticket]):
@@ -47,8 +49,6 @@ class Waits(Generic[Ticket]):
             del self._queues[condition]
         return done
 
-    def drain(self) -> list[Ticket]:
-        """All who wait: the leadership is over."""
-        left = [ticket for queue in self._queues.values() for _, ticket in queue]
-        self._queues.clear()
-        return left
+    def drain(self, *conditions: Condition) -> list[Ticket]:
+        """All who wait for one of `conditions`: what they wait in is over."""
+        return [ticket for condition in conditions for _, ticket in self._queues.pop(condition, ())]

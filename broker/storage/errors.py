@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
 
 class FsyncFailed(OSError):
     """A sync failed, so what the page cache still holds is unknown: the process must stop and recover from the files.
 
     Retrying would lie: after a failed fsync Linux marks the pages clean, and the next fsync succeeds without having written them.
     """
+
+
+def storage_error(what: str, error: Exception) -> Rejected:
+    """What a client is told where the disk refused."""
+    return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
 class LogDirLocked(Exception):

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.errors import storage_error
 from ottla.broker.storage.files import Buffer
 from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.leaders_batches import leaders_batches
 from ottla.broker.storage.log_parts import LogParts
 from ottla.broker.storage.log_reader import LogReader
 from ottla.broker.storage.log_values import (
@@ -50,9 +52,7 @@ from ottla.protocol.records.batch import (
     STAMPED_BYTES,
     TRANSACTIONAL,
     BatchHeader,
-    crc_ok,
     read_header,
-    split_batches,
     stamped_head,
 )
 from ottla.protocol.records.control import Marker, parse_marker
@@ -119,18 +119,27 @@ class PartitionLog:
             self.high_watermark = offset
             self.producer_state.passed_high_watermark(offset)
 
+    def leader_said(self, high_watermark: int) -> None:
+        """A follower's goes where its leader's is, forth or back."""
+        assert self.log_start_offset <= high_watermark <= self.log_end_offset
+        self.high_watermark = high_watermark
+        self.producer_state.passed_high_watermark(high_watermark)
+
     def become_leader(self, epoch: int) -> None:
         """Appends belong to `epoch` from now on, which begins at the log's end. Raises `Rejected` when that cannot be written down."""
         self._check_online()
-        try:
-            self.epochs.assign(epoch, self.log_end_offset)
-        except OSError as e:
-            raise _storage_error("cannot note the leader epoch", e) from e
+        self._begin_epoch(epoch, self.log_end_offset)
         self.leader_epoch = epoch
+
+    def _begin_epoch(self, epoch: int, offset: int) -> None:
+        try:
+            self.epochs.assign(epoch, offset)
+        except OSError as e:
+            raise storage_error("cannot note the leader epoch", e) from e
 
     def _check_online(self) -> None:
         if self.failure is not None:
-            raise _storage_error(f"{self.topic}-{self.partition} is offline", self.failure)
+            raise storage_error(f"{self.topic}-{self.partition} is offline", self.failure)
 
     # --- append ----------------------------------------------------------------------------------------------------------------
 
@@ -147,11 +156,11 @@ class PartitionLog:
         """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`, having written nothing.
 
         `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
-        which are written as they are. `transaction_version` is of the coordinator that sends a marker. `guard` is of a transaction's first
-        batch: see `ProducerState.start_verification`.
+        which are written as they are, up to one of an epoch after `leader_epoch`. `transaction_version` is of the coordinator that sends a
+        marker. `guard` is of a transaction's first batch: see `ProducerState.start_verification`.
         """
         if origin is Origin.REPLICATION:
-            return self._append_replicated(batch, now_ms)
+            return self._append_replicated(batch, leader_epoch, now_ms)
         header = read_header(batch)
         if header.size_bytes != len(batch) or header.last_offset_delta < 0:
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch")
@@ -202,7 +211,7 @@ class PartitionLog:
         try:
             return find_duplicate(self.producer_state, self.segments, header)
         except OSError as e:
-            raise _storage_error("cannot read what the producer wrote before", e) from e
+            raise storage_error("cannot read what the producer wrote before", e) from e
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         config = self.config
@@ -212,7 +221,7 @@ class PartitionLog:
         try:
             full = active.should_roll(config, size, max_timestamp, last_offset, now_ms)
         except (OSError, RecordsError) as e:
-            raise _storage_error(f"cannot read {active.path}", e) from e
+            raise storage_error(f"cannot read {active.path}", e) from e
         if full:
             self.roll(now_ms)
 
@@ -227,7 +236,7 @@ class PartitionLog:
         try:
             self.segments.active.txn_index.entries()  # read now: once the marker is written, its entry must not be refused
         except (OSError, ValueError) as e:
-            raise _storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
+            raise storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
         return marker
 
     def _write(self, buffers: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int) -> None:
@@ -239,7 +248,7 @@ class PartitionLog:
                 active.cut_back()
             except OSError as worse:
                 self.failure = worse
-            raise _storage_error(f"cannot append to {active.path}", e) from e
+            raise storage_error(f"cannot append to {active.path}", e) from e
 
     def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
         """What a batch in the file means for memory."""
@@ -261,28 +270,31 @@ class PartitionLog:
             self._names_synced = False  # its file will be a new one
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
-    def _append_replicated(self, data: Buffer, now_ms: int) -> AppendInfo:
+    def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
         self._check_online()
         first = last = -1
-        view = memoryview(data)
-        for position, header in split_batches(data):
-            if not crc_ok(data, header, position):
-                raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {header.base_offset} has a wrong checksum")
+        for header, batch, marker in leaders_batches(data, leader_epoch):
             if header.base_offset < self.log_end_offset:
-                raise Rejected(
-                    ErrorCode.CORRUPT_MESSAGE, f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
-                )
-            batch = view[position : position + header.size_bytes]
+                self._begin_within(header, now_ms)
             self._make_room(len(batch), header.max_timestamp, header.last_offset, now_ms)
-            marker = parse_marker(batch) if header.is_control and header.has_producer_id else None
             if header.partition_leader_epoch > self.epochs.latest:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self._begin_epoch(header.partition_leader_epoch, header.base_offset)
             self._write((batch,), len(batch), header.last_offset, header.max_timestamp)
-            self._written(header, header.base_offset, len(batch), marker if marker is not None and marker.ends_transaction else None)
+            self._written(header, header.base_offset, len(batch), marker)
             first = header.base_offset if first < 0 else first
             last = header.last_offset
         return AppendInfo(first, last, -1, self.log_start_offset)
+
+    def _begin_within(self, header: BatchHeader, now_ms: int) -> None:
+        """An empty log that begins inside its first batch: the leader's records were deleted up to there. It is to hold the whole batch."""
+        if not self.log_start_offset == self.log_end_offset <= header.last_offset:
+            message = f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
+            raise Rejected(ErrorCode.CORRUPT_MESSAGE, message)
+        try:
+            self.restart_at(header.base_offset, now_ms)
+        except OSError as e:
+            raise storage_error(f"cannot begin at offset {header.base_offset}", e) from e
 
     def roll(self, now_ms: int) -> None:
         """Closes the active segment and starts one at the log's end. Raises `Rejected`; then the old one stays active."""
@@ -293,7 +305,7 @@ class PartitionLog:
                 self._unsaved_producer_bytes = 0
             segment = self._new_segment(base_offset, now_ms)
         except OSError as e:
-            raise _storage_error("cannot roll the log", e) from e
+            raise storage_error("cannot roll the log", e) from e
         self.segments.add(segment)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -338,7 +350,7 @@ class PartitionLog:
                 if data is not None and isolation is Isolation.READ_COMMITTED:
                     aborted = self._reader.aborted(offset, data, self.log_end_offset)
             except OSError as e:
-                raise _storage_error("cannot read the log", e) from e
+                raise storage_error("cannot read the log", e) from e
             except RecordsError as e:
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
         records, older = (b"", False) if data is None else (data.records, data.on_older_segment)
@@ -362,7 +374,7 @@ class PartitionLog:
             else:
                 found = self._reader.first_at(timestamp, self.log_start_offset) if timestamp >= 0 else None
         except OSError as e:
-            raise _storage_error("cannot read the log", e) from e
+            raise storage_error("cannot read the log", e) from e
         except RecordsError as e:
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
         return found if found is not None and found.offset < bound else NOT_FOUND
@@ -444,7 +456,7 @@ class PartitionLog:
         try:
             self._start_at(target)
         except OSError as e:
-            raise _storage_error("cannot note the new log start", e) from e
+            raise storage_error("cannot note the new log start", e) from e
         return self.log_start_offset
 
     def _start_at(self, offset: int) -> None:
@@ -480,7 +492,7 @@ class PartitionLog:
                 self.doom(segment, now_ms)
             self._start_at(self.segments.first.base_offset)
         except OSError as e:
-            raise _storage_error("cannot delete segments", e) from e
+            raise storage_error("cannot delete segments", e) from e
         if taken:
             self._reader.forget_positions()
         return sum(s.size for s in taken)
@@ -530,6 +542,7 @@ class PartitionLog:
         self.log_start_offset = self.recovery_point = offset
         self.high_watermark = offset
         self.epochs.clear()
+        self.snapshots.remove_above(-1)
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
@@ -583,7 +596,3 @@ class PartitionLog:
     def segments_replaced(self) -> None:
         """The cleaner has put other segments in place: nothing that is remembered about positions holds."""
         self._reader.forget_positions()
-
-
-def _storage_error(what: str, error: Exception) -> Rejected:
-    return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")

@@ -168,4 +168,4 @@ class Publisher:
             if served is not None:
                 config = self.log_config(name)
                 for partition in served.partitions.values():
-                    partition.log.config = config
+                    partition.reconfigure(config)

@@ -5,8 +5,8 @@ Rules:
 * an incremental response leaves out partitions of which nothing changed: no records, no error, same high watermark and log start offset;
 * a partition that gave records goes to the end of the order, so that none starves behind a bigger one;
 * a full cache takes a new session only in place of one unused for two minutes, or of the smallest that was used when it was older than
-  that, if it is smaller than the new one (FetchSessionCacheShard); else the client gets session id 0 and sends whole requests. Of
-  Kafka's eight parts of the cache there is one, so that none is full while others have room.
+  that, if it is smaller than the new one (FetchSessionCacheShard); a follower's takes the place of any consumer's. Else the client gets
+  session id 0 and sends whole requests. Of Kafka's eight parts of the cache there is one, so that none is full while others have room.
 """
 
 from __future__ import annotations
@@ -52,17 +52,31 @@ class FetchSession:
     uses_topic_ids: bool
     created_ms: int
     last_used_ms: int
+    privileged: bool = False
+    """A follower's: no consumer's takes its place while it is young."""
     epoch: int = 1
     seasoned: bool = False
     """Used when it was older than `FETCH_SESSION_IDLE_MS`: a bigger one may take its place."""
     targets: dict[tuple[TopicKey, int], FetchTarget] = field(default_factory=dict)
+
+    @property
+    def worth(self) -> tuple[bool, int, int]:
+        """The least goes first."""
+        return self.privileged, len(self.targets), self.session_id
 
 
 class FetchContext:
     """One request's view: what to read, and (`finish`) what of it to send."""
 
     def __init__(
-        self, sessions: FetchSessions, targets: Sequence[FetchTarget], session: FetchSession | None, wants_session: bool, by_id: bool
+        self,
+        sessions: FetchSessions,
+        targets: Sequence[FetchTarget],
+        session: FetchSession | None,
+        *,
+        wants_session: bool,
+        by_id: bool,
+        privileged: bool,
     ) -> None:
         self.targets = targets
         self._sessions = sessions
@@ -70,6 +84,7 @@ class FetchContext:
         self._epoch = session.epoch if session is not None else 0
         self._wants_session = wants_session
         self._by_id = by_id
+        self._privileged = privileged
 
     @property
     def incremental(self) -> bool:
@@ -84,7 +99,7 @@ class FetchContext:
         if session is None:
             for target, data in results:
                 _changed(target, data)
-            made = self._sessions.create(self.targets, self._by_id, now_ms) if self._wants_session else None
+            made = self._sessions.create(self.targets, self._by_id, now_ms, privileged=self._privileged) if self._wants_session else None
             return (made.session_id if made is not None else NO_SESSION), results
         if session.epoch != self._epoch:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -133,11 +148,12 @@ class FetchSessions:
         *,
         by_id: bool,
         now_ms: int,
+        privileged: bool = False,
     ) -> FetchContext:
-        """What the request is about; raises Rejected with the top-level error of the response."""
+        """What the request, `privileged` if it is a follower's, is about; raises Rejected with the top-level error of the response."""
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self.remove(session_id)
-            return FetchContext(self, targets, None, wants_session=epoch == INITIAL_EPOCH, by_id=by_id)
+            return FetchContext(self, targets, None, wants_session=epoch == INITIAL_EPOCH, by_id=by_id, privileged=privileged)
         session = self._sessions.get(session_id)
         if session is None:
             raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -148,22 +164,22 @@ class FetchSessions:
         self._update(session, targets, forgotten)
         if not session.targets:
             self.remove(session_id)
-            return FetchContext(self, targets, None, wants_session=False, by_id=by_id)
+            return FetchContext(self, targets, None, wants_session=False, by_id=by_id, privileged=privileged)
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         session.last_used_ms = now_ms
         session.seasoned = now_ms - session.created_ms > limits.FETCH_SESSION_IDLE_MS
         self._sessions[session_id] = self._sessions.pop(session_id)
-        return FetchContext(self, list(session.targets.values()), session, wants_session=False, by_id=by_id)
+        return FetchContext(self, list(session.targets.values()), session, wants_session=False, by_id=by_id, privileged=privileged)
 
-    def create(self, targets: Sequence[FetchTarget], by_id: bool, now_ms: int) -> FetchSession | None:
+    def create(self, targets: Sequence[FetchTarget], by_id: bool, now_ms: int, *, privileged: bool = False) -> FetchSession | None:
         """A new session over `targets`, or None when there is no room."""
         size = len(targets)
-        if not size or not self._make_room(size, now_ms) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
+        if not size or not self._make_room(size, now_ms, privileged) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = FetchSession(session_id, by_id, now_ms, now_ms, targets={target.key: target for target in targets})
+        session = FetchSession(session_id, by_id, now_ms, now_ms, privileged, targets={target.key: target for target in targets})
         self._sessions[session_id] = session
         self._partitions += len(session.targets)
         return session
@@ -186,7 +202,7 @@ class FetchSessions:
             session.targets.pop(key, None)
         self._partitions += len(session.targets) - before
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def _make_room(self, size: int, now_ms: int, privileged: bool) -> bool:
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -195,9 +211,9 @@ class FetchSessions:
         if now_ms - least_recent.last_used_ms > limits.FETCH_SESSION_IDLE_MS:
             self.remove(least_recent.session_id)
             return True
-        seasoned = [session for session in self._sessions.values() if session.seasoned]
-        smallest = min(seasoned, key=lambda session: (len(session.targets), session.session_id), default=None)
-        if smallest is None or len(smallest.targets) >= size:
+        may_go = [session for session in self._sessions.values() if session.seasoned or (privileged and not session.privileged)]
+        least = min(may_go, key=lambda session: session.worth, default=None)
+        if least is None or least.worth[:2] >= (privileged, size):
             return False
-        self.remove(smallest.session_id)
+        self.remove(least.session_id)
         return True

@@ -34,16 +34,18 @@ class FetchWaits:
         for waiter in list(self._waiters):
             waiter.finish(False)
 
-    def wait(self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int) -> asyncio.Future[bool]:
-        """True once `missing_bytes` were appended to `partitions` together (or one of them changed otherwise), False at the deadline.
+    def wait(
+        self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int, *, to_the_end: bool = False
+    ) -> asyncio.Future[bool]:
+        """True once `missing_bytes` came to be readable in `partitions` together (or one of them changed otherwise), False at the deadline.
 
-        Cancelling the future takes the wait back.
+        `to_the_end`: a follower waits, who may read what is not committed. Cancelling the future takes the wait back.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(future, partitions, missing_bytes)
         timer = self._timers.schedule(deadline_mono_ms, partial(waiter.finish, False))
         for partition in partitions:
-            partition.watchers[waiter] = waiter.appended
+            (partition.end_watchers if to_the_end else partition.watchers)[waiter] = waiter.appended
         self._waiters[waiter] = None
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
@@ -75,3 +77,4 @@ class _Waiter:
     def detach(self) -> None:
         for partition in self._partitions:
             partition.watchers.pop(self, None)
+            partition.end_watchers.pop(self, None)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.leadership import Registration, alone
-from ottla.broker.replication.replica import COMMITTED, SYNC, Replica
+from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
+from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.waits import Condition, Waits
 from ottla.broker.storage.batch_check import check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
@@ -25,6 +26,10 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
+    from ottla.broker.core.log_config import LogConfig
+    from ottla.broker.replication.brokers import Brokers
+    from ottla.broker.replication.in_sync import Accepted, Proposal
+    from ottla.broker.replication.progress import FollowerFetch
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.storage.txn_guard import VerificationGuard
     from ottla.broker.txns.txn_marker import TxnMarker
@@ -39,15 +44,36 @@ Woken = Callable[[int], None]
 _FAR_FUTURE_MS = 2**62
 
 
+@dataclass(slots=True)
+class Membership:
+    """What the partitions of a cluster's member have in common; a broker without others has none of it.
+
+    `brokers` is kept up to date by whoever follows the metadata; `propose` takes a partition whose replica has a `proposal`; `has` says
+    whether the cluster has a partition of this topic (by name or by id) and number.
+    """
+
+    brokers: Brokers
+    propose: Callable[[Partition], None]
+    has: Callable[[str | bytes, int], bool]
+    lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS
+
+
 class Partition:
-    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion)."""
+    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion), where
+    `end_watchers` may read to the log's end: followers.
+
+    Without a `membership` it leads alone from the start; else it waits for what metadata says.
+    """
 
     __slots__ = (
         "_active",
         "_clock",
+        "_deletions",
         "_flusher",
+        "_membership",
         "_unsynced_since_ms",
         "_waits",
+        "end_watchers",
         "index",
         "log",
         "removed",
@@ -56,19 +82,31 @@ class Partition:
         "watchers",
     )
 
-    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
         self.topic = log.topic
         self.index = log.partition
         self.log = log
         self.removed = False
         self.watchers: dict[object, Woken] = {}
+        self.end_watchers: dict[object, Woken] = {}
         self._flusher = flusher
         self._clock = clock
+        self._membership = membership
         self._unsynced_since_ms = 0
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
-        self.replica = Replica(log_end=log.log_end_offset, synced=log.recovery_point, high_watermark=log.high_watermark)
-        self._act(self.replica.lead(alone(log.leader_epoch), clock.mono_ms()))
+        self._deletions: list[tuple[int, asyncio.Future[None]]] = []
+        brokers, lag_max_ms = (None, REPLICA_LAG_TIME_MAX_MS) if membership is None else (membership.brokers, membership.lag_max_ms)
+        self.replica = replica = Replica(
+            log_end=log.log_end_offset,
+            synced=log.recovery_point,
+            high_watermark=log.high_watermark,
+            brokers=brokers,
+            lag_max_ms=lag_max_ms,
+        )
+        replica.min_in_sync_changed(log.config.min_insync_replicas, 0)
+        if membership is None:
+            self._act(replica.lead(alone(log.leader_epoch), clock.mono_ms()))
 
     @property
     def leader_epoch(self) -> int:
@@ -80,14 +118,17 @@ class Partition:
         """Whether this broker leads the partition."""
         return self.replica.leads
 
-    def append(self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None) -> AppendInfo:
+    def append(
+        self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None, *, acks_all: bool = False
+    ) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
 
-        A transaction's first batch needs the guard of `start_verification`.
+        A transaction's first batch needs the guard of `start_verification`. With `acks_all`, as always for coordinators, it is refused
+        where too few are in sync.
         """
         log, replica = self.log, self.replica
-        if not replica.leads:
-            replica.check_leads()
+        if replica.shared or not replica.leads:
+            self._check_may_append(acks_all=acks_all or origin is not Origin.CLIENT)
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is Origin.CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
@@ -111,7 +152,7 @@ class Partition:
 
         All who wait look again: what the transaction held back has become readable, however little a marker weighs.
         """
-        self.replica.check_leads()
+        self._check_may_append(acks_all=True)
         now_ms = self._clock.now_ms()
         batch = end_txn_marker(
             committed=marker.commit,
@@ -131,12 +172,21 @@ class Partition:
         self._wake(0)
         return info
 
+    def _check_may_append(self, *, acks_all: bool) -> None:
+        self.replica.check_leads()
+        if acks_all:
+            self.replica.check_enough_in_sync()
+
     def when(self, condition: Condition, info: AppendInfo) -> asyncio.Future[None] | None:
         """A future that is done when the condition holds for the append, or None when it does now.
 
-        It belongs to the present leadership: it fails with Rejected if that ends, or if the partition goes.
+        It fails with Rejected if the leadership ends before that, or the partition goes; and where acks=all was asked for, and too few are
+        in sync when they all have it (raised here, if that is now).
         """
-        if info.last_offset < (self.replica.high_watermark if condition is Condition.COMMITTED else self.replica.own_end):
+        replica = self.replica
+        if info.last_offset < (replica.own_end if condition is Condition.ON_DISK else replica.high_watermark):
+            if condition is Condition.REPLICATED and replica.shared:
+                replica.check_enough_have_it()
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waits.add(condition, info.last_offset, future)
@@ -152,21 +202,109 @@ class Partition:
             self.log.become_leader(registration.leader_epoch)
         effects = replica.lead(registration, self._clock.mono_ms())
         if elected:
-            self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"))
+            self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"), Condition.COMMITTED)
         self._act(effects)
-
-    def follow(self, registration: Registration) -> None:
-        """Metadata says that another replica leads: who waits is told so. What is older than is known is ignored."""
-        if self.replica.is_stale(registration):
-            return
-        self.replica.follow(registration)
-        self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads now"))
         self._wake(0)
+
+    def follow(self, registration: Registration) -> bool:
+        """Metadata says that another replica leads: who waits is told so. What is older than is known is ignored.
+
+        Whether a leadership has begun: then fetching begins anew, from the same broker too.
+        """
+        if self.replica.is_stale(registration):
+            return False
+        effects = self.replica.follow(registration)
+        self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads now"), *Condition)
+        self._wake(0)
+        return bool(effects & FETCH)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """The topic is configured otherwise now."""
+        self.log.config = config
+        self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
     def remove(self) -> None:
         """The partition is being deleted: whoever waits is told."""
         self.removed = True
-        self._fail_waits(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+        self._fail_waits(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"), *Condition)
+        self._wake(0)
+
+    # --- leading others ----------------------------------------------------------------------------------------------------------
+
+    def fetched(self, fetch: FollowerFetch, leader_end: int) -> None:
+        """A follower has fetched, and did not diverge; `leader_end` is where the log ended before it was read for that.
+
+        Raises Rejected for who may not follow here, or was replaced.
+        """
+        self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
+
+    def look_for_laggards(self) -> None:
+        """To be called every half of replica.lag.time.max.ms: who lags leaves the in-sync set."""
+        if self.replica.shared:
+            self._moved(self.replica.look_for_laggards(self._clock.mono_ms()) | LOW_WATERMARK)
+
+    def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
+        """The controller has answered what the replica proposed."""
+        self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
+
+    def low_watermark(self) -> int:
+        """Where the log of every living replica begins, or before that."""
+        return self.replica.low_watermark(self.log.log_start_offset)
+
+    def when_deleted(self, offset: int) -> asyncio.Future[None] | None:
+        """A future that is done when every living replica has deleted what is before `offset`, or None when that is so now.
+
+        It fails with Rejected if the leadership ends before that, or the partition goes.
+        """
+        if self.low_watermark() >= offset:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deletions.append((offset, future))
+        return future
+
+    # --- following ---------------------------------------------------------------------------------------------------------------
+
+    def append_fetched(self, records: Buffer, leader_epoch: int) -> int | None:
+        """Append what the leader sent when it was asked in `leader_epoch`; the epoch of the last batch, None where there was none.
+
+        Raises Rejected for damage; the batches before it stay appended.
+        """
+        log, before = self.log, self.log.log_end_offset
+        try:
+            log.append(records, origin=Origin.REPLICATION, leader_epoch=leader_epoch, now_ms=self._clock.now_ms())
+        finally:
+            if log.high_watermark != self.replica.high_watermark:  # it had to begin anew, with the whole of its first batch
+                self.replica.restarted(log.high_watermark)
+            if log.log_end_offset != before:
+                self._grew(len(records))
+        return None if log.log_end_offset == before else log.epochs.latest
+
+    def leader_said(self, high_watermark: int, log_start: int) -> None:
+        """Take over where the leader's high watermark and log start are, as far as this log reaches. Raises Rejected."""
+        log = self.log
+        self._moved(self.replica.leader_said(max(high_watermark, log.log_start_offset)))
+        if log.log_start_offset < log_start <= log.high_watermark:
+            log.delete_records_before(log_start)
+
+    def truncate(self, offset: int) -> None:
+        """Drop what is at `offset` and after it: the leader has not got it. Raises OSError."""
+        if offset < self.replica.high_watermark:
+            name = f"{self.topic}-{self.index}"
+            logger.warning("%s is cut at %d, below its high watermark %d: its leader lacks that", name, offset, self.replica.high_watermark)
+        self.log.truncate_to(offset, self._clock.now_ms())
+        self._cut()
+
+    def restart(self, offset: int) -> None:
+        """Drop everything and begin at `offset`: what the leader had before that is deleted. Raises OSError."""
+        self.log.restart_at(offset, self._clock.now_ms())
+        self._cut()
+
+    def _cut(self) -> None:
+        log = self.log
+        self._active = log.segments.active
+        self.replica.truncated(log.log_end_offset)
+        if log.high_watermark != self.replica.high_watermark:
+            self.replica.restarted(log.log_end_offset)
         self._wake(0)
 
     # --- what a partition knows of its producers ---------------------------------------------------------------------------------
@@ -231,35 +369,82 @@ class Partition:
             effects |= SYNC
         self._act(effects)
         if effects & COMMITTED and self.watchers:
-            self._wake(size)
+            self._wake_readers(0 if replica.shared else size)  # with others, what was there already may be committed only now
+        if self.end_watchers:
+            self._wake_followers(size)
 
     def _synced(self, offset: int) -> None:
         effects = self.replica.sync_ended(offset, self._clock.mono_ms(), self.log.config.flush_messages)
         if not self.removed:
             self._act(effects)
-            self._wake(0)
+            self._wake_readers(0)
+
+    def _moved(self, effects: int) -> None:
+        """Do what the replica has decided about something else than an append."""
+        if effects:
+            self._act(effects)
+            if effects & COMMITTED:
+                self._wake_readers(0)
 
     def _act(self, effects: int) -> None:
         """Do what the replica has decided."""
         if effects & SYNC:
             self.flush()
         if effects & COMMITTED:
-            self.log.advance_high_watermark(self.replica.high_watermark)
+            if self.replica.leads:
+                self.log.advance_high_watermark(self.replica.high_watermark)
+            else:
+                self.log.leader_said(self.replica.high_watermark)
+        if effects & PROPOSE:
+            assert self._membership is not None, "one broker has nobody to propose"
+            self._membership.propose(self)
+        if effects & LOW_WATERMARK and self._deletions:
+            self._release_deletions()
         if self._waits:
             self._release(Condition.COMMITTED, self.replica.high_watermark)
+            self._release(Condition.REPLICATED, self.replica.high_watermark)
             self._release(Condition.ON_DISK, self.replica.own_end)
 
     def _release(self, condition: Condition, end: int) -> None:
-        for future in self._waits.reached(condition, end):
+        futures = self._waits.reached(condition, end)
+        if futures and condition is Condition.REPLICATED and self.replica.shared:
+            try:
+                self.replica.check_enough_have_it()
+            except Rejected as error:
+                _fail(futures, error)
+                return
+        for future in futures:
             if not future.done():
                 future.set_result(None)
 
-    def _fail_waits(self, error: Rejected) -> None:
-        for future in self._waits.drain():
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # seen, also where nobody waits any more: else the loop logs each with a trace
+    def _release_deletions(self) -> None:
+        reached = self.low_watermark()
+        for offset, future in self._deletions:
+            if offset <= reached and not future.done():
+                future.set_result(None)
+        self._deletions = [(offset, future) for offset, future in self._deletions if not future.done()]
+
+    def _fail_waits(self, error: Rejected, *conditions: Condition) -> None:
+        _fail(self._waits.drain(*conditions), error)
+        if not self.replica.leads or self.removed:
+            _fail([future for _, future in self._deletions], error)
+            self._deletions = []
 
     def _wake(self, size: int) -> None:
+        self._wake_readers(size)
+        self._wake_followers(size)
+
+    def _wake_readers(self, size: int) -> None:
         for woken in list(self.watchers.values()):
             woken(size)
+
+    def _wake_followers(self, size: int) -> None:
+        for woken in list(self.end_watchers.values()):
+            woken(size)
+
+
+def _fail(futures: Iterable[asyncio.Future[None]], error: Rejected) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # seen, also where nobody waits any more: else the loop logs each with a trace

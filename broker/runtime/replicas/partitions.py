@@ -1,16 +1,17 @@
 """All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served.
 
-A partition that the disk refuses is known to be offline, and who asks for it is told so. What is not here may exist all the same: what
-topics there are is asked of the catalog.
+A partition that the disk refuses is known to be offline, and who asks for it is told so. What is not here may exist all the same: who asks
+for a partition that other brokers have is sent on to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.fetch_sessions import TopicKey
+from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class TopicPartitions:
     """The partitions of one topic that live here."""
 
-    __slots__ = ("name", "offline", "partitions", "topic_id")
+    __slots__ = ("missing", "name", "offline", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes) -> None:
+    def __init__(self, name: str, topic_id: bytes, missing: Callable[[TopicKey, int], Rejected]) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.missing = missing
         self.partitions: dict[int, Partition] = {}
         self.offline: set[int] = set()
 
@@ -36,16 +38,17 @@ class TopicPartitions:
         if partition is None:
             if index in self.offline:
                 raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}-{index} is offline: the disk refuses it, see the broker's log")
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self.missing(self.name, index)
         return partition
 
 
 class Partitions:
-    """The registry."""
+    """The registry. `membership` is there where other brokers have replicas of these partitions."""
 
-    def __init__(self, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
         self._flusher = flusher
         self._clock = clock
+        self._membership = membership
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
 
@@ -53,7 +56,7 @@ class Partitions:
         """Serve the partition of `log`, which is open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
-        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock)
+        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self._membership)
         topic.offline.discard(log.partition)
         return partition
 
@@ -64,7 +67,7 @@ class Partitions:
     def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:
         topic = self._by_name.get(name)
         if topic is None:
-            topic = self._by_name[name] = self._by_id[topic_id] = TopicPartitions(name, topic_id)
+            topic = self._by_name[name] = self._by_id[topic_id] = TopicPartitions(name, topic_id, self.missing)
         assert topic.topic_id == topic_id, f"{name} has two topic ids"
         return topic
 
@@ -78,12 +81,18 @@ class Partitions:
             partition.remove()
         return list(topic.partitions.values())
 
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition; raises Rejected(UNKNOWN_TOPIC_OR_PARTITION)."""
-        found = self._by_name.get(topic)
+    def get(self, topic: TopicKey, index: int) -> Partition:
+        """The partition of the topic of that name or id; raises Rejected."""
+        found = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
         if found is None:
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self.missing(topic, index)
         return found.get(index)
+
+    def missing(self, topic: TopicKey, index: int) -> Rejected:
+        """What is said of a partition that is not here: that others have it, or nobody (KAFKA ReplicaManager.getPartitionOrError)."""
+        if self._membership is not None and self._membership.has(topic, index):
+            return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def by_name(self, name: str) -> TopicPartitions | None:
         """The topic of that name, or None."""

@@ -19,13 +19,21 @@ def test_one_condition_says_nothing_of_the_other() -> None:
     waits.add(Condition.COMMITTED, 0, "everywhere")
     assert waits.reached(Condition.ON_DISK, 1) == ["here"]
     assert waits.reached(Condition.ON_DISK, 1) == []
-    assert waits.drain() == ["everywhere"]
+    assert waits.drain(*Condition) == ["everywhere"]
 
 
 def test_after_a_drain_nobody_waits() -> None:
     waits: Waits[str] = Waits()
     waits.add(Condition.ON_DISK, 0, "a")
     waits.add(Condition.COMMITTED, 3, "b")
-    assert sorted(waits.drain()) == ["a", "b"]
+    assert sorted(waits.drain(*Condition)) == ["a", "b"]
     assert not waits
     assert waits.reached(Condition.COMMITTED, 100) == []
+
+
+def test_what_ends_with_one_condition_leaves_those_who_wait_for_another() -> None:
+    waits: Waits[str] = Waits()
+    waits.add(Condition.COMMITTED, 3, "a coordinator")
+    waits.add(Condition.REPLICATED, 3, "a producer")
+    assert waits.drain(Condition.COMMITTED) == ["a coordinator"]
+    assert waits.reached(Condition.REPLICATED, 4) == ["a producer"]

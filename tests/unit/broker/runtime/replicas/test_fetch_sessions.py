@@ -205,3 +205,19 @@ def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, mon
     with pytest.raises(Rejected):
         begin(sessions, session_id, 1, target(8), target(9))
     assert sessions.partitions == 0
+
+
+def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_one(sessions: FetchSessions) -> None:
+    consumer, young = open_session(sessions, 5), open_session(sessions, 5)
+    follower = sessions.begin(0, 0, [target(0)], (), by_id=False, now_ms=0, privileged=True)
+    session_id, _ = answer(follower)
+    assert session_id != 0
+    assert len(sessions) == 2
+    with pytest.raises(Rejected):
+        begin(sessions, consumer, 1)
+    begin(sessions, young, 1)
+    late = limits.FETCH_SESSION_IDLE_MS + 1
+    begin(sessions, session_id, 1, now=late)
+    begin(sessions, young, 2, now=late)
+    assert open_session(sessions, 6, late) != 0, "the old consumer's goes"
+    begin(sessions, session_id, 2, now=late)

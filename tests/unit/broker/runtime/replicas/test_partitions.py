@@ -7,6 +7,8 @@ import pytest
 
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.partition_logs import TOPIC_ID, PartitionScene
 
@@ -49,3 +51,17 @@ def test_a_removed_topic_is_found_neither_by_name_nor_by_id(scene: PartitionScen
     assert all(partition.removed for partition in removed)
     assert scene.partitions.by_name("t") is scene.partitions.by_topic_id(TOPIC_ID) is None
     assert scene.partitions.remove_topic("t") == []
+
+
+@pytest.mark.parametrize("topic", ["t", "other", TOPIC_ID, bytes(16)])
+def test_who_asks_for_a_partition_that_only_others_have_is_sent_on(tmp_path: Path, topic: str | bytes) -> None:
+    def nothing(_: Partition) -> None: ...
+
+    scene = PartitionScene(tmp_path / "data", VirtualClock(), membership=Membership(Brokers(), nothing, lambda _, index: index < 3))
+    with pytest.raises(Rejected) as caught:
+        scene.partitions.get(topic, 2)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(Rejected) as caught:
+        scene.partitions.get(topic, 3)
+    assert caught.value.code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+    scene.close()

@@ -1,0 +1,315 @@
+"""A partition that has replicas on other brokers: what its leader and its followers do with logs on a disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.in_sync import Accepted
+from ottla.broker.replication.leadership import Registration
+from ottla.broker.replication.progress import FollowerFetch
+from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.storage.partition_log import Isolation
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import split_batches, stamp
+from ottla.protocol.records.record import SimpleRecord
+from tests.support.partition_logs import PartitionScene, one_batch
+
+LEADER, FOLLOWER, THIRD = 1, 2, 3
+LAG_MS = 1000
+
+
+class Member:
+    """One broker's replica of `t-0`, which metadata has told nothing yet."""
+
+    def __init__(self, path: Path, config: LogConfig | None = None, node: int = LEADER) -> None:
+        self.clock = VirtualClock()
+        self.brokers = Brokers(own_epoch=node)
+        self.brokers.standings = {other: BrokerStanding(other) for other in (LEADER, FOLLOWER, THIRD)}
+        self.proposed: list[Partition] = []
+        membership = Membership(self.brokers, self.proposed.append, lambda *_: True, LAG_MS)
+        self.scene = PartitionScene(path, self.clock, config, membership=membership)
+        self.partition = self.scene.partitions.get("t", 0)
+
+    def fetched_by(self, node: int, offset: int, log_start: int = 0, epoch: int = 1) -> None:
+        fetch = FollowerFetch(node, offset, log_start, broker_epoch=node, leader_epoch=epoch)
+        self.partition.fetched(fetch, self.partition.log.log_end_offset)
+
+    def all_records(self) -> bytes:
+        log = self.partition.log
+        return log.read(log.log_start_offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path / "leader", LogConfig(min_insync_replicas=2))
+    yield made
+    made.scene.close()
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path / "follower", node=FOLLOWER)
+    yield made
+    made.scene.close()
+
+
+def registered(leader_epoch: int = 1, isr: tuple[int, ...] = (LEADER, FOLLOWER), partition_epoch: int | None = None) -> Registration:
+    partition_epoch = leader_epoch if partition_epoch is None else partition_epoch
+    return Registration(LEADER, (LEADER, FOLLOWER, THIRD), isr, leader_epoch, partition_epoch)
+
+
+def test_until_metadata_says_something_nobody_leads_and_nothing_is_committed(member: Member) -> None:
+    with pytest.raises(Rejected) as refused:
+        member.partition.append(one_batch())
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_acks_all_is_answered_when_the_in_sync_followers_have_fetched_past_it(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    wait = partition.when(Condition.REPLICATED, partition.append(one_batch(b"a", b"b"), acks_all=True))
+    assert wait is not None
+    member.fetched_by(FOLLOWER, 1)
+    assert (wait.done(), partition.log.high_watermark) == (False, 1)
+    member.fetched_by(FOLLOWER, 2)
+    assert (wait.done(), partition.log.high_watermark) == (True, 2)
+
+
+def test_too_few_in_sync_refuse_acks_all_and_coordinators_before_anything_is_written(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered(isr=(LEADER,)))
+    partition.append(one_batch())
+    for append in (lambda: partition.append(one_batch(), acks_all=True), lambda: partition.append_records([SimpleRecord(b"k", b"v")])):
+        with pytest.raises(Rejected) as refused:
+            append()
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
+
+
+async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: Member) -> None:
+    """Scenario 28: the in-sync set shrinks below min.insync.replicas between the append and the high watermark (KIP-966)."""
+    partition = member.partition
+    partition.lead(registered())
+    wait = partition.when(Condition.REPLICATED, partition.append(one_batch(), acks_all=True))
+    assert wait is not None
+    partition.lead(registered(isr=(LEADER,), partition_epoch=2))
+    assert (wait.done(), partition.log.high_watermark) == (False, 0)
+
+
+def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_now(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    info = partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.lead(registered(isr=(LEADER,), partition_epoch=2))
+    with pytest.raises(Rejected) as refused:
+        partition.when(Condition.REPLICATED, info)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+async def test_a_min_insync_replicas_that_is_lowered_lets_what_waits_go(member: Member) -> None:
+    """Scenario 29."""
+    partition = member.partition
+    partition.lead(registered())
+    wait = partition.when(Condition.REPLICATED, partition.append(one_batch(), acks_all=True))
+    assert wait is not None
+    partition.lead(registered(isr=(LEADER,), partition_epoch=2))
+    partition.reconfigure(LogConfig(min_insync_replicas=1))
+    assert wait.done()
+    assert partition.log.high_watermark == 1
+
+
+async def test_a_producer_waits_on_when_the_same_broker_is_elected_again_and_a_coordinator_does_not(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    info = partition.append(one_batch())
+    producer, coordinator = partition.when(Condition.REPLICATED, info), partition.when(Condition.COMMITTED, info)
+    assert producer is not None
+    assert coordinator is not None
+    partition.lead(registered(2))
+    assert (producer.done(), type(coordinator.exception())) == (False, Rejected)
+    member.fetched_by(FOLLOWER, 1, epoch=2)
+    assert producer.result() is None
+
+
+async def test_a_leader_that_begins_to_follow_fails_all_who_wait(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    info = partition.append(one_batch())
+    partition.log.delete_records_before(0)
+    waits = [partition.when(Condition.REPLICATED, info), partition.when(Condition.COMMITTED, info), partition.when_deleted(1)]
+    assert partition.follow(Registration(FOLLOWER, (LEADER, FOLLOWER), (LEADER, FOLLOWER), 2, 2))
+    for wait in waits:
+        assert wait is not None
+        error = wait.exception()
+        assert isinstance(error, Rejected)
+        assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_news_of_a_leadership_that_is_followed_already_are_no_reason_to_fetch_anew(member: Member) -> None:
+    news = [Registration(FOLLOWER, (LEADER, FOLLOWER), (FOLLOWER,), epoch, partition) for epoch, partition in ((1, 1), (1, 2), (2, 3))]
+    assert [member.partition.follow(registration) for registration in news] == [True, False, True]
+
+
+async def test_followers_wait_for_appends_and_consumers_for_what_is_committed(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    woken: list[str] = []
+    partition.watchers["consumer"] = lambda _: woken.append("consumer")
+    partition.end_watchers["follower"] = lambda _: woken.append("follower")
+    partition.append(one_batch())
+    assert woken == ["follower"]
+    member.fetched_by(FOLLOWER, 1)
+    assert woken == ["follower", "consumer"]
+
+
+def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_join(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    member.fetched_by(FOLLOWER, 0)
+    partition.append(one_batch())
+    member.clock.advance(LAG_MS + 1)
+    partition.look_for_laggards()
+    proposal = partition.replica.proposal
+    assert proposal is not None
+    assert [one.node for one in proposal.members] == [LEADER]
+    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER})))
+    member.fetched_by(FOLLOWER, 1)
+    proposal = partition.replica.proposal
+    assert proposal is not None
+    assert proposal.members == ((LEADER, LEADER), (FOLLOWER, FOLLOWER))
+    assert member.proposed == [partition, partition]
+
+
+def test_an_idle_partition_keeps_its_followers_in_sync(member: Member) -> None:
+    """Scenario 32."""
+    member.partition.lead(registered())
+    member.partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    member.clock.advance(3_600_000)
+    member.partition.look_for_laggards()
+    assert member.proposed == []
+
+
+async def test_records_are_deleted_when_every_living_replica_has_deleted_them(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    partition.append(one_batch(b"a", b"b"))
+    member.fetched_by(FOLLOWER, 2)
+    partition.log.delete_records_before(2)
+    wait = partition.when_deleted(2)
+    assert wait is not None
+    member.fetched_by(FOLLOWER, 2, log_start=2)
+    assert (wait.done(), partition.low_watermark()) == (False, -1)  # of the third one nothing is known
+    member.brokers.standings[THIRD] = BrokerStanding(THIRD, fenced=True)
+    partition.look_for_laggards()
+    await asyncio.wait_for(wait, 5)
+    assert partition.low_watermark() == 2
+
+
+# --- following -------------------------------------------------------------------------------------------------------------------
+
+
+def follow(other: Member, leader_epoch: int = 1) -> None:
+    other.partition.follow(registered(leader_epoch))
+
+
+def test_a_follower_takes_over_batches_epochs_and_the_high_watermark(member: Member, other: Member) -> None:
+    member.partition.lead(registered(3))
+    member.partition.append(one_batch(b"a", b"b"))
+    follow(other, 3)
+    assert other.partition.append_fetched(member.all_records(), 3) == 3
+    other.partition.leader_said(1, 0)
+    assert other.all_records() == member.all_records()
+    assert (other.partition.log.high_watermark, other.partition.log.epochs.entries) == (1, ((3, 0),))
+    other.partition.leader_said(0, 0)
+    assert other.partition.log.high_watermark == 0, "a follower's goes back with its leader's"
+
+
+def test_batches_of_a_later_epoch_than_was_asked_in_are_left_for_the_next_fetch(member: Member, other: Member) -> None:
+    """Scenario 10 (KAFKA-18723): an answer that was prepared before an election carries the batches of the new leader."""
+    member.partition.lead(registered(1))
+    member.partition.append(one_batch(b"a"))
+    member.partition.lead(registered(2))
+    member.partition.append(one_batch(b"b"))
+    follow(other, 1)
+    assert other.partition.append_fetched(member.all_records(), 1) == 1
+    assert other.partition.log.log_end_offset == 1
+
+
+def test_an_answer_without_records_tells_of_no_epoch(other: Member) -> None:
+    """Scenario 9 (KAFKA-15510)."""
+    follow(other)
+    assert other.partition.append_fetched(b"", 1) is None
+
+
+def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
+    """Scenario 11 (KAFKA-9617): max.message.bytes was lowered while the follower lagged."""
+    member.partition.lead(registered())
+    member.partition.append(one_batch(bytes(500)))
+    small = Member(tmp_path / "small", LogConfig(max_message_bytes=100), FOLLOWER)
+    follow(small)
+    small.partition.append_fetched(member.all_records(), 1)
+    assert small.partition.log.log_end_offset == 1
+    small.scene.close()
+
+
+async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_of_it(member: Member, other: Member) -> None:
+    """Scenario 12: DeleteRecords inside a batch, and a new replica begins at the leader's log start."""
+    member.partition.lead(registered())
+    member.partition.append(one_batch(b"a", b"b", b"c", b"d"))
+    follow(other)
+    other.partition.restart(2)
+    assert other.partition.append_fetched(member.all_records(), 1) == 1
+    other.partition.leader_said(4, 2)
+    log = other.partition.log
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 4, 4)
+    assert other.partition.replica.high_watermark == 4
+    assert [header.base_offset for _, header in split_batches(other.all_records())] == [0]
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_a_batch_that_goes_back_is_refused(member: Member, other: Member, base: int) -> None:
+    member.partition.lead(registered())
+    member.partition.append(one_batch(b"a", b"b"))
+    follow(other)
+    other.partition.append_fetched(member.all_records(), 1)
+    head, rest = stamp(member.all_records(), base, 1)
+    with pytest.raises(Rejected) as refused:
+        other.partition.append_fetched(head + bytes(rest), 1)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert other.partition.log.log_end_offset == 2
+
+
+def test_what_comes_before_a_damaged_batch_is_taken_and_the_next_fetch_goes_on_from_there(member: Member, other: Member) -> None:
+    member.partition.lead(registered())
+    for value in (b"a", b"b"):
+        member.partition.append(one_batch(value))
+    follow(other)
+    with pytest.raises(Rejected):
+        other.partition.append_fetched(member.all_records()[:-1] + b"\xff", 1)
+    assert other.partition.log.log_end_offset == other.partition.replica.log_end == 1
+
+
+def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(member: Member, other: Member) -> None:
+    member.partition.lead(registered())
+    for value in (b"a", b"b"):
+        member.partition.append(one_batch(value))
+    follow(other)
+    other.partition.append_fetched(member.all_records(), 1)
+    other.partition.leader_said(2, 0)
+    woken: list[int] = []
+    other.partition.watchers["consumer"] = woken.append
+    other.partition.truncate(1)
+    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [0])
+    other.partition.restart(7)
+    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark) == (7, 7)
