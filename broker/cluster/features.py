@@ -2,7 +2,8 @@
 
 Rules that hold inside:
 - A directory keeps the levels that its metadata log says, whoever wrote it; records are written as its `metadata.version` wants them.
-- A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported.
+- A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported. A member
+  of a cluster registers all of Kafka's nevertheless, and refuses what they would let a client ask.
 - A feature that the log does not name is at level 0, but for groups: those of the consumer protocol are served all the same.
 """
 
@@ -27,6 +28,18 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     TRANSACTION_VERSION: (0, 2),
 }
 """By name the lowest and highest level; 7 is 3.3-IV3."""
+
+
+REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, METADATA_LEVEL),
+    "eligible.leader.replicas.version": (0, 1),
+    GROUP_VERSION: (0, GROUP_LEVEL),
+    "kraft.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
+"""What a member of a cluster registers: the levels of a Kafka 4.3. A broker that knows less is let into no cluster of Kafka's defaults."""
 
 
 def new_levels(transaction_level: int) -> dict[str, int]:

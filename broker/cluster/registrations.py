@@ -88,7 +88,7 @@ def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         is_migrating_zk_broker=record.is_migrating_zk_broker,
-        directories=_in_order(record.log_dirs),
+        directories=in_order_of_ids(record.log_dirs),
         cordoned_directories=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
     )
 
@@ -101,7 +101,7 @@ def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeR
     return before._replace(
         fenced=before.fenced if fenced is None else fenced,
         in_controlled_shutdown=before.in_controlled_shutdown if in_shutdown is None else in_shutdown,
-        directories=_in_order(record.log_dirs) if record.log_dirs else before.directories,
+        directories=in_order_of_ids(record.log_dirs) if record.log_dirs else before.directories,
         cordoned_directories=before.cordoned_directories if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
     )
 
@@ -160,6 +160,11 @@ def controller_record(controller: ControllerRegistration) -> RegisterControllerR
     )
 
 
+def in_order_of_ids(directories: Sequence[bytes]) -> tuple[bytes, ...]:
+    """In the order of Kafka's `Uuid`, whose halves are signed."""
+    return tuple(sorted(directories, key=_SIGNED.unpack))
+
+
 def _or(changed: Sequence[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
     return before if changed is None else tuple(changed)
 
@@ -177,11 +182,6 @@ def _recovery_state(told: int) -> int:
     if told not in _RECOVERY_STATES:
         raise InconsistentRecord(f"no leader recovery state is {told}")
     return told
-
-
-def _in_order(directories: Sequence[bytes]) -> tuple[bytes, ...]:
-    """In the order of Kafka's `Uuid`, whose halves are signed."""
-    return tuple(sorted(directories, key=_SIGNED.unpack))
 
 
 def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, Endpoint]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH: Final = -1
 OPEN_SEGMENTS_MAX: Final = 4096
 """Descriptors for segments, and never more than half of those that the process may have: connections and syncs need theirs."""
 CLOSE_THREADS: Final = 8
@@ -71,6 +72,10 @@ class LogDir:
         self.path = path
         self.settings = settings
         self.was_clean = False
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        """With which the last broker here stopped cleanly; -1 where it did not, or was in no cluster."""
+        self.broker_epoch = NO_BROKER_EPOCH
+        """That of this one, for a clean stop to note."""
         self.meta = MetaProperties("", -1, bytes(16))
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
@@ -132,6 +137,7 @@ class LogDir:
         high_watermarks = self._read_offsets(checkpoints.REPLICATION)
         cleaned = self._read_offsets(checkpoints.CLEANER)
         if self.was_clean:
+            self.previous_broker_epoch = _broker_epoch(self._files.read_bytes(marker))
             self._files.remove(marker)
             self._files.sync_dir(self.path)
         for entry in self._files.scan(self.path):
@@ -149,6 +155,11 @@ class LogDir:
         path = self.path / meta_properties.FILE_NAME
         settings = self.settings
         if not self._files.exists(path):
+            if settings.is_member:
+                raise LogDirRefused(
+                    f"{self.path} is not formatted, it has no {meta_properties.FILE_NAME}: run "
+                    "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this broker belongs to"
+                )
             cluster_id = settings.cluster_id or partition_metadata.encode_uuid(random_id(self._random_bytes))
             self.meta = MetaProperties(cluster_id, settings.node_id, random_id(self._random_bytes))
             self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
@@ -367,7 +378,7 @@ class LogDir:
                 self.log_start_checkpoint()()
                 self.high_watermark_checkpoint()()
                 self.cleaner_checkpoint()()
-                marker = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+                marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":")).encode()
                 self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
         except OSError as e:
             logger.error("the stop is not clean: %s", e)
@@ -386,6 +397,16 @@ class LogDir:
                 results += pool.map(_sync, begun)
         closed = all(results) and all(log.recovery_point == log.log_end_offset for log in self.logs.values())
         return closed and not self.failed and not any(log.failure for log in self.logs.values())
+
+
+def _broker_epoch(marker: bytes) -> int:
+    """As Kafka's `CleanShutdownFileHandler`: what it cannot read, an older Kafka's empty file among that, is no epoch."""
+    try:
+        content = json.loads(marker)
+    except ValueError:
+        return NO_BROKER_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
 def _begin(log: PartitionLog) -> FlushTicket | None:

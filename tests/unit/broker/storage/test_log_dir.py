@@ -127,6 +127,14 @@ def test_a_damaged_meta_properties_is_refused_by_name(tmp_path: Path, content: b
         opened(tmp_path)
 
 
+def test_a_member_of_a_cluster_does_not_make_up_whose_directory_it_has(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(LogDirRefused, match=r"is not formatted, it has no meta\.properties: run `ottla format"):
+            opened(tmp_path, BrokerSettings(process_roles=("broker",)))
+    opened(tmp_path).close()
+    opened(tmp_path, BrokerSettings(process_roles=("broker",))).close()
+
+
 def test_a_meta_properties_that_kafka_wrote_is_read(tmp_path: Path) -> None:
     text = (
         "#\n#Fri Nov 14 22:13:20 UTC 2023\nnode.id=1\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
@@ -151,6 +159,26 @@ def test_a_clean_stop_is_trusted_and_its_marker_gone_while_the_broker_runs(tmp_p
     assert {log.topic_id for log in again.logs.values()} == {TOPIC_ID}
     assert again.findings == []
     again.close()
+
+
+def test_a_clean_stop_notes_the_epoch_of_the_broker_and_the_next_start_knows_it_once(tmp_path: Path) -> None:
+    log_dir = opened(tmp_path)
+    log_dir.broker_epoch = 77
+    log_dir.close()
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":77}'
+    log_dir = opened(tmp_path)
+    assert (log_dir.previous_broker_epoch, log_dir.broker_epoch) == (77, -1)
+    log_dir.close(clean=False)
+    assert opened(tmp_path).previous_broker_epoch == -1
+
+
+@pytest.mark.parametrize("marker", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}'])
+def test_a_clean_stop_that_notes_no_epoch_is_clean_all_the_same(tmp_path: Path, marker: bytes) -> None:
+    opened(tmp_path).close()
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(marker)
+    log_dir = opened(tmp_path)
+    assert (log_dir.was_clean, log_dir.previous_broker_epoch) == (True, -1)
+    log_dir.close()
 
 
 def test_a_crash_is_noticed_and_every_partition_comes_back(tmp_path: Path) -> None:

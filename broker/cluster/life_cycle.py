@@ -1,0 +1,251 @@
+"""The life of a broker in a cluster, as its controller sees it: registered, caught up, unfenced, and let go (KIP-631).
+
+Rules that hold inside:
+- One request is under way at a time. What is to be said at once is said when the one under way is answered; never at once after a failure.
+- An error changes nothing: the same is asked again after the heartbeat interval, for ever. Only a first registration has an end.
+- Whatever the controller says of fencing is noted while the broker waits for it, and not afterwards: metadata tells that.
+
+Source: Kafka's `BrokerLifecycleManager`, `BrokerRegistrationTracker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from ottla.broker.cluster.features import REGISTERED
+from ottla.broker.cluster.image import BrokerRegistration
+from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.cluster.registrations import in_order_of_ids
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+NO_EPOCH: Final = -1
+_CATCHING_UP_MS: Final = 10
+_FIRST_WAIT_TO_STOP_MS: Final = 50
+_DIRECTORIES_LEVEL: Final = 17
+"""3.7-IV2: from this metadata.version on a broker registers its directories."""
+
+
+class State(IntEnum):
+    """Kafka's `BrokerState`, with its numbers."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    """Registering, and reading metadata up to its own registration."""
+    RECOVERY = 2
+    """It has read that far, and makes ready what metadata says of it."""
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+MOVES: Final[Mapping[State, frozenset[State]]] = {
+    State.NOT_RUNNING: frozenset({State.STARTING, State.SHUTTING_DOWN}),
+    State.STARTING: frozenset({State.RECOVERY, State.SHUTTING_DOWN}),
+    State.RECOVERY: frozenset({State.RUNNING, State.SHUTTING_DOWN}),
+    State.RUNNING: frozenset({State.PENDING_CONTROLLED_SHUTDOWN, State.SHUTTING_DOWN}),
+    State.PENDING_CONTROLLED_SHUTDOWN: frozenset({State.SHUTTING_DOWN}),
+    State.SHUTTING_DOWN: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """What one process of a broker says of itself, from its start to its end. `incarnation_id` is random.
+
+    `previous_epoch` is that with which this directory's last process stopped cleanly, -1 where it did not.
+    """
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    listeners: Sequence[Endpoint]
+    directories: Sequence[bytes]
+    rack: str | None = None
+    previous_epoch: int = NO_EPOCH
+    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: REGISTERED)
+
+    def registration(self) -> BrokerRegistrationRequest:
+        """As it is sent."""
+        return BrokerRegistrationRequest(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[Listener(at.name, at.host, at.port, at.security_protocol) for at in self.listeners],
+            features=[Feature(name, low, high) for name, (low, high) in self.features.items()],
+            rack=self.rack,
+            log_dirs=list(in_order_of_ids(self.directories)),
+            previous_broker_epoch=self.previous_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The settings that rule the times, in milliseconds."""
+
+    heartbeat_interval_ms: int = 2_000
+    registration_timeout_ms: int = 60_000
+    directory_timeout_ms: int = 30_000
+
+
+Request = BrokerRegistrationRequest | BrokerHeartbeatRequest
+Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
+
+
+class LifeCycle:
+    """See the module. Times are monotonic milliseconds. Whoever drives it looks at `due_ms` after every call."""
+
+    def __init__(self, incarnation: Incarnation, pace: Pace) -> None:
+        self.state = State.NOT_RUNNING
+        self.epoch = NO_EPOCH
+        """Of this incarnation, once it is registered."""
+        self.due_ms: int | None = None
+        """When there is something to be asked; None while a request is under way, before the start and at the end."""
+        self._incarnation = incarnation
+        self._pace = pace
+        self._registered = False
+        self._ready = False
+        self._under_way: Request | None = None
+        self._at_once = False
+        self._told_to_wait = False
+        self._patience_ends_ms: int | None = None
+        self._offline: dict[bytes, int | None] = {}
+        """Failed directories: until when the controller must have heard of each, None once it has."""
+
+    def start(self, now_ms: int) -> None:
+        """Registration is due."""
+        self._move(State.STARTING)
+        self._patience_ends_ms = now_ms + self._pace.registration_timeout_ms
+        self._ask_in(0, now_ms)
+
+    # --- what the broker wants ---------------------------------------------------------------------------------------------------
+
+    def ready_to_unfence(self, now_ms: int) -> None:
+        """Metadata is carried out as far as it was read: partitions can be led and followed."""
+        self._ready = True
+        self._ask_now(now_ms)
+
+    def begin_controlled_shutdown(self, now_ms: int) -> None:
+        """The controller is asked to move what this broker leads; one that does not run just ends."""
+        if self.state is State.RUNNING:
+            self._move(State.PENDING_CONTROLLED_SHUTDOWN)
+            self._ask_now(now_ms)
+        elif self.state is not State.PENDING_CONTROLLED_SHUTDOWN:
+            self.end()
+
+    def directory_failed(self, directory: bytes, now_ms: int) -> None:
+        """It is told with every heartbeat from now on."""
+        self._offline.setdefault(directory, now_ms + self._pace.directory_timeout_ms)
+        if self._registered:
+            self._ask_now(now_ms)
+
+    def register_again(self, now_ms: int) -> None:
+        """Under the same incarnation: the epoch stays."""
+        self._registered = False
+        self._ask_now(now_ms)
+
+    def end(self) -> None:
+        """Nothing is asked any more."""
+        if self.state is not State.SHUTTING_DOWN:
+            self._move(State.SHUTTING_DOWN)
+        self.due_ms = None
+
+    # --- what is said to the controller ------------------------------------------------------------------------------------------
+
+    def next_request(self, now_ms: int, published_offset: int) -> Request | None:
+        """What to ask now, if anything. `published_offset`: up to which metadata was published here, not only read."""
+        if self._under_way is not None or self.due_ms is None or now_ms < self.due_ms:
+            return None
+        self.due_ms = None
+        self._under_way = self._heartbeat(published_offset) if self._registered else self._incarnation.registration()
+        return self._under_way
+
+    def _heartbeat(self, published_offset: int) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._incarnation.broker_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=published_offset,
+            want_fence=not self._ready,
+            want_shut_down=self.state is State.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=list(self._offline),
+        )
+
+    def answered(self, response: Response | None, now_ms: int) -> None:
+        """The answer to `next_request`; None where there was none in time."""
+        asked, self._under_way = self._under_way, None
+        assert asked is not None, "an answer to nothing"
+        if self.state is State.SHUTTING_DOWN:
+            return
+        if response is None or response.error_code != ErrorCode.NONE:
+            self._at_once = False
+            self._ask_in(self._pace.heartbeat_interval_ms, now_ms)
+        elif isinstance(response, BrokerRegistrationResponse):
+            self.epoch = response.broker_epoch
+            self._registered, self._patience_ends_ms = True, None
+            self._ask_in(0, now_ms)
+        else:
+            assert isinstance(asked, BrokerHeartbeatRequest)
+            self._offline.update(dict.fromkeys(asked.offline_log_dirs))
+            self._heard(response, now_ms)
+
+    def _heard(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:
+        wait_ms = self._pace.heartbeat_interval_ms
+        match self.state:
+            case State.STARTING:
+                wait_ms = _CATCHING_UP_MS
+                if response.is_caught_up:
+                    self._move(State.RECOVERY)
+            case State.RECOVERY:
+                if not response.is_fenced:
+                    self._move(State.RUNNING)
+            case State.PENDING_CONTROLLED_SHUTDOWN:
+                if response.should_shut_down:
+                    self.end()
+                    return
+                if not self._told_to_wait:
+                    self._told_to_wait, wait_ms = True, _FIRST_WAIT_TO_STOP_MS
+            case _:
+                pass
+        self._ask_in(wait_ms, now_ms)
+
+    # --- when to give up ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def gives_up_ms(self) -> int | None:
+        """When the broker has to end unless something happens before."""
+        ends = [end for end in (self._patience_ends_ms, *self._offline.values()) if end is not None]
+        return None if self.state is State.SHUTTING_DOWN else min(ends, default=None)
+
+    def gives_up(self, now_ms: int) -> str | None:
+        """Why the broker has to end now, or None."""
+        end_ms = self.gives_up_ms
+        if end_ms is None or now_ms < end_ms:
+            return None
+        if end_ms == self._patience_ends_ms:
+            return f"not registered with a controller in initial.broker.registration.timeout.ms={self._pace.registration_timeout_ms}"
+        return f"no controller could be told of the failed directory in log.dir.failure.timeout.ms={self._pace.directory_timeout_ms}"
+
+    # --- parts -------------------------------------------------------------------------------------------------------------------
+
+    def _ask_now(self, now_ms: int) -> None:
+        if self._under_way is not None:
+            self._at_once = True
+        elif self.state not in {State.NOT_RUNNING, State.SHUTTING_DOWN}:
+            self._ask_in(0, now_ms)
+
+    def _ask_in(self, wait_ms: int, now_ms: int) -> None:
+        self.due_ms = now_ms if self._at_once else now_ms + wait_ms
+        self._at_once = False
+
+    def _move(self, state: State) -> None:
+        assert state in MOVES[self.state], f"{self.state.name} -> {state.name}"
+        self.state = state
+
+
+def must_register_again(metadata_level: int, registration: BrokerRegistration | None) -> bool:
+    """Whether metadata has this broker without its directories: it registered when metadata.version had none."""
+    return registration is not None and metadata_level >= _DIRECTORIES_LEVEL and not registration.directories

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.image import BrokerRegistration
+from ottla.broker.cluster.life_cycle import MOVES, Incarnation, LifeCycle, Pace, Request, State, must_register_again
+from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+DIRECTORY, OTHER = b"\x10" * 16, b"\x90" * 16
+INTERVAL = 2_000
+EPOCH = 77
+
+
+class Told:
+    """A life cycle, its time, and a controller that is told what to answer. What is asked has to be due at that very millisecond."""
+
+    def __init__(self, rack: str | None = None, previous_epoch: int = -1) -> None:
+        listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]
+        incarnation = Incarnation(5, "cluster", b"\x07" * 16, listeners, [DIRECTORY, OTHER], rack, previous_epoch)
+        self.life = LifeCycle(incarnation, Pace(INTERVAL, 60_000, 30_000))
+        self.now = 1_000
+        self.life.start(self.now)
+
+    def asks(self, after_ms: int = 0, offset: int = 10) -> Request:
+        assert self.life.due_ms == self.now + after_ms
+        assert self.life.next_request(self.now + after_ms - 1, offset) is None
+        self.now += after_ms
+        request = self.life.next_request(self.now, offset)
+        assert request is not None
+        assert self.life.next_request(self.now + INTERVAL, offset) is None
+        return request
+
+    def beats(self, after_ms: int = 0, offset: int = 10) -> BrokerHeartbeatRequest:
+        request = self.asks(after_ms, offset)
+        assert isinstance(request, BrokerHeartbeatRequest)
+        return request
+
+    def registers(self, after_ms: int = 0) -> BrokerRegistrationRequest:
+        request = self.asks(after_ms)
+        assert isinstance(request, BrokerRegistrationRequest)
+        return request
+
+    def hears(self, *, caught_up: bool = True, fenced: bool = True, stop: bool = False, error: ErrorCode = ErrorCode.NONE) -> None:
+        answer = BrokerHeartbeatResponse(error_code=error, is_caught_up=caught_up, is_fenced=fenced, should_shut_down=stop)
+        self.life.answered(answer, self.now)
+
+    def is_in(self, state: State) -> bool:
+        return self.life.state is state
+
+    def registered(self) -> Told:
+        self.registers()
+        self.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), self.now)
+        return self
+
+    def recovering(self) -> Told:
+        self.registered().beats()
+        self.hears()
+        return self
+
+    def running(self) -> Told:
+        self.recovering().life.ready_to_unfence(self.now)
+        self.beats()
+        self.hears(fenced=False)
+        return self
+
+
+def test_every_state_has_its_moves_and_leads_to_the_end() -> None:
+    assert set(MOVES) == set(State)
+    assert all(State.SHUTTING_DOWN in moves for state, moves in MOVES.items() if state is not State.SHUTTING_DOWN)
+
+
+def test_a_registration_says_who_and_where_with_all_features_and_directories_in_kafkas_order() -> None:
+    request = Told(rack="r", previous_epoch=9).registers()
+    assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (5, "cluster", b"\x07" * 16, "r")
+    assert [(at.name, at.host, at.port, at.security_protocol) for at in request.listeners] == [("PLAINTEXT", "h", 9092, 0)]
+    assert request.log_dirs == [OTHER, DIRECTORY]
+    assert request.previous_broker_epoch == 9
+    assert {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features} == {
+        "metadata.version": (7, 30),
+        "kraft.version": (0, 1),
+        "transaction.version": (0, 2),
+        "group.version": (0, 1),
+        "eligible.leader.replicas.version": (0, 1),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+    }
+
+
+def test_a_heartbeat_follows_a_registration_at_once_with_its_epoch_and_what_was_published() -> None:
+    told = Told().registered()
+    beat = told.beats(offset=33)
+    assert (beat.broker_id, beat.broker_epoch, beat.current_metadata_offset) == (5, EPOCH, 33)
+    assert (beat.want_fence, beat.want_shut_down, beat.cordoned_log_dirs) == (True, False, None)
+    assert told.life.epoch == EPOCH
+
+
+@pytest.mark.parametrize("error", [ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.INCONSISTENT_CLUSTER_ID, None])
+def test_a_registration_that_failed_is_sent_again_after_the_interval(error: ErrorCode | None) -> None:
+    told = Told()
+    first = told.registers()
+    told.life.answered(None if error is None else BrokerRegistrationResponse(error_code=error), told.now)
+    assert told.registers(INTERVAL) == first
+    assert told.is_in(State.STARTING)
+
+
+def test_a_broker_that_was_never_registered_gives_up_and_one_that_was_does_not() -> None:
+    told = Told()
+    assert told.life.gives_up_ms == told.now + 60_000
+    assert told.life.gives_up(told.now + 59_999) is None
+    assert "initial.broker.registration.timeout.ms=60000" in str(told.life.gives_up(told.now + 60_000))
+    assert told.registered().life.gives_up_ms is None
+
+
+def test_a_broker_asks_every_10_ms_until_it_has_caught_up() -> None:
+    told = Told().registered()
+    told.beats()
+    told.hears(caught_up=False)
+    told.beats(10)
+    assert told.is_in(State.STARTING)
+    told.hears()
+    assert told.is_in(State.RECOVERY)
+    assert told.beats(10).want_fence
+
+
+def test_a_broker_that_is_ready_says_so_at_once_and_runs_when_it_is_unfenced() -> None:
+    told = Told().recovering()
+    told.life.ready_to_unfence(told.now)
+    assert not told.beats().want_fence
+    told.hears(fenced=True)
+    assert told.is_in(State.RECOVERY)
+    told.beats(INTERVAL)
+    told.hears(fenced=False)
+    assert told.is_in(State.RUNNING)
+    told.beats(INTERVAL)
+
+
+def test_what_is_to_be_said_while_a_request_is_under_way_is_said_when_it_is_answered() -> None:
+    told = Told().recovering()
+    told.beats(10)
+    told.life.ready_to_unfence(told.now)
+    told.now += 700
+    told.hears()
+    assert not told.beats().want_fence
+
+
+def test_nothing_is_said_at_once_after_a_failure() -> None:
+    told = Told().recovering()
+    told.beats(10)
+    told.life.ready_to_unfence(told.now)
+    told.hears(error=ErrorCode.NOT_CONTROLLER)
+    assert not told.beats(INTERVAL).want_fence
+
+
+def test_a_fenced_or_stale_broker_beats_on_as_it_was() -> None:
+    told = Told().running()
+    told.beats(INTERVAL)
+    told.hears(fenced=True)
+    assert told.is_in(State.RUNNING)
+    told.beats(INTERVAL)
+    told.hears(error=ErrorCode.STALE_BROKER_EPOCH)
+    beat = told.beats(INTERVAL)
+    assert told.is_in(State.RUNNING)
+    assert (beat.broker_epoch, beat.want_fence) == (EPOCH, False)
+
+
+def test_a_controlled_shutdown_is_asked_for_until_the_controller_agrees() -> None:
+    told = Told().running()
+    told.life.begin_controlled_shutdown(told.now)
+    assert told.beats().want_shut_down
+    told.hears(fenced=False)
+    assert told.beats(50).want_shut_down
+    told.hears(fenced=False)
+    told.beats(INTERVAL)
+    told.life.begin_controlled_shutdown(told.now)
+    assert told.is_in(State.PENDING_CONTROLLED_SHUTDOWN)
+    told.hears(stop=True)
+    assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
+
+
+def test_a_broker_that_does_not_run_yet_ends_without_asking() -> None:
+    told = Told().recovering()
+    told.life.begin_controlled_shutdown(told.now)
+    assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
+
+
+def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
+    told = Told().running()
+    told.beats(INTERVAL)
+    told.life.end()
+    told.hears(fenced=False)
+    assert (told.life.state, told.life.due_ms, told.life.gives_up_ms) == (State.SHUTTING_DOWN, None, None)
+
+
+def test_a_failed_directory_is_told_at_once_and_ever_after() -> None:
+    told = Told().running()
+    told.life.directory_failed(OTHER, told.now)
+    assert told.beats().offline_log_dirs == [OTHER]
+    told.hears(fenced=False)
+    told.life.directory_failed(DIRECTORY, told.now)
+    assert told.beats().offline_log_dirs == [OTHER, DIRECTORY]
+
+
+def test_a_failed_directory_of_which_no_controller_hears_ends_the_broker() -> None:
+    told = Told().running()
+    told.life.directory_failed(OTHER, told.now)
+    end = told.now + 30_000
+    told.beats()
+    told.life.answered(None, told.now)
+    assert told.life.gives_up(end - 1) is None
+    assert "log.dir.failure.timeout.ms=30000" in str(told.life.gives_up(end))
+    told.beats(INTERVAL)
+    told.hears(fenced=False)
+    assert told.life.gives_up(end) is None
+
+
+def test_a_directory_that_fails_while_a_heartbeat_is_under_way_is_not_yet_told() -> None:
+    told = Told().running()
+    told.beats(INTERVAL)
+    told.life.directory_failed(OTHER, told.now)
+    told.hears(fenced=False)
+    assert told.life.gives_up_ms == told.now + 30_000
+    assert told.beats().offline_log_dirs == [OTHER]
+
+
+def test_a_broker_that_registers_again_stays_the_same_incarnation() -> None:
+    told = Told().running()
+    told.life.register_again(told.now)
+    assert told.registers().incarnation_id == b"\x07" * 16
+    told.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), told.now)
+    assert not told.beats().want_fence
+    assert (told.life.state, told.life.gives_up_ms) == (State.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    ("level", "directories", "again"), [(17, (), True), (16, (), False), (17, (DIRECTORY,), False), (30, (), True), (30, None, False)]
+)
+def test_only_a_registration_without_directories_is_sent_again(level: int, directories: tuple[bytes, ...] | None, again: bool) -> None:
+    def registration(known: tuple[bytes, ...]) -> BrokerRegistration:
+        return BrokerRegistration(5, EPOCH, b"\x07" * 16, {}, {}, None, False, False, False, known, None)
+
+    assert must_register_again(level, None if directories is None else registration(directories)) == again
