@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core import limits
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 peer_logger = logging.getLogger(PEERS)
 
 
+class MostConnections(NamedTuple):
+    """How many connections there may be at a time: in all, at the listener, and from the address."""
+
+    in_all: int = 2**31 - 1
+    at_listener: int = 2**31 - 1
+    from_address: int = 2**31 - 1
+
+
 class Shared:
     """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
 
@@ -35,10 +43,11 @@ class Shared:
         self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
-        self.most_connections: Callable[[str], tuple[int, int]] = lambda _: (2**31 - 1, 2**31 - 1)
-        """max.connections, and what one address may have, which may change while the broker runs."""
+        self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
+        """For a connection at a listener from an address; they may change while the broker runs."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came, as `starved`: a set's order would differ from run to run."""
+        self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
         self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
@@ -63,15 +72,17 @@ class Shared:
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
-    def refusal(self, host: str) -> str | None:
+    def refusal(self, listener: str, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
         if self.stopping:
             return "the broker stops"
-        most, most_per_ip = self.most_connections(host)
-        if len(self.connections) >= most:
-            return f"max.connections={most} is reached"
-        if self.per_ip[host] >= most_per_ip:
-            return f"{most_per_ip} connections of one address (max.connections.per.ip, or its overrides) are reached"
+        most = self.most_connections(listener, host)
+        if len(self.connections) >= most.in_all:
+            return f"max.connections={most.in_all} is reached"
+        if self.per_listener[listener] >= most.at_listener:
+            return f"listener.name.{listener.lower()}.max.connections={most.at_listener} is reached"
+        if self.per_ip[host] >= most.from_address:
+            return f"{most.from_address} connections of one address (max.connections.per.ip, or its overrides) are reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None
@@ -123,8 +134,9 @@ class Connection(asyncio.Protocol):
         host = plain_address(remote[0])
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
         self._session = Session(partial(shared.dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes)
-        reason = shared.refusal(host)
+        reason = shared.refusal(self._listener.name, host)
         shared.connections[self] = None
+        shared.per_listener[self._listener.name] += 1
         shared.per_ip[host] += 1
         if reason is not None:
             peer_logger.warning("Refused a connection from %s: %s", host, reason)
@@ -232,6 +244,7 @@ class Connection(asyncio.Protocol):
         shared.forget(self)
         if self.peer is not None:
             self.peer.closed()
+            shared.per_listener[self._listener.name] -= 1
             shared.per_ip[self.peer.host] -= 1
             if not shared.per_ip[self.peer.host]:
                 del shared.per_ip[self.peer.host]

@@ -117,6 +117,32 @@ def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) ->
                         second.call(MetadataRequest([]))
 
 
+def test_a_listener_may_have_fewer_connections_than_all_together(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": "OUTER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.name.outer.max.connections": "1",
+    }
+    with RunningBroker(tmp_path / "data", settings) as running, running.client() as outer:
+        assert outer.call(MetadataRequest([])).brokers
+        inner_port = running.call(lambda broker: broker.services.listeners[1].port)
+        with Client(HOST, inner_port) as inner:
+            for limit, accepted in (("1", False), ("2", True), (None, True), ("1", False)):
+                config = AlterableConfig("listener.name.outer.max.connections", 0 if limit else 1, limit)
+                change = AlterConfigsResource(4, "1", [config])
+                (changed,) = inner.call(IncrementalAlterConfigsRequest([change])).responses
+                assert changed.error_code == 0
+                if limit is None:
+                    continue
+                with running.client() as second:
+                    if accepted:
+                        assert second.call(MetadataRequest([])).brokers
+                    else:
+                        with pytest.raises(ConnectionError):
+                            second.call(MetadataRequest([]))
+                running.call_until(lambda broker: broker.connection_count == 2)
+
+
 def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> None:
     with (
         RunningBroker(tmp_path / "data", {"connections.max.idle.ms": "300"}) as running,
