@@ -1,20 +1,22 @@
 """What a change of the cluster's metadata means for the replicas of one broker (Kafka's `TopicsDelta.localChanges`).
 
 Rules that hold inside:
-- What is removed is told apart from what is led or followed, and has to be carried out first: a name that was created again is removed under
-  its old id and led or followed under the new one.
+- What is removed is told apart from what is led or followed, and has to be carried out first: a name that was created again is removed
+  under its old id and led or followed under the new one.
 - A partition of the same partition epoch as before has not changed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.cluster.image import PartitionRegistration, TopicImage
 from ottla.broker.cluster.image_changes import ImageChanges, TopicChange
 
 
-class LocalReplica(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LocalReplica:
     """A partition of which this broker has a replica, or has had one: then `topic` and `partition` are as they were."""
 
     topic: TopicImage

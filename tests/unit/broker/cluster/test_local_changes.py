@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_changes import difference
-from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
+from ottla.broker.cluster.local_changes import LocalReplica, local_changes
 from ottla.broker.cluster.metadata_records import (
     ConfigRecord,
     MetadataRecord,
@@ -14,6 +14,7 @@ from ottla.broker.cluster.metadata_records import (
 from tests.support.metadata_images import made_of
 
 NODE = 1
+KINDS = ("removed", "leaders", "elected", "followers")
 ID, NEW_ID = b"i" * 16, b"n" * 16
 BORN = [TopicRecord("t", ID), PartitionRecord(0, ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0)]
 THERE = made_of(*BORN)
@@ -26,7 +27,7 @@ def named(replicas: list[LocalReplica]) -> list[tuple[str, bytes, int]]:
 def told(*records: MetadataRecord, image: MetadataImage = THERE) -> dict[str, list[tuple[str, bytes, int]]]:
     """What the records mean for this broker, without what is empty."""
     local = local_changes(difference(image, made_of(*records, image=image)), NODE)
-    return {kind: named(getattr(local, kind)) for kind in LocalChanges._fields if getattr(local, kind)}
+    return {kind: named(getattr(local, kind)) for kind in KINDS if getattr(local, kind)}
 
 
 def moved(**changes: object) -> PartitionChangeRecord:
