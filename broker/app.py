@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Services
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.routes import ROUTES
+from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -246,7 +246,7 @@ class Broker:
 
     async def _accept(self) -> None:
         settings = self.settings
-        self._dispatcher = Dispatcher(self.services, self._faults)
+        self._dispatcher = Dispatcher(self.services, self._faults, None if self.services.forwarding is None else ROUTES_OF_A_MEMBER)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
