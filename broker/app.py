@@ -34,7 +34,7 @@ from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.net.connection import MostConnections, Shared
-from ottla.broker.net.listeners import host_and_port, listeners_of
+from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -250,10 +250,12 @@ class Broker:
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
+        between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
         shared.most_connections = lambda listener, host: MostConnections(
             settings.max_connections,
             settings.max_connections_of(listener),
             ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
+            of_brokers=listener == between_brokers,
         )
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         await self._server.start(shared)
