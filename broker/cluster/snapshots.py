@@ -117,6 +117,17 @@ def read_snapshot(data: Buffer) -> Snapshot:
     return found
 
 
+def read_append_time(beginning: Buffer) -> int:
+    """When the last record of the snapshot was appended to the log, in ms, from the file's first batch. Raises ProtocolError."""
+    for pos, header in split_batches(beginning):
+        if header.is_control:
+            first = _control_message(next(iter_records(memoryview(beginning)[pos : pos + header.size_bytes])))
+            if isinstance(first, SnapshotHeaderRecord):
+                return first.last_contained_log_timestamp
+        break
+    raise CorruptMetadataSnapshot("a snapshot begins with its header")
+
+
 _CONTROL_MESSAGES: Final[dict[ControlType, type[Message]]] = {
     ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
     ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,

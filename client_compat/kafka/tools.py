@@ -30,6 +30,7 @@ MAIN_CLASSES: Mapping[str, str] = {
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-storage": "kafka.tools.StorageTool",
 }
 

@@ -1,0 +1,395 @@
+"""How a broker follows the log of the cluster's metadata without a vote in it: whom it asks for what, and what an answer means.
+
+Rules that hold inside:
+- One request is under way at a time; an answer belongs to the last one.
+- A node that did not answer, or whose answer taught nothing, is left alone for a while. If that is the leader, any other node is asked,
+  because there may be a new leader.
+- An answer of an older epoch counts for nothing, one of a newer epoch only for what it says of the leader.
+- What is below the high watermark is never given up. Whoever asks for that, or names two leaders of one epoch, is not to be believed:
+  the broker stops.
+
+Source: KAFKA KafkaRaftClient (pollFollowerAsObserver, handleFetchResponse, handleFetchSnapshotResponse, maybeHandleCommonResponse),
+RequestManager; KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k59_fetch_snapshot as k59
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
+from ottla.protocol.schema import Buffer
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+NO_LEADER: Final = -1
+
+_SUPERSEDED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+class QuorumFault(Exception):
+    """What the quorum says cannot be: the broker must not go on with it."""
+
+
+class QuorumNode(NamedTuple):
+    """A node of the quorum and its address; `node_id` is -1 of a bootstrap server, whose id is not known."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Election(NamedTuple):
+    """What outlives a restart: the newest epoch that is known, and who leads in it, -1 where nobody is known to."""
+
+    epoch: int = 0
+    leader_id: int = NO_LEADER
+
+
+class Observer(NamedTuple):
+    """Who asks: the node, the directory of its metadata log, and its cluster."""
+
+    node_id: int
+    directory_id: bytes
+    cluster_id: str
+
+
+class ObserverLimits(NamedTuple):
+    """controller.quorum.retry.backoff.ms, .fetch.max.bytes and .fetch.snapshot.max.bytes, and how long a fetch may wait for records.
+
+    A node that gives no answer is left alone twice as long each time, up to `backoff_max_ms`, as Kafka's connections to it are.
+    """
+
+    backoff_ms: int = 20
+    backoff_max_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    snapshot_max_bytes: int = 1 << 20
+    fetch_wait_ms: int = 500
+
+
+class ObservedLog(Protocol):
+    """Of `ottla.broker.storage.raft_log.RaftLog`, what is asked here."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int: ...
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+
+    def has_snapshot(self, snapshot: SnapshotId) -> bool: ...
+
+
+class Ask(NamedTuple):
+    """Send this; then call `answered` or `failed`."""
+
+    peer: QuorumNode
+    request: FetchRequest | k59.FetchSnapshotRequest
+
+
+class Pause(NamedTuple):
+    """Nobody can be asked before then, in ms of a clock that never goes back."""
+
+    until_ms: int
+
+
+class SaveElection(NamedTuple):
+    """Put it on disk before anything else is done."""
+
+    election: Election
+
+
+class AppendRecords(NamedTuple):
+    """Append the batches, but none of a greater epoch than `epoch` (KAFKA-18723); then call `appended` with the high watermark."""
+
+    records: Buffer
+    epoch: int
+    high_watermark: int
+
+
+class TruncateTo(NamedTuple):
+    """Drop what is at `offset` and after it."""
+
+    offset: int
+
+
+class BeginDownload(NamedTuple):
+    """The log starts after a snapshot, whose parts come next."""
+
+    snapshot: SnapshotId
+
+
+class WritePart(NamedTuple):
+    """The next bytes of the snapshot. With the last ones it becomes a snapshot in one step, and the log begins anew where it ends; then
+    call `appended` with that offset."""
+
+    data: Buffer
+    is_last: bool
+
+
+class DropDownload(NamedTuple):
+    """Of the snapshot nothing more will come."""
+
+
+class Trouble(NamedTuple):
+    """For whoever runs the broker to read."""
+
+    text: str
+
+
+Action = SaveElection | AppendRecords | TruncateTo | BeginDownload | WritePart | DropDownload | Trouble
+
+
+@dataclass(slots=True)
+class _Download:
+    snapshot: SnapshotId
+    position: int = 0
+
+
+class _Told(NamedTuple):
+    """What every answer says of the quorum."""
+
+    error: int
+    epoch: int
+    leader_id: int
+    endpoint: QuorumNode | None
+
+
+class ObserverState:
+    """`election` is what was on disk. `voters` are known addresses by node: of settings, and of the newest voters' record."""
+
+    def __init__(
+        self,
+        me: Observer,
+        bootstrap: Sequence[QuorumNode],
+        log: ObservedLog,
+        election: Election,
+        *,
+        random: Random,
+        limits: ObserverLimits | None = None,
+    ) -> None:
+        self._me = me
+        self._bootstrap = bootstrap
+        self._log = log
+        self._random = random
+        self._limits = limits or ObserverLimits()
+        self._download: _Download | None = None
+        self._left_alone: dict[QuorumNode, int] = {}
+        self._failures: dict[QuorumNode, int] = {}
+        self.voters: Mapping[int, QuorumNode] = {peer.node_id: peer for peer in bootstrap if peer.node_id >= 0}
+        self.epoch = election.epoch
+        self.leader_id = election.leader_id
+        if election.epoch < log.last_epoch:
+            self.epoch, self.leader_id = log.last_epoch, NO_LEADER
+        self.leader: QuorumNode | None = self.voters.get(self.leader_id)
+        """The leader with its address; None while one of them is not known."""
+        self.committed: int | None = None
+        """How far the leader's log is committed, as it said last; None before it has."""
+        self.high_watermark: int | None = None
+        """How far this log is."""
+
+    @property
+    def election(self) -> Election:
+        """What is to be on disk."""
+        return Election(self.epoch, self.leader_id)
+
+    # --- whom to ask for what ------------------------------------------------------------------------------------------------------
+
+    def next_step(self, now_ms: int) -> Ask | Pause:
+        """The next request, or how long there is none."""
+        self._left_alone = {peer: until for peer, until in self._left_alone.items() if until > now_ms}
+        if self.leader is not None and self.leader not in self._left_alone:
+            return Ask(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
+        first = self._random.randrange(len(self._bootstrap))
+        for peer in (*self._bootstrap[first:], *self._bootstrap[:first]):
+            if peer not in self._left_alone:
+                return Ask(peer, self._fetch())
+        return Pause(min(self._left_alone.values()))
+
+    def _fetch(self) -> FetchRequest:
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=self.epoch,
+            fetch_offset=self._log.end_offset,
+            last_fetched_epoch=self._log.last_epoch,
+            replica_directory_id=self._me.directory_id,
+            high_watermark=-1 if self.high_watermark is None else self.high_watermark,
+        )
+        return FetchRequest(
+            cluster_id=self._me.cluster_id,
+            replica_state=ReplicaState(self._me.node_id),
+            max_wait_ms=self._limits.fetch_wait_ms,
+            max_bytes=self._limits.fetch_max_bytes,
+            topics=[FetchTopic("", METADATA_TOPIC_ID, [partition])],
+        )
+
+    def _fetch_snapshot(self, download: _Download) -> k59.FetchSnapshotRequest:
+        part = k59.PartitionSnapshot(
+            partition=0,
+            current_leader_epoch=self.epoch,
+            snapshot_id=k59.SnapshotId(*_numbers(download.snapshot)),
+            position=download.position,
+            replica_directory_id=self._me.directory_id,
+        )
+        return k59.FetchSnapshotRequest(
+            self._me.cluster_id, self._me.node_id, self._limits.snapshot_max_bytes, [k59.TopicSnapshot(METADATA_TOPIC, [part])]
+        )
+
+    # --- what comes of it ------------------------------------------------------------------------------------------------------------
+
+    def failed(self, peer: QuorumNode, now_ms: int) -> None:
+        """There was no answer."""
+        times = self._failures[peer] = self._failures.get(peer, 0) + 1
+        self._left_alone[peer] = now_ms + min(self._limits.backoff_ms << min(times - 1, 16), self._limits.backoff_max_ms)
+
+    def leave_alone(self, peer: QuorumNode, now_ms: int) -> None:
+        """Its answer is of no use."""
+        self._left_alone[peer] = now_ms + self._limits.backoff_ms
+
+    def answered(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
+        """What is to be done, in this order. Raises `QuorumFault`."""
+        self._failures.pop(peer, None)
+        if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise QuorumFault(f"{peer.host}:{peer.port} does not let this broker read the cluster's metadata")
+        if response.error_code:
+            return self._refused(peer, response.error_code, now_ms)
+        part: PartitionData | k59.PartitionSnapshotPart | None
+        if isinstance(response, FetchResponse):
+            part = next((data for topic in response.responses for data in topic.partitions), None)
+        else:
+            part = next((data for of_topic in response.topics for data in of_topic.partitions), None)
+        if part is None:
+            return self._refused(peer, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+        leader = part.current_leader
+        endpoints = [QuorumNode(node.node_id, node.host, node.port) for node in response.node_endpoints]
+        told = _Told(part.error_code, leader.leader_epoch, leader.leader_id, self._endpoint(leader.leader_id, endpoints))
+        first, goes_on = self._hear(peer, told, now_ms)
+        if not goes_on:
+            return first
+        if told.error and told.error != ErrorCode.SNAPSHOT_NOT_FOUND:
+            return [*first, *self._refused(peer, told.error, now_ms)]
+        return [*first, *(self._fetched(peer, part, now_ms) if isinstance(part, PartitionData) else self._got_part(peer, part, now_ms))]
+
+    def appended(self, high_watermark: int) -> int | None:
+        """Something was appended, while the leader's high watermark was this. Returns the log's new one, None where it stays."""
+        reached = min(high_watermark, self._log.end_offset)
+        if reached < 0 or (self.high_watermark is not None and reached <= self.high_watermark):
+            return None
+        self.high_watermark = reached
+        return reached
+
+    def _endpoint(self, leader_id: int, told: Iterable[QuorumNode]) -> QuorumNode | None:
+        return next((peer for peer in told if peer.node_id == leader_id), None) or self.voters.get(leader_id)
+
+    def _hear(self, peer: QuorumNode, told: _Told, now_ms: int) -> tuple[list[Action], bool]:
+        """What an answer says of the quorum, and whether the rest of it counts."""
+        if told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self.leave_alone(peer, now_ms)
+            return [], False
+        if told.leader_id == self._me.node_id:
+            raise QuorumFault(f"{peer.host}:{peer.port} says that node {told.leader_id} leads the quorum, but that is this broker")
+        if told.epoch == self.epoch and NO_LEADER not in {told.leader_id, self.leader_id} and told.leader_id != self.leader_id:
+            raise QuorumFault(f"in epoch {self.epoch} both {self.leader_id} and {told.leader_id} are said to lead the quorum")
+        superseded = told.epoch > self.epoch or told.error in _SUPERSEDED
+        followed = self.leader is not None
+        actions = self._adopt(told)
+        if superseded:
+            if not actions:
+                self.leave_alone(peer, now_ms)
+            return actions, False
+        if told.error == ErrorCode.INVALID_REQUEST:
+            raise QuorumFault(f"{peer.host}:{peer.port} calls the request for the cluster's metadata invalid")
+        if self.leader is None:
+            self.leave_alone(peer, now_ms)
+            return actions, False
+        return actions, followed or not told.error
+
+    def _adopt(self, told: _Told) -> list[Action]:
+        """Follows the leader of a newer epoch, or one that was not known. Empty where nothing is new."""
+        if told.epoch == self.epoch and (told.leader_id == NO_LEADER or (self.leader is not None or told.endpoint is None)):
+            return []
+        self.epoch, self.leader_id, self.leader = told.epoch, told.leader_id, told.endpoint
+        return [SaveElection(self.election), *self._drop_download()]
+
+    def _drop_download(self) -> list[Action]:
+        dropped: list[Action] = [] if self._download is None else [DropDownload()]
+        self._download = None
+        return dropped
+
+    def _refused(self, peer: QuorumNode, error: int, now_ms: int) -> list[Action]:
+        self.leave_alone(peer, now_ms)
+        if error == ErrorCode.BROKER_NOT_AVAILABLE:
+            return []
+        return [Trouble(f"{peer.host}:{peer.port} refuses the cluster's metadata with error {_name(error)}")]
+
+    # --- of a Fetch ------------------------------------------------------------------------------------------------------------------
+
+    def _fetched(self, peer: QuorumNode, data: PartitionData, now_ms: int) -> list[Action]:
+        if data.high_watermark >= 0:
+            self.committed = max(data.high_watermark, self.committed or 0)
+        if data.diverging_epoch.epoch >= 0:
+            return [TruncateTo(self._truncation(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))]
+        told = data.snapshot_id
+        if told.epoch < 0 and told.end_offset < 0:
+            return [AppendRecords(data.records or b"", self.epoch, data.high_watermark)]
+        snapshot = SnapshotId(told.end_offset, told.epoch)
+        if min(_numbers(snapshot)) < 0 or self._log.has_snapshot(snapshot):
+            self.leave_alone(peer, now_ms)
+            what = "no snapshot" if min(_numbers(snapshot)) < 0 else "one that is here already"
+            return [Trouble(f"{peer.host}:{peer.port} wants {snapshot} to be read in the log's place, which is {what}")]
+        if self._download is not None and self._download.snapshot == snapshot:
+            return []
+        dropped = self._drop_download()
+        self._download = _Download(snapshot)
+        return [*dropped, BeginDownload(snapshot)]
+
+    def _truncation(self, epoch: int, end_offset: int) -> int:
+        """Where this log parts from the leader's, whose newest epoch that both may have is `epoch` and ends at `end_offset`.
+
+        Kafka: RaftLog.truncateToEndOffset. Raises `QuorumFault` below the high watermark.
+        """
+        own_epoch, own_end = self._log.end_offset_for_epoch(epoch)
+        offset = min(own_end, end_offset) if epoch in {own_epoch, 0} else own_end
+        committed = max(self._log.high_watermark, self.high_watermark or 0)
+        if min(offset, end_offset) < committed:
+            raise QuorumFault(f"the leader's log parts from this one at offset {min(offset, end_offset)}, but {committed} are committed")
+        return offset
+
+    # --- of a FetchSnapshot ------------------------------------------------------------------------------------------------------------
+
+    def _got_part(self, peer: QuorumNode, part: k59.PartitionSnapshotPart, now_ms: int) -> list[Action]:
+        told = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+        if part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(_numbers(told)) < 0:
+            return self._drop_download()
+        download = self._download
+        if download is None or told != download.snapshot or part.position != download.position:
+            raise QuorumFault(f"{peer.host}:{peer.port} sent byte {part.position} of {told.file_name}, but {download} was asked for")
+        download.position += len(part.unaligned_records)
+        if download.position > part.size:
+            raise QuorumFault(f"{peer.host}:{peer.port} sent {download.position} bytes of {told.file_name}, which has {part.size}")
+        if download.position == part.size:
+            self._download = None
+            return [WritePart(part.unaligned_records, is_last=True)]
+        if not part.unaligned_records:
+            self.leave_alone(peer, now_ms)
+        return [WritePart(part.unaligned_records, is_last=False)]
+
+
+def _numbers(snapshot: SnapshotId) -> tuple[int, int]:
+    return snapshot.end_offset, snapshot.epoch
+
+
+def _name(error: int) -> str:
+    try:
+        return ErrorCode(error).name
+    except ValueError:
+        return str(error)

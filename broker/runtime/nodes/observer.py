@@ -1,0 +1,318 @@
+"""Follows the log of the cluster's metadata, and tells the broker what it says.
+
+Rules that hold inside:
+- Two tasks. One asks the quorum and writes its copy of the log; the other reads what is committed in that copy and publishes it, so that a
+  publication that waits, even for the quorum, does not keep the log from growing.
+- What is published comes in the order of the log, one after the other.
+- What the quorum says is believed or ends the broker (`on_failure`), and so is a record: none is passed over.
+- The copy is synced once a minute: nobody counts on it, and a restart asks for what a power loss took.
+
+What to ask and what an answer means is decided in `cluster/observer_state.py`; what comes out, in `cluster/image_feed.py`.
+Source: KAFKA KafkaRaftClient, MetadataLoader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.cluster.image_feed import ImageFeed
+from ottla.broker.cluster.observer_state import (
+    Action,
+    AppendRecords,
+    Ask,
+    BeginDownload,
+    DropDownload,
+    Election,
+    Observer,
+    ObserverLimits,
+    ObserverState,
+    Pause,
+    QuorumFault,
+    QuorumNode,
+    SaveElection,
+    Trouble,
+    TruncateTo,
+    WritePart,
+)
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.nodes.link import Link, LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.storage.quorum_state import read_election, write_election
+from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.metadata_loader import Published
+    from ottla.broker.cluster.snapshots import SnapshotId
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.nodes.link import Connect
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.partition_log import PartitionLog
+    from ottla.broker.storage.snapshot_files import PartialSnapshot
+
+UPKEEP_MS: Final = 60_000
+"""As often as Kafka's RaftMetadataLogCleanerManager looks."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverSettings:
+    """controller.quorum.request.timeout.ms, and see each part. `controller_listener` is the first of controller.listener.names."""
+
+    request_timeout_ms: int = 2_000
+    controller_listener: str = "CONTROLLER"
+    limits: ObserverLimits = field(default_factory=ObserverLimits)
+    retention: MetadataRetention = field(default_factory=MetadataRetention)
+    snapshots: SnapshotRhythm = field(default_factory=SnapshotRhythm)
+
+
+class MetadataObserver:
+    """`log` is the partition 0 of `__cluster_metadata`, whose directory also gets the snapshots and `quorum-state`.
+
+    `bootstrap`: controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for one image
+    after the other; the first one's changes are all that is in it. `on_failure` is told once of what cannot be gone on with.
+    Raises `LogDirRefused` for a directory that holds no whole log, OSError.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        me: Observer,
+        bootstrap: Sequence[Node],
+        *,
+        connect: Connect,
+        clock: Clock,
+        timers: Timers,
+        flusher: Flusher,
+        random: Random,
+        on_published: Callable[[Published], Awaitable[None]],
+        on_failure: Callable[[BaseException], None],
+        settings: ObserverSettings | None = None,
+    ) -> None:
+        self._settings = settings or ObserverSettings()
+        self._connect = connect
+        self._clock = clock
+        self._timers = timers
+        self._flusher = flusher
+        self._on_published = on_published
+        self._on_failure = on_failure
+        self._log = RaftLog(log, self._settings.retention, now_ms=clock.now_ms())
+        self._feed = ImageFeed()
+        self._maker = SnapshotMaker(self._log, self._feed, flusher, clock, self._settings.snapshots)
+        self._saved = read_election(log.files, log.directory)
+        peers = [QuorumNode(*node) for node in bootstrap]
+        self._state = ObserverState(me, peers, self._log, self._saved or Election(), random=random, limits=self._settings.limits)
+        self._partial: PartialSnapshot | None = None
+        self._at: QuorumNode | None = None
+        self._link: Link | None = None
+        self._troubles: set[str] = set()
+        self._moved = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.applied_offset = -1
+        """The last offset of which everything is published; -1 before anything is."""
+
+    @property
+    def controller(self) -> Node | None:
+        """The quorum's leader; None while it or its address is not known."""
+        return None if self._state.leader is None else Node(*self._state.leader)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the copy of the log ends, committed or not."""
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int | None:
+        """How far the log is committed; None until the leader has said."""
+        return self._state.high_watermark
+
+    def start(self) -> None:
+        """Begins. Call once, on the loop."""
+        self._tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._publish, self._upkeep)]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Ends; a publication that is under way is cancelled. What was not synced is left to whoever closes the log."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._hang_up()
+        self._drop_partial()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        logger.critical("The cluster's metadata cannot be followed any further: %s", error, exc_info=error)
+        for each in self._tasks:
+            each.cancel()
+        tell, self._on_failure = self._on_failure, lambda _: None
+        tell(error)
+
+    # --- asking ------------------------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        await self._save_election()
+        while True:
+            step = self._state.next_step(self._clock.mono_ms())
+            if isinstance(step, Pause):
+                await pause(self._timers, self._clock, step.until_ms - self._clock.mono_ms())
+            else:
+                await self._ask(step)
+
+    async def _ask(self, step: Ask) -> None:
+        peer = step.peer
+        try:
+            response = await self._link_to(peer).call(step.request, timeout_ms=self._settings.request_timeout_ms)
+        except (LinkBroken, UnsupportedByPeer) as error:
+            self._state.failed(peer, self._clock.mono_ms())
+            self._tell(f"{peer.host}:{peer.port} cannot be asked for the cluster's metadata: {error}")
+            return
+        for action in self._state.answered(peer, response, self._clock.mono_ms()):
+            await self._carry_out(action, peer)
+
+    def _link_to(self, peer: QuorumNode) -> Link:
+        if self._link is None or self._at != peer:
+            self._hang_up()
+            self._at, self._link = peer, self._connect(Node(*peer))
+        return self._link
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+
+    async def _carry_out(self, action: Action, peer: QuorumNode) -> None:
+        match action:
+            case SaveElection():
+                await self._save_election()
+            case AppendRecords():
+                self._append(action, peer)
+            case TruncateTo(offset):
+                logger.info("The metadata log is cut at offset %d, where it parts from the leader's", offset)
+                self._log.truncate_to(offset, self._clock.now_ms())
+            case BeginDownload(snapshot):
+                self._partial = self._log.snapshots.begin(snapshot)
+            case WritePart():
+                await self._write_part(action)
+            case DropDownload():
+                self._drop_partial()
+            case Trouble(text):
+                self._tell(text)
+
+    async def _save_election(self) -> None:
+        election, level, voters = self._state.election, self._feed.quorum.kraft_version, list(self._state.voters)
+        if self._saved != election:
+            log = self._log.log
+            await self._flusher.run(lambda: write_election(log.files, log.directory, election, level, voters))
+            self._saved = election
+
+    def _append(self, action: AppendRecords, peer: QuorumNode) -> None:
+        try:
+            self._log.append(action.records, action.epoch, self._clock.now_ms())
+        except (Rejected, RecordsError) as error:
+            if isinstance(error, Rejected) and error.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            self._state.leave_alone(peer, self._clock.mono_ms())
+            self._tell(f"what {peer.host}:{peer.port} sent of the metadata log cannot be appended: {error}")
+            return
+        self._troubles.clear()
+        self._commit(action.high_watermark)
+
+    def _commit(self, high_watermark: int) -> None:
+        reached = self._state.appended(high_watermark)
+        if reached is not None:
+            self._log.log.advance_high_watermark(reached)
+            self._moved.set()
+
+    async def _write_part(self, part: WritePart) -> None:
+        assert self._partial is not None
+        partial_snapshot = self._partial
+        partial_snapshot.write(part.data)
+        if part.is_last:
+            self._partial = None  # whatever happens meanwhile, the thread has it
+            await self._flusher.run(partial_snapshot.freeze)
+            self._log.snapshots.add(partial_snapshot.snapshot)
+            if not self._log.restart_at_newest_snapshot(self._clock.now_ms()):
+                raise QuorumFault(f"{partial_snapshot.snapshot} was sent in place of a log that ends at {self._log.end_offset}")
+            self._commit(self._log.end_offset)
+
+    def _drop_partial(self) -> None:
+        if self._partial is not None:
+            self._partial.drop()
+        self._partial = None
+
+    def _tell(self, trouble: str) -> None:
+        """Says it once until something is read again, not with every request."""
+        if trouble not in self._troubles:
+            logger.warning("%s", trouble)
+        self._troubles.add(trouble)
+
+    # --- publishing --------------------------------------------------------------------------------------------------------------
+
+    async def _publish(self) -> None:
+        newest = self._log.snapshots.newest
+        if newest is not None:
+            await self._tell_broker(await self._load_snapshot(newest))
+        while True:
+            self._moved.clear()
+            await self._tell_broker(await self._load())
+            if self._feed.next_offset >= self._log.high_watermark:
+                await self._moved.wait()
+            await asyncio.sleep(0)
+
+    async def _load(self) -> list[Published]:
+        """Some more of what is committed."""
+        newest = self._log.snapshots.newest
+        if newest is not None and self._feed.next_offset < self._log.start_offset:
+            return await self._load_snapshot(newest)
+        return self._feed.load(self._log.committed(self._feed.next_offset), self._state.committed)
+
+    async def _load_snapshot(self, snapshot: SnapshotId) -> list[Published]:
+        try:
+            read = await self._flusher.run(partial(self._log.snapshots.read, snapshot))
+        except FileNotFoundError:
+            if self._log.has_snapshot(snapshot):
+                raise
+            return []  # a newer one has taken its place meanwhile
+        return self._feed.load_snapshot(snapshot, read, self._state.committed)
+
+    async def _tell_broker(self, news: list[Published]) -> None:
+        self._note_voters()
+        for published in news:
+            await self._on_published(published)
+            self.applied_offset = published.provenance.offset
+            self._maker.published(published)
+
+    def _note_voters(self) -> None:
+        voters = self._feed.quorum.voters
+        if voters is not None:
+            name = self._settings.controller_listener
+            at = [(voter.voter_id, endpoint) for voter in voters.voters for endpoint in voter.endpoints if endpoint.name == name]
+            self._state.voters = {voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at}
+
+    # --- now and then --------------------------------------------------------------------------------------------------------------
+
+    async def _upkeep(self) -> None:
+        while True:
+            await pause(self._timers, self._clock, UPKEEP_MS)
+            now_ms = self._clock.now_ms()
+            try:
+                self._log.clean(now_ms)
+                for remove in self._log.doomed(now_ms):
+                    await self._flusher.run(remove)
+                await self._flusher.flush(self._log.log, lambda _: None)
+            except (Rejected, ProtocolError, OSError) as error:
+                logger.error("The log of the cluster's metadata cannot be looked after, which is tried again in a minute: %s", error)

@@ -1,0 +1,84 @@
+"""Snapshots that this node makes of the metadata log, so that a restart reads less and the log may begin later (SnapshotGenerator).
+
+Rules that hold inside:
+- One is made at a time, on a thread: an image never changes, so nothing waits for it.
+- Only where a batch ends, and only of what was published.
+- One that could not be written is told and left: the log still has everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.cluster.image_records import to_records
+from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.image_feed import ImageFeed, Quorum
+    from ottla.broker.cluster.metadata_loader import Published
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.raft_log import RaftLog
+
+logger = logging.getLogger(__name__)
+
+
+class SnapshotRhythm(NamedTuple):
+    """metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms; an interval of 0: never by time."""
+
+    max_bytes: int = 20 << 20
+    interval_ms: int = 3_600_000
+
+
+class SnapshotMaker:
+    """Told of what was published, it decides."""
+
+    def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, rhythm: SnapshotRhythm) -> None:
+        self._log = log
+        self._feed = feed
+        self._flusher = flusher
+        self._clock = clock
+        self._rhythm = rhythm
+        self._last_mono_ms = clock.mono_ms()
+        self._making: asyncio.Future[None] | None = None
+
+    def published(self, published: Published) -> None:
+        """This is published now, and the feed has loaded nothing after it but what is inside a transaction."""
+        place = published.provenance
+        whole = place.batch_aligned and place.offset + 1 == self._feed.next_offset
+        if whole and self._is_due() and (self._making is None or self._making.done()):
+            self._make(SnapshotId(place.offset + 1, place.epoch), published)
+
+    def _is_due(self) -> bool:
+        max_bytes, interval_ms = self._rhythm
+        by_time = interval_ms > 0 and self._clock.mono_ms() - self._last_mono_ms >= interval_ms
+        return self._feed.bytes_since_snapshot >= max_bytes or (by_time and self._feed.bytes_since_snapshot > 0)
+
+    def _make(self, snapshot: SnapshotId, published: Published) -> None:
+        self._last_mono_ms = self._clock.mono_ms()
+        self._feed.bytes_since_snapshot = 0
+        if self._log.has_snapshot(snapshot):
+            return
+        batches = _batches(published, self._feed.quorum, snapshot.epoch, self._clock.now_ms())
+        self._making = making = self._flusher.run(lambda: self._log.snapshots.write(snapshot, batches))
+
+        def made(_: asyncio.Future[None]) -> None:
+            if making.cancelled():
+                return
+            error = making.exception()
+            if error is not None:
+                logger.error("The metadata up to offset %d cannot be written as a snapshot: %s", snapshot.end_offset, error)
+            elif snapshot.end_offset >= self._log.start_offset:
+                self._log.snapshots.add(snapshot)
+
+        making.add_done_callback(made)
+
+
+def _batches(published: Published, quorum: Quorum, epoch: int, now_ms: int) -> Iterator[bytes]:
+    """Made where they are written."""
+    records = list(to_records(published.image))
+    snapshot = Snapshot(published.provenance.append_time_ms, records, quorum.kraft_version, quorum.voters)
+    yield from write_snapshot(snapshot, epoch, published.image.metadata_level, now_ms)

@@ -1,0 +1,47 @@
+"""`quorum-state`: what a node knows of its quorum's newest election, over a restart (Kafka's FileQuorumStateStore, ElectionState).
+
+One line of JSON. Version 0 goes with `kraft.version` 0, version 1 with 1; both are read. A node without a vote votes for nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.broker.cluster.observer_state import NO_LEADER, Election
+from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.files import Files
+
+FILE_NAME: Final = "quorum-state"
+_NOBODY: Final = -1
+
+
+def read_election(files: Files, directory: Path) -> Election | None:
+    """What the file says, None where there is none. Raises `LogDirRefused` for one that cannot be read, OSError."""
+    path = directory / FILE_NAME
+    try:
+        found = json.loads(files.read_bytes(path))
+        if found["data_version"] not in {0, 1}:
+            raise LogDirRefused(f"{path} is of version {found['data_version']}, which this broker does not know")
+        election = Election(found["leaderEpoch"], found["leaderId"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, LookupError, TypeError) as error:
+        raise LogDirRefused(f"{path} is not what a node writes about its quorum ({error!r})") from error
+    if not all(isinstance(number, int) and number >= NO_LEADER for number in election):
+        raise LogDirRefused(f"{path} names epoch {election.epoch} and leader {election.leader_id}")
+    return election
+
+
+def write_election(files: Files, directory: Path, election: Election, kraft_version: int, voters: Iterable[int]) -> None:
+    """Replaces the file; it is on disk when this returns. `voters` are named only at `kraft.version` 0. Raises OSError."""
+    said: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
+    if kraft_version == 0:
+        named = [{"voterId": voter} for voter in voters]
+        said = {"clusterId": "", **said, "appliedOffset": 0, "currentVoters": named, "data_version": 0}
+    else:
+        said |= {"votedDirectoryId": id_text(ZERO_ID), "data_version": 1}
+    files.write_atomic(directory / FILE_NAME, json.dumps(said, separators=(",", ":")).encode())

@@ -1,0 +1,164 @@
+"""The log of the cluster's metadata on a node that keeps a copy of it: one log, and snapshots of what was in it (Kafka's KafkaRaftLog).
+
+Rules that hold inside:
+- The log begins at 0, or there is a snapshot of all that was before.
+- A snapshot that reaches beyond the log takes its place: the log is empty then, and begins where the snapshot ends.
+- Nothing but snapshots makes the log shorter at its beginning (KAFKA-14238).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.partition_log import Origin
+from ottla.broker.storage.snapshot_files import SnapshotFiles
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.schema import Buffer
+
+if TYPE_CHECKING:
+    from ottla.broker.storage.partition_log import PartitionLog
+
+_READ_BYTES: Final = 64 << 10
+_NO_EPOCH: Final = -1
+
+
+class MetadataRetention(NamedTuple):
+    """metadata.max.retention.bytes and metadata.max.retention.ms: of the log with its snapshots; negative: no bound."""
+
+    max_bytes: int = 100 << 20
+    max_ms: int = 7 * 86_400_000
+
+
+class RaftLog:
+    """`log` is the partition's; this is its one writer. Raises `LogDirRefused` where its beginning is missing, OSError."""
+
+    def __init__(self, log: PartitionLog, retention: MetadataRetention | None = None, *, now_ms: int) -> None:
+        self.log = log
+        self.snapshots = SnapshotFiles(log.files, log.directory)
+        self._retention = retention or MetadataRetention()
+        self.snapshots.load(log.log_start_offset)
+        newest = self.snapshots.newest
+        if log.log_start_offset > 0 and (newest is None or newest.end_offset < log.log_start_offset):
+            raise LogDirRefused(f"{log.directory} begins at offset {log.log_start_offset} and has no snapshot of what was before")
+        self.restart_at_newest_snapshot(now_ms)
+        if newest is not None:  # what is in a snapshot is committed
+            log.advance_high_watermark(min(newest.end_offset, log.log_end_offset))
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_epoch(self) -> int:
+        """That of the last record, be it in a snapshot; 0 before there is one."""
+        newest = self.snapshots.newest
+        if self.log.epochs.latest == _NO_EPOCH and newest is not None and newest.end_offset == self.end_offset:
+            return newest.epoch
+        return max(self.log.epochs.latest, 0)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch at most `epoch`, and where it ends; the last epoch and the log's end where none is known."""
+        known, end = self.log.end_offset_for_epoch(epoch)
+        return (known, end) if known != _NO_EPOCH else (self.last_epoch, self.end_offset)
+
+    def has_snapshot(self, snapshot: SnapshotId) -> bool:
+        return snapshot in self.snapshots.ids
+
+    # --- the end -----------------------------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, epoch_max: int, now_ms: int) -> None:
+        """Whole batches as they are, up to the first of a greater epoch than `epoch_max`; a partial one at the end is left out.
+
+        Raises RecordsError for what is no batch, `Rejected`: CORRUPT_MESSAGE for what does not follow the log, else the disk refuses.
+        """
+        end = 0
+        for position, header in split_batches(records):
+            if header.partition_leader_epoch > epoch_max:
+                break
+            end = position + header.size_bytes
+        if end:
+            self.log.append(memoryview(records)[:end], origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drops `offset` and what follows. Raises OSError."""
+        assert offset >= self.high_watermark, "what is committed stays"
+        self.log.truncate_to(offset, now_ms)
+
+    def restart_at_newest_snapshot(self, now_ms: int) -> bool:
+        """Empties a log that does not reach as far as its newest snapshot. Returns whether that was so. Raises OSError."""
+        newest = self.snapshots.newest
+        if newest is None or (newest.epoch, newest.end_offset) <= (self.last_epoch, self.end_offset):
+            return False
+        self.log.restart_at(newest.end_offset, now_ms)
+        self.snapshots.forget_before(newest.end_offset, now_ms)
+        return True
+
+    # --- reading -----------------------------------------------------------------------------------------------------------------
+
+    def committed(self, offset: int) -> bytes:
+        """Whole batches from `offset` on that are committed; empty where there are none. Raises `Rejected`."""
+        if offset >= self.high_watermark:
+            return b""
+        return self.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+
+    # --- the beginning -----------------------------------------------------------------------------------------------------------
+
+    def clean(self, now_ms: int) -> bool:
+        """Gives up the oldest snapshots, and the log before those that stay, as far as retention says. Returns whether it did.
+
+        The newest snapshot always stays (KafkaRaftLog.maybeClean). Raises `Rejected`, ProtocolError, OSError.
+        """
+        return self._clean_by_size(now_ms) | self._clean_by_time(now_ms)
+
+    def _clean_by_size(self, now_ms: int) -> bool:
+        sizes = {snapshot: self.snapshots.size_bytes(snapshot) for snapshot in self.snapshots.ids}
+
+        def exceeds(snapshot: SnapshotId) -> bool:
+            if self.log.size_bytes + sum(sizes.values()) <= self._retention.max_bytes:
+                return False
+            del sizes[snapshot]
+            return True
+
+        return self._retention.max_bytes >= 0 and self._clean_while(exceeds, now_ms)
+
+    def _clean_by_time(self, now_ms: int) -> bool:
+        def is_old(snapshot: SnapshotId) -> bool:
+            return now_ms - self.snapshots.append_time_ms(snapshot) > self._retention.max_ms
+
+        return self._retention.max_ms >= 0 and self._clean_while(is_old, now_ms)
+
+    def _clean_while(self, goes: Callable[[SnapshotId], bool], now_ms: int) -> bool:
+        cleaned = False
+        for snapshot, following in pairwise(list(self.snapshots.ids)):
+            if not goes(snapshot) or not self._start_at(following, now_ms):
+                break
+            cleaned = True
+        return cleaned
+
+    def _start_at(self, snapshot: SnapshotId, now_ms: int) -> bool:
+        """The log begins where the snapshot ends (KafkaRaftLog.deleteBeforeSnapshot)."""
+        if not self.start_offset < snapshot.end_offset <= self.high_watermark:
+            return False
+        self.log.delete_records_before(snapshot.end_offset)
+        removed = self.log.apply_retention(now_ms)
+        return self.snapshots.forget_before(snapshot.end_offset, now_ms) or removed > 0
+
+    def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Removals of files whose delay is over, each to be called once, on any thread. They raise OSError."""
+        yield from self.log.doomed(now_ms)
+        for path in self.snapshots.doomed(now_ms):
+            yield partial(self.log.files.remove, path)

@@ -1,0 +1,137 @@
+"""The snapshots in the directory of the metadata log, and the one that is being written.
+
+Rules that hold inside:
+- A snapshot has its name only once it is whole and on disk; until then it is a `.part`, which no start keeps.
+- One that is given up is a `.deleted` first, and goes after a delay: somebody may read it.
+
+Source: KAFKA Snapshots, FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_append_time, read_snapshot
+from ottla.broker.storage.files import Buffer, Files
+
+PARTIAL: Final = ".checkpoint.part"
+DELETED: Final = ".checkpoint.deleted"
+DELETE_DELAY_MS: Final = 60_000
+_HEADER_BATCH_MAX: Final = 64 << 10
+"""Of a snapshot's first batch, which also names the voters."""
+
+
+class SnapshotFiles:
+    """`ids` are the whole ones, oldest first."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+        self._doomed: deque[tuple[int, Path]] = deque()
+        self.ids: list[SnapshotId] = []
+
+    @property
+    def newest(self) -> SnapshotId | None:
+        """The one with the greatest end offset."""
+        return self.ids[-1] if self.ids else None
+
+    def load(self, log_start_offset: int) -> None:
+        """Finds what is there; removes what was not finished, was given up, or ends before the log starts. Raises OSError."""
+        for entry in self._files.scan(self._directory):
+            found = SnapshotId.of_file(entry.name)
+            if entry.name.endswith((PARTIAL, DELETED)) or (found is not None and found.end_offset < log_start_offset):
+                self._files.remove(self._directory / entry.name)
+            elif found is not None:
+                self.add(found)
+
+    def add(self, snapshot: SnapshotId) -> None:
+        """Its file is whole."""
+        self.ids = sorted({*self.ids, snapshot})
+
+    def path(self, snapshot: SnapshotId) -> Path:
+        """Where it is, or would be."""
+        return self._directory / snapshot.file_name
+
+    def read(self, snapshot: SnapshotId) -> Snapshot:
+        """What it says. Raises ProtocolError for a damaged one, OSError."""
+        return read_snapshot(self._files.read_bytes(self.path(snapshot)))
+
+    def append_time_ms(self, snapshot: SnapshotId) -> int:
+        """When the last record that it contains was appended to the log. Raises ProtocolError, OSError."""
+        fd = self._files.open_read(self.path(snapshot))
+        try:
+            return read_append_time(self._files.pread(fd, _HEADER_BATCH_MAX, 0))
+        finally:
+            self._files.close(fd)
+
+    def size_bytes(self, snapshot: SnapshotId) -> int:
+        """Of its file. Raises OSError."""
+        fd = self._files.open_read(self.path(snapshot))
+        try:
+            return self._files.size(fd)
+        finally:
+            self._files.close(fd)
+
+    def begin(self, snapshot: SnapshotId) -> PartialSnapshot:
+        """A file for it. Raises OSError."""
+        return PartialSnapshot(self._files, snapshot, self.path(snapshot))
+
+    def write(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
+        """Writes a whole one; it is on disk when this returns, and counts after `add`. On any thread. Raises OSError."""
+        part = self.begin(snapshot)
+        try:
+            for batch in batches:
+                part.write(batch)
+            part.freeze()
+        except BaseException:
+            part.drop()
+            raise
+
+    def forget_before(self, end_offset: int, now_ms: int) -> bool:
+        """Gives up those that end before. Returns whether there were any. Raises OSError."""
+        gone = [snapshot for snapshot in self.ids if snapshot.end_offset < end_offset]
+        for snapshot in gone:
+            path = self.path(snapshot)
+            given_up = path.with_name(path.name + DELETED.removeprefix(".checkpoint"))
+            self._files.rename(path, given_up)
+            self.ids.remove(snapshot)
+            self._doomed.append((now_ms + DELETE_DELAY_MS, given_up))
+        return bool(gone)
+
+    def doomed(self, now_ms: int) -> Iterator[Path]:
+        """Files whose delay is over, each named once."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            yield self._doomed.popleft()[1]
+
+
+class PartialSnapshot:
+    """A snapshot that is not whole. Ends with `freeze` or `drop`."""
+
+    def __init__(self, files: Files, snapshot: SnapshotId, path: Path) -> None:
+        self.snapshot = snapshot
+        self._files = files
+        self._path = path
+        self._partial = path.with_name(path.name + PARTIAL.removeprefix(".checkpoint"))
+        files.remove(self._partial)
+        self._fd = files.open(self._partial)
+        self._size = 0
+
+    def write(self, data: Buffer) -> None:
+        """The next bytes. Raises OSError."""
+        self._files.pwrite(self._fd, [data], self._size)
+        self._size += len(data)
+
+    def freeze(self) -> None:
+        """No more bytes come: it is on disk and has its name when this returns. On any thread. Raises OSError."""
+        self._files.fsync(self._fd)
+        self._files.close(self._fd)
+        self._files.rename(self._partial, self._path)
+        self._files.sync_dir(self._path.parent)
+
+    def drop(self) -> None:
+        """It is not wanted any more. Raises OSError."""
+        self._files.close(self._fd)
+        self._files.remove(self._partial)

@@ -1,0 +1,108 @@
+"""An observer over a directory of its own and a quorum in memory, on a loop where time passes only when the test lets it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.observer_state import Observer
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.records.batch import split_batches
+from tests.support.memory_files import MemoryFiles
+from tests.support.metadata_quorum import MemoryQuorum
+from tests.support.raft_logs import DIRECTORY, open_metadata_log
+from tests.support.simulation import InlineThreads, settle
+
+ME = Observer(7, b"d" * 16, "cluster")
+
+
+class ObserverScene:
+    """`published` is all that it was told, over restarts; `failures` what it could not go on with."""
+
+    def __init__(self, *, seed: int = 0, settings: ObserverSettings | None = None, size: int = 3, config: LogConfig | None = None) -> None:
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        self.quorum = MemoryQuorum(self.clock, self.timers, size)
+        self.settings = settings
+        self.random = random.Random(seed)
+        self.heard: Callable[[Published], Awaitable[None]] = self._heard
+        self.failures: list[BaseException] = []
+        self.published: list[Published] = []
+        self.bootstrap: Sequence[Node] = self.quorum.bootstrap
+        self.files = MemoryFiles()
+        self.directory = DIRECTORY
+        self.log = open_metadata_log(self.files, config)
+        self.observer = self._made()
+
+    def _made(self) -> MetadataObserver:
+        return MetadataObserver(
+            self.log,
+            ME,
+            self.bootstrap,
+            connect=self.quorum.connect,
+            clock=self.clock,
+            timers=self.timers,
+            flusher=Flusher(self.failures.append, InlineThreads),
+            random=self.random,
+            on_published=self.heard,
+            on_failure=self.failures.append,
+            settings=self.settings,
+        )
+
+    async def _heard(self, published: Published) -> None:
+        """Changes are those from the image before; the first of a life are all."""
+        before = self.published[-1].image if self.published and self.observer.applied_offset >= 0 else EMPTY
+        assert published.changes == difference(before, published.image)
+        assert published.provenance.offset > self.observer.applied_offset
+        self.published.append(published)
+
+    @property
+    def log_bytes(self) -> bytes:
+        """All of its copy."""
+        log, data, offset = self.log, b"", self.log.log_start_offset
+        while offset < log.log_end_offset:
+            read = log.read(offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+            offset = list(split_batches(read))[-1][1].next_offset
+            data += read
+        return data
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let it go on, without time, until that is so."""
+        for _ in range(1000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("that never came")
+
+    async def pass_time(self, ms: int, step_ms: int = 20) -> None:
+        """Let it go on for so long."""
+        await settle()
+        for _ in range(ms // step_ms):
+            self.clock.advance(step_ms)
+            self.timers.run_due(self.clock.mono_ms())
+            await settle()
+
+    async def restart(self, *, clean: bool = True) -> None:
+        """Ends it and begins it again over what it had; unclean: as after a kill, when nobody noted how far the log was committed."""
+        await self.observer.stop()
+        old = self.log
+        if clean:
+            old.close()
+        else:
+            old.release()
+        self.log = open_metadata_log(self.files, old.config, clean=clean, recovery_point=old.recovery_point)
+        if clean:
+            self.log.advance_high_watermark(max(old.high_watermark, self.log.high_watermark))
+        self.observer = self._made()
+        self.observer.start()
+        await settle()
