@@ -23,11 +23,24 @@ def _remembered(name: str, partition_count: int) -> int:
     return _positive_hash(name) % partition_count
 
 
+def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
+    """Which of num.replica.fetchers fetches a partition (KAFKA AbstractFetcherManager.getFetcherId)."""
+    return _positive((31 * _hash(topic) + partition) & 0xFFFFFFFF) % fetchers
+
+
 def _positive_hash(name: str) -> int:
+    return _positive(_hash(name))
+
+
+def _hash(name: str) -> int:
     code = 0
     units = name.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
         code = (31 * code + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return code
+
+
+def _positive(code: int) -> int:
     if code == 0x80000000:
         return 0
     return code if code < 0x80000000 else 0x100000000 - code

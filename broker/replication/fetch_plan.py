@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from ottla.broker.replication.brokers import Brokers
-from ottla.broker.replication.follower import Action, FetchAction, Follower, FollowerLog, TruncateLog
+from ottla.broker.replication.follower import BACKOFF_MS, Action, FetchAction, Follower, FollowerLog, TruncateLog
 from ottla.broker.replication.follower_session import FollowerSession, PartitionKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import (
@@ -32,12 +32,13 @@ _SESSION_IS_GONE: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, Error
 
 
 class FetchLimits(NamedTuple):
-    """replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes, with Kafka's defaults."""
+    """replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes, .backoff.ms, with Kafka's defaults."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
     response_max_bytes: int = 10 << 20
     partition_max_bytes: int = 1 << 20
+    backoff_ms: int = BACKOFF_MS
 
 
 class FetchStep(NamedTuple):
@@ -73,7 +74,7 @@ class FetchPlan:
         self.failed.discard(key)
         present = self._followers.get(key)
         if present is None or present.leader_epoch != leader_epoch:
-            self._followers[key] = Follower(log, leader_epoch)
+            self._followers[key] = Follower(log, leader_epoch, self._limits.backoff_ms)
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:

@@ -83,10 +83,11 @@ Action = AppendFetched | TruncateLog | RestartLog | FetchAction
 class Follower:
     """The fetching of one partition in one leader epoch. Times are in ms of a clock that never goes back."""
 
-    __slots__ = ("delayed_until_ms", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "log", "truncating")
+    __slots__ = ("_backoff_ms", "delayed_until_ms", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "log", "truncating")
 
-    def __init__(self, log: FollowerLog, leader_epoch: int) -> None:
+    def __init__(self, log: FollowerLog, leader_epoch: int, backoff_ms: int = BACKOFF_MS) -> None:
         self.log = log
+        self._backoff_ms = backoff_ms
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = log.epochs.latest
         self.truncating = self.last_fetched_epoch == NO_EPOCH
@@ -108,7 +109,7 @@ class Follower:
     def back_off(self, now_ms: int) -> None:
         """Pause, unless it does so already."""
         if not self.is_delayed(now_ms):
-            self.delayed_until_ms = now_ms + BACKOFF_MS
+            self.delayed_until_ms = now_ms + self._backoff_ms
 
     def request(self, partition: int, max_bytes: int) -> FetchPartition:
         """What the next request says of it."""

@@ -1,0 +1,308 @@
+"""What this broker follows: for each leader, and each of num.replica.fetchers, one connection over which its partitions are fetched.
+
+Rules:
+* what is asked, and what an answer means, is `replication.fetch_plan`'s to say; here it is carried out;
+* the leader's address is asked of the metadata at each connection, and a leader without one is asked for after the back-off;
+* an answer is carried out in the turn in which it comes, before anything else can happen to its partitions; only then is the leader asked
+  for the offsets of those that are out of its range;
+* what a partition refuses keeps no other from its turn.
+
+Source: KAFKA AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.java_hash import fetcher_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.fetch_plan import FetchLimits, FetchPlan, FetchStep
+from ottla.broker.replication.follower import Action, AppendFetched, FetchAction, RestartLog, TruncateLog
+from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.storage.log_values import EARLIEST, LATEST
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.replication.brokers import Brokers
+    from ottla.broker.replication.follower_session import PartitionKey
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+    from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse
+
+logger = logging.getLogger(__name__)
+
+NO_LEADER: Final = -1
+
+_FETCH_SINCE_LEVEL: Final = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
+_LIST_OFFSETS_SINCE_LEVEL: Final = ((29, 11), (25, 10), (21, 9), (9, 8))
+
+
+def fetch_version(level: int) -> int:
+    """Of what followers send at a level of metadata.version (KAFKA MetadataVersion.fetchRequestVersion)."""
+    return next((version for since, version in _FETCH_SINCE_LEVEL if level >= since), 13)
+
+
+def list_offsets_version(level: int) -> int:
+    """As `fetch_version` (KAFKA MetadataVersion.listOffsetRequestVersion)."""
+    return next((version for since, version in _LIST_OFFSETS_SINCE_LEVEL if level >= since), 7)
+
+
+@dataclass(slots=True)
+class Following:
+    """What all fetchers of a broker have in common. `endpoint_of` gives where a broker listens for others, None where it does not;
+    `metadata_level` the level of metadata.version that holds.
+    """
+
+    node: int
+    brokers: Brokers
+    connect: Connect
+    endpoint_of: Callable[[int], Node | None]
+    metadata_level: Callable[[], int]
+    clock: Clock
+    timers: Timers
+    limits: FetchLimits
+    answer_ms: int
+    """replica.socket.timeout.ms."""
+    fetchers: int = 1
+    """num.replica.fetchers."""
+
+
+class Fetchers:
+    """All of them. Each partition is fetched by one at most."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+        self._fetchers: dict[tuple[int, int], _Fetcher] = {}
+        self._by_partition: dict[Partition, _Fetcher] = {}
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """Fetch the partition from `leader` from now on, in its present leader epoch; to be called when that is new. -1: nobody leads."""
+        self.forget(partition)
+        if leader == NO_LEADER:
+            return
+        place = leader, fetcher_of(partition.topic, partition.index, self._following.fetchers)
+        fetcher = self._fetchers.get(place)
+        if fetcher is None:
+            fetcher = self._fetchers[place] = _Fetcher(leader, self._following)
+        self._by_partition[partition] = fetcher
+        fetcher.follow(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch the partition no more: it leads here, or goes."""
+        fetcher = self._by_partition.pop(partition, None)
+        if fetcher is None:
+            return
+        fetcher.forget(partition)
+        if fetcher not in self._by_partition.values():
+            fetcher.stop()
+            self._fetchers = {place: other for place, other in self._fetchers.items() if other is not fetcher}
+
+    def is_fetched(self, partition: Partition) -> bool:
+        """Whether the partition is fetched, and has not failed in this leader epoch."""
+        fetcher = self._by_partition.get(partition)
+        return fetcher is not None and fetcher.fetches(partition)
+
+    async def stop(self) -> None:
+        """Fetch nothing more."""
+        tasks = [fetcher.stop() for fetcher in self._fetchers.values()]
+        self._fetchers.clear()
+        self._by_partition.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _key(partition: Partition) -> PartitionKey:
+    return partition.log.topic_id, partition.index
+
+
+class _Fetcher:
+    """One connection to one leader."""
+
+    def __init__(self, leader: int, following: Following) -> None:
+        self._leader = leader
+        self._following = following
+        self._plan = FetchPlan(following.node, following.brokers, following.limits)
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._endpoint: Node | None = None
+        self._link: Link | None = None
+        self._reached = True
+        self._news: asyncio.Future[None] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def follow(self, partition: Partition) -> None:
+        key = _key(partition)
+        self._partitions[key] = partition
+        self._plan.follow(key, partition.log, partition.leader_epoch)
+        self._tell()
+
+    def forget(self, partition: Partition) -> None:
+        self._partitions.pop(_key(partition), None)
+        self._plan.forget(_key(partition))
+        self._tell()
+
+    def fetches(self, partition: Partition) -> bool:
+        return _key(partition) in self._plan
+
+    def stop(self) -> asyncio.Task[None]:
+        self._task.cancel()
+        self._hang_up()
+        return self._task
+
+    @property
+    def _now_ms(self) -> int:
+        return self._following.clock.mono_ms()
+
+    # --- the loop ----------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except Exception:  # a bug that one round meets must not end the fetching
+                logger.exception("Bug in the fetching from broker %d, which goes on after a pause", self._leader)
+                self._plan.request_failed(self._now_ms)
+
+    async def _round(self) -> None:
+        for key, cut in self._plan.truncations(self._now_ms):
+            self._carry_out(key, cut)
+        request = self._plan.next_request(self._now_ms)
+        if request is None:
+            await self._until_something_is_to_be_asked()
+            return
+        response = await self._fetch(request)
+        if response is None:
+            self._plan.request_failed(self._now_ms)
+        else:
+            await self._answered(self._plan.answered(response, self._now_ms))
+
+    async def _until_something_is_to_be_asked(self) -> None:
+        self._news = asyncio.get_running_loop().create_future()
+        wakes_ms = self._plan.wakes_ms(self._now_ms)
+        timer = None if wakes_ms is None else self._following.timers.schedule(wakes_ms, self._tell)
+        try:
+            await self._news
+        finally:
+            self._news = None
+            if timer is not None:
+                timer.cancel()
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # --- asking ------------------------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
+        version = fetch_version(self._following.metadata_level())
+        request.replica_id = request.replica_state.replica_id  # of versions before 15, which the leader's may be
+        try:
+            response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
+        except (LinkBroken, UnsupportedByPeer) as error:
+            if self._reached:
+                logger.warning("Broker %d cannot be fetched from, and is asked again until it can: %s", self._leader, error)
+            self._reached = False
+            return None
+        self._reached = True
+        return response
+
+    def _connected(self) -> Link:
+        endpoint = self._following.endpoint_of(self._leader)
+        if endpoint != self._endpoint:
+            self._hang_up()
+            self._endpoint = endpoint
+        if self._link is None:
+            if endpoint is None:
+                raise LinkBroken(f"no address of broker {self._leader} is known")
+            self._link = self._following.connect(endpoint)
+        return self._link
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    async def _ask_offsets(self, key: PartitionKey, sent: FetchPartition) -> None:
+        """Where does the leader's log begin and end, which has nothing at the place that was fetched?"""
+        try:
+            end, start = [await self._offset(key, sent, which) for which in (LATEST, EARLIEST)]
+        except (LinkBroken, UnsupportedByPeer):
+            self._plan.offsets_refused(key, sent, ErrorCode.NETWORK_EXCEPTION, self._now_ms)
+        except Rejected as refused:
+            self._plan.offsets_refused(key, sent, refused.code, self._now_ms)
+        else:
+            action = self._plan.offsets_answered(key, sent, start, end, self._now_ms)
+            if not isinstance(action, FetchAction):
+                self._carry_out(key, action)
+
+    async def _offset(self, key: PartitionKey, sent: FetchPartition, which: int) -> int:
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        asked = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
+        request = ListOffsetsRequest(self._following.node, topics=[ListOffsetsTopic(partition.topic, [asked])])
+        version = list_offsets_version(self._following.metadata_level())
+        response = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
+        found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+        if found.error_code:
+            raise Rejected(ErrorCode(found.error_code))
+        return found.offset
+
+    # --- what came of it ---------------------------------------------------------------------------------------------------------
+
+    async def _answered(self, steps: Sequence[FetchStep]) -> None:
+        out_of_range: list[tuple[PartitionKey, FetchPartition]] = []
+        for key, data, action in steps:
+            if action is FetchAction.ASK_OFFSETS:
+                out_of_range.append((key, self._plan.asked(key)))
+            elif action is FetchAction.FAIL:
+                logger.error("Broker %d has left the epoch of %s behind (error %d)", self._leader, self._name(key), data.error_code)
+            elif not isinstance(action, FetchAction):
+                self._carry_out(key, action, data)
+        for key, sent in out_of_range:
+            await self._ask_offsets(key, sent)
+
+    def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
+        """Do to the log what is to be done; an action that appends comes with `data`."""
+        partition = self._partitions.get(key)
+        if partition is None or partition.removed or partition.leads:
+            self._plan.forget(key)
+            return
+        try:
+            if isinstance(action, AppendFetched):
+                assert data is not None, "nothing to append"
+                epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
+                partition.leader_said(data.high_watermark, data.log_start_offset)
+                self._plan.appended(key, epoch, data.high_watermark)
+                return
+            if isinstance(action, TruncateLog):
+                partition.truncate(action.offset)
+            elif isinstance(action, RestartLog):
+                partition.restart(action.offset)
+            self._plan.truncated(key)
+        except Rejected as refused:
+            self._refused(key, refused)
+        except Exception as error:  # noqa: BLE001 # whatever one partition meets, the others of this leader go on
+            self._fail(key, error)
+
+    def _refused(self, key: PartitionKey, refused: Rejected) -> None:
+        if refused.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._fail(key, refused)
+            return
+        logger.warning("What broker %d sent of %s cannot be used, and is asked for again: %s", self._leader, self._name(key), refused)
+        self._plan.truncated(key)  # what came before the damage is in the log
+        self._plan.back_off(key, self._now_ms)
+
+    def _fail(self, key: PartitionKey, error: Exception) -> None:
+        trace = None if isinstance(error, OSError | Rejected) else error
+        logger.error("%s is fetched no more until it has a new leader: %s", self._name(key), error, exc_info=trace)
+        self._plan.fail(key)
+
+    def _name(self, key: PartitionKey) -> str:
+        partition = self._partitions.get(key)
+        return f"{key[0].hex()}-{key[1]}" if partition is None else f"{partition.topic}-{partition.index}"

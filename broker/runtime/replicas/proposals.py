@@ -1,0 +1,138 @@
+"""In-sync sets that this broker's leaders ask the controller for (KIP-497; KAFKA DefaultAlterPartitionManager).
+
+Rules:
+* one request is under way, with all that was pending when it was made; what is submitted meanwhile is in the next one;
+* what the answer does not tell of is asked again, and so is all where the request failed: a proposal may reach the controller twice, which
+  tells by the partition epoch that it has it;
+* a proposal that its replica has left behind is not asked for any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ottla.broker.replication.in_sync import Accepted, Proposal
+from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
+from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k56_alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.replication.brokers import Brokers
+    from ottla.broker.replication.follower_session import PartitionKey
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.protocol.schema import Message
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS: Final = 50
+
+
+class Channel(Protocol):
+    """Of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel`, what is asked here."""
+
+    async def call(self, request: Message) -> Any: ...
+
+
+class Proposals:
+    """All that are pending or under way. `channel` leads to the controller."""
+
+    def __init__(self, channel: Channel, node: int, brokers: Brokers, *, clock: Clock, timers: Timers) -> None:
+        self._channel = channel
+        self._node = node
+        self._brokers = brokers
+        self._clock = clock
+        self._timers = timers
+        self._pending: dict[PartitionKey, Partition] = {}
+        self._worker: asyncio.Task[None] | None = None
+
+    def submit(self, partition: Partition) -> None:
+        """Ask the controller for what the partition's replica proposes, as long as it does."""
+        self._pending[partition.log.topic_id, partition.index] = partition
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    async def stop(self) -> None:
+        """Ask for nothing more."""
+        self._pending.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    async def _work(self) -> None:
+        """Ends when nothing is pending."""
+        try:
+            while asked := self._take():
+                if not self._settle(asked, await self._ask(asked)):
+                    await pause(self._timers, self._clock, RETRY_MS)
+        finally:
+            self._worker = None
+
+    def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
+        """What is to be asked for now. It stays pending until it is answered."""
+        proposed = {key: (partition, partition.replica.proposal) for key, partition in self._pending.items()}
+        asked = {key: (partition, proposal) for key, (partition, proposal) in proposed.items() if proposal is not None}
+        self._pending = {key: partition for key, (partition, _) in asked.items()}
+        return asked
+
+    async def _ask(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]]) -> AlterPartitionResponse | None:
+        """The answer; None where the whole request is to be made again."""
+        proposals = sorted((key, proposal) for key, (_, proposal) in asked.items())
+        topics = [
+            TopicData(topic_id, [_told(index, proposal) for (_, index), proposal in those])
+            for topic_id, those in groupby(proposals, key=lambda one: one[0][0])
+        ]
+        try:
+            response: AlterPartitionResponse = await self._channel.call(AlterPartitionRequest(self._node, self._brokers.own_epoch, topics))
+        except (ControllerUnreachable, UnsupportedByPeer) as error:
+            logger.warning("No controller can be asked for in-sync sets; asking again: %s", error)
+            return None
+        if response.error_code:
+            logger.warning("The controller refuses to hear of in-sync sets, and is asked again: %s", ErrorCode(response.error_code).name)
+            return None
+        return response
+
+    def _settle(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
+        """Tell the partitions what was answered. Whether nothing of it is to be asked again."""
+        if response is None:
+            return False
+        results = {(topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions}
+        for key, (partition, proposal) in asked.items():
+            result = results.get(key)
+            if result is None:
+                continue
+            self._pending.pop(key, None)
+            if not partition.removed:
+                partition.answered(proposal, _answer(result))
+        return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in asked.items())
+
+
+def _told(index: int, proposal: Proposal) -> PartitionData:
+    return PartitionData(
+        index,
+        proposal.leader_epoch,
+        [member.node for member in proposal.members],  # of version 2
+        [BrokerState(member.node, member.broker_epoch) for member in proposal.members],
+        proposal.recovery_state,
+        proposal.partition_epoch,
+    )
+
+
+def _answer(result: PartitionResult) -> Accepted | ErrorCode:
+    if result.error_code:
+        return ErrorCode(result.error_code)
+    return Accepted(result.leader_epoch, result.partition_epoch, frozenset(result.isr))

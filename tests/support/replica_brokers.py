@@ -1,0 +1,263 @@
+"""Real brokers on one loop that replicate one partition: over real frames, on disks and a network in memory, on one virtual clock.
+
+Metadata is given to them by hand (`Cluster.elect`), as the controller's records would; a controller in memory answers what they propose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
+from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import Isolation
+from ottla.broker.world import World
+from ottla.protocol.codec import decode_response
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse, PartitionResult, TopicResult
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.schema import Message
+from tests.support.memory_files import MemoryFiles
+from tests.support.memory_network import MemoryClient, MemoryNetwork
+from tests.support.replicated_partition import Controller
+from tests.support.simulation import InlineThreads, TimelessLoop, settle
+
+TOPIC, TOPIC_ID = "t", b"\x07" * 16
+LAG_MS = 10_000
+LEVEL = 30
+
+
+class ControllerInMemory:
+    """Answers AlterPartition by the rules of KRaft, as far as the property of replication knows them, while it is `reachable`."""
+
+    def __init__(self, state: Registration) -> None:
+        self.rules = Controller(state)
+        self.asked: list[AlterPartitionRequest] = []
+
+    async def call(self, request: Message) -> Any:
+        assert isinstance(request, AlterPartitionRequest)
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        topics = [TopicResult(topic.topic_id, [self._answer(request, asked) for asked in topic.partitions]) for topic in request.topics]
+        return AlterPartitionResponse(topics=topics)
+
+    def _answer(self, request: AlterPartitionRequest, asked: Any) -> PartitionResult:
+        members = tuple(InSyncMember(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs)
+        proposal = Proposal(asked.leader_epoch, asked.partition_epoch, members)
+        answer = self.rules.alter(request.broker_id, request.broker_epoch, proposal)
+        if not isinstance(answer, Accepted):
+            return PartitionResult(asked.partition_index, answer)
+        isr = sorted(answer.members)
+        return PartitionResult(asked.partition_index, 0, request.broker_id, answer.leader_epoch, isr, 0, answer.partition_epoch)
+
+
+class ReplicaBroker:
+    """A broker, and its replica of the partition. Its disk outlives it."""
+
+    def __init__(self, node: int, cluster: Cluster) -> None:
+        self.node = node
+        self.cluster = cluster
+        self.endpoint = Node(node, f"node{node}", 9092)
+        self.files = MemoryFiles()
+        self.brokers = Brokers()
+        self.running = False
+
+    async def start(self) -> None:
+        """Start, and learn all metadata."""
+        cluster = self.cluster
+        wanted = {"log.dir": f"/{self.endpoint.host}", "node.id": str(self.node), "listeners": f"PLAINTEXT://{self.endpoint.host}:9092"}
+        settings = load(wanted, {}, None).settings
+        self.broker = Broker(settings, Faults(), World(cluster.clock, MemoryFiles(), cluster.network, Random(self.node), InlineThreads))
+        await self.broker.start()
+        services = self.broker.services
+        self.brokers.own_epoch = cluster.controller.rules.standings[self.node].epoch
+        self.brokers.standings = cluster.controller.rules.standings
+        clock, timers = cluster.clock, self.broker.timers
+        self.proposals = Proposals(cluster.controller, self.node, self.brokers, clock=clock, timers=timers)
+        self.flusher = Flusher(self.broker.stop_at_once, InlineThreads)
+        membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
+        partitions = services.partitions = Partitions(self.flusher, clock, membership)
+        directory = Path(f"/replicas{self.node}")
+        self.log_dir = services.log_dir = LogDir.open(directory, settings, clock.now_ms(), files=self.files, threads=InlineThreads)
+        log = self.log_dir.logs.get((TOPIC, 0)) or self.log_dir.create_log(TOPIC, 0, TOPIC_ID, cluster.config)
+        log.config = cluster.config
+        self.partition: Partition = partitions.add(log)
+        connect = partial(
+            NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
+        )
+        following = Following(
+            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, clock, timers, FetchLimits(), answer_ms=30_000
+        )
+        self.fetchers = Fetchers(following)
+        self.running = True
+        self.learn(cluster.controller.rules.state)
+
+    def learn(self, state: Registration) -> None:
+        """Metadata says who leads."""
+        if state.leader == self.node:
+            self.fetchers.forget(self.partition)
+            self.partition.lead(state)
+        elif self.partition.follow(state):
+            self.fetchers.follow(self.partition, state.leader)
+
+    async def crash(self, *, power: bool = False) -> None:
+        """The process dies; with `power` what was not synced is lost."""
+        self.running = False
+        await self.proposals.stop()
+        await self.fetchers.stop()
+        self.broker.crash()
+        self.log_dir.close(clean=False)
+        if power:
+            self.files.power_loss()
+        await settle()
+
+    @property
+    def values(self) -> list[bytes]:
+        """The values of all records of the log."""
+        log, found = self.partition.log, []
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            chunk = bytes(log.read(offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records)
+            for position, header in split_batches(chunk):
+                offset = header.next_offset
+                if not header.is_control:
+                    found += [bytes(record.value or b"") for record in iter_records(chunk[position : position + header.size_bytes])]
+        return found
+
+    @property
+    def segments(self) -> dict[str, bytes]:
+        """The bytes of the log's segments and of its epochs, by file name."""
+        names = (".log", "leader-epoch-checkpoint")
+        files = self.files.nodes.items()
+        return {
+            path.name: bytes(node.data) for path, node in sorted(files) if path.parent.name == f"{TOPIC}-0" and path.name.endswith(names)
+        }
+
+
+class Cluster:
+    """`nodes` replicate the partition. The controller elects none by itself."""
+
+    def __init__(self, nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
+        self.clock = VirtualClock()
+        self.network = MemoryNetwork()
+        self.config = config or LogConfig()
+        self.controller = ControllerInMemory(Registration(nodes[0], nodes, nodes, 0, 0))
+        self.brokers = {node: ReplicaBroker(node, self) for node in nodes}
+        self.unreachable: set[int] = set()
+        for node in nodes:
+            self.controller.rules.standings[node] = BrokerStanding(100 + node)
+
+    def __getitem__(self, node: int) -> ReplicaBroker:
+        return self.brokers[node]
+
+    @property
+    def state(self) -> Registration:
+        """What metadata says."""
+        return self.controller.rules.state
+
+    def endpoint_of(self, node: int) -> Node | None:
+        return None if node in self.unreachable else self.brokers[node].endpoint
+
+    async def start(self) -> None:
+        for broker in self.brokers.values():
+            await broker.start()
+        await settle()
+
+    async def elect(self, leader: int, isr: tuple[int, ...] | None = None, told: tuple[int, ...] | None = None) -> None:
+        """A new leader epoch; brokers that are `told` hear of it (None: all that run)."""
+        state, rules = self.state, self.controller.rules
+        rules.state = state._replace(
+            leader=leader, isr=isr or state.isr, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
+        )
+        await self.tell(told)
+
+    async def tell(self, told: tuple[int, ...] | None = None) -> None:
+        """Brokers hear what metadata says now."""
+        for broker in self.brokers.values():
+            if broker.running and (told is None or broker.node in told):
+                broker.learn(self.state)
+        await settle()
+
+    async def register(self, node: int) -> None:
+        """A new incarnation of the broker registers and starts."""
+        rules = self.controller.rules
+        rules.standings[node] = BrokerStanding(rules.standings[node].epoch + 100)
+        await self.brokers[node].start()
+        await settle()
+
+    async def pass_time(self, ms: int, step: int = 500) -> None:
+        """Time passes, everybody does what is due, and leaders look for laggards."""
+        for _ in range(0, ms, step):
+            self.clock.advance(step)
+            await settle()
+            for broker in self.brokers.values():
+                if broker.running:
+                    broker.partition.look_for_laggards()
+        await settle()
+
+    async def call(self, node: int, request: Message, version: int) -> Any:
+        """What the broker answers at once."""
+        waiting = await self.send(node, request, version)
+        await settle()
+        return waiting()
+
+    async def send(self, node: int, request: Message, version: int) -> Callable[[], Any]:
+        """Send a request; the result gives the answer, or None while there is none."""
+        client = MemoryClient()
+        endpoint = self.brokers[node].endpoint
+        await self.network.connect(endpoint.host, endpoint.port, lambda: client)
+        client.send(request, version)
+        await settle()
+        return lambda: decode_response(request.API_KEY, version, client.frames[0])[1] if client.frames else None
+
+    async def produce(self, node: int, *values: bytes, acks: int = 1, **batch: Any) -> Callable[[], Any]:
+        """Send one batch; see `send`. The result gives the partition's answer."""
+        data = build_batch([SimpleRecord(None, value, self.clock.now_ms()) for value in values], **batch)
+        topic = TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, data)])
+        waiting = await self.send(node, ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[topic]), 13)
+
+        def answer() -> Any:
+            response = waiting()
+            return None if response is None else response.responses[0].partition_responses[0]
+
+        return answer
+
+    async def stop(self) -> None:
+        for broker in self.brokers.values():
+            if broker.running:
+                await broker.crash()
+
+
+def run(scene: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
+    """Play a scene on a loop without time."""
+
+    async def play() -> None:
+        cluster = Cluster(nodes, config)
+        await cluster.start()
+        try:
+            await scene(cluster)
+        finally:
+            await cluster.stop()
+
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(play())

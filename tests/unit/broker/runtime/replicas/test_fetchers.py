@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.nodes.link import LinkBroken, Node
+from ottla.broker.runtime.replicas.fetchers import Fetchers, Following, fetch_version, list_offsets_version
+from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
+from tests.support.partition_logs import TOPIC_ID, PartitionScene
+from tests.support.simulation import settle
+
+BACKOFF_MS = 1000
+
+
+class ScriptedLink:
+    """A link whose peer is the test."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.asked: list[tuple[Message, int | None]] = []
+        self.answer: asyncio.Future[Any] | None = None
+        self.closed = False
+
+    async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
+        self.asked.append((request, version))
+        self.answer = asyncio.get_running_loop().create_future()
+        return await self.answer
+
+    def versions(self, api_key: int) -> tuple[int, int] | None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Follower:
+    """Broker 2, which has `t-0` to `t-2`; `level` is of metadata.version."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        self.links: list[ScriptedLink] = []
+        self.endpoints: dict[int, Node] = {1: Node(1, "one", 9092), 3: Node(3, "three", 9092)}
+        self.level = 30
+        brokers = Brokers(own_epoch=77)
+        membership = Membership(brokers, lambda _: None, lambda *_: True)
+        self.scene = PartitionScene(path, self.clock, partitions=3, membership=membership)
+        self.following = Following(
+            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.clock, self.timers, FetchLimits(), answer_ms=30_000
+        )
+        self.fetchers = Fetchers(self.following)
+
+    def connect(self, node: Node) -> ScriptedLink:
+        self.links.append(ScriptedLink(node))
+        return self.links[-1]
+
+    def partition(self, index: int) -> Partition:
+        return self.scene.partitions.get("t", index)
+
+    async def follow(self, index: int, leader: int = 1, epoch: int = 1) -> None:
+        partition = self.partition(index)
+        partition.follow(Registration(leader, (1, 2, 3), (1, 2, 3), epoch, epoch))
+        self.fetchers.follow(partition, leader)
+        await settle()
+
+    async def wait(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+        await settle()
+
+    async def answer(self, *data: PartitionData, link: int = -1, session_id: int = 5) -> None:
+        """To the fetch that is under way."""
+        answer = self.links[link].answer
+        assert answer is not None
+        answer.set_result(
+            FetchResponse(session_id=session_id, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(data))])
+        )
+        await settle()
+
+    def fetches(self, link: int = -1) -> list[list[tuple[int, int]]]:
+        """Of each fetch over the link, the partitions and offsets that it names."""
+        requests = [request for request, _ in self.links[link].asked if isinstance(request, FetchRequest)]
+        return [[(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions] for request in requests]
+
+
+@pytest.fixture
+async def follower(tmp_path: Path) -> AsyncIterator[Follower]:
+    made = Follower(tmp_path / "data")
+    yield made
+    await made.fetchers.stop()
+    made.scene.close()
+
+
+def data(index: int, *values: bytes, base_offset: int = 0, epoch: int = 1, high_watermark: int = 0) -> PartitionData:
+    records = (
+        build_batch([SimpleRecord(None, value, 1) for value in values], base_offset=base_offset, leader_epoch=epoch) if values else b""
+    )
+    return PartitionData(index, 0, high_watermark, high_watermark, 0, records=records)
+
+
+@pytest.mark.parametrize(("level", "fetch", "offsets"), [(7, 13, 7), (9, 14, 8), (10, 15, 8), (19, 16, 8), (25, 17, 10), (30, 18, 11)])
+def test_versions_follow_the_level_of_the_metadata(level: int, fetch: int, offsets: int) -> None:
+    assert (fetch_version(level), list_offsets_version(level)) == (fetch, offsets)
+
+
+async def test_a_fetch_names_this_broker_in_the_old_and_the_new_way_and_its_incarnation(follower: Follower) -> None:
+    await follower.follow(0)
+    request, version = follower.links[0].asked[0]
+    assert isinstance(request, FetchRequest)
+    assert (request.replica_id, request.replica_state.replica_id, request.replica_state.replica_epoch, version) == (2, 2, 77, 18)
+
+
+async def test_what_is_followed_later_is_in_the_next_fetch_and_what_is_forgotten_is_not(follower: Follower) -> None:
+    await follower.follow(0)
+    await follower.follow(1)
+    assert follower.fetches() == [[(0, 0)]]
+    await follower.answer(data(0, b"a"))
+    assert follower.fetches()[1:] == [[(1, 0), (0, 1)]]
+    follower.fetchers.forget(follower.partition(0))
+    await follower.answer(data(0, b"b", base_offset=1), data(1, b"c"))
+    assert follower.partition(0).log.log_end_offset == 1
+    request = follower.links[0].asked[2][0]
+    assert isinstance(request, FetchRequest)
+    assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]]
+
+
+async def test_a_connection_that_breaks_is_asked_again_after_the_back_off(follower: Follower) -> None:
+    await follower.follow(0)
+    answer = follower.links[0].answer
+    assert answer is not None
+    answer.set_exception(LinkBroken("gone"))
+    await settle()
+    await follower.wait(BACKOFF_MS - 1)
+    assert len(follower.fetches()) == 1
+    await follower.wait(1)
+    assert follower.fetches() == [[(0, 0)], [(0, 0)]]
+
+
+async def test_a_leader_without_an_address_is_looked_up_again_and_one_that_moved_is_connected_to_anew(follower: Follower) -> None:
+    node = follower.endpoints.pop(1)
+    await follower.follow(0)
+    assert follower.links == []
+    follower.endpoints[1] = node
+    await follower.wait(BACKOFF_MS)
+    follower.endpoints[1] = Node(1, "moved", 9092)
+    await follower.answer(data(0))
+    assert [(link.node.host, link.closed) for link in follower.links] == [("one", True), ("moved", False)]
+
+
+async def test_a_partition_has_one_fetcher_and_a_leader_that_nobody_follows_is_hung_up_on(follower: Follower) -> None:
+    await follower.follow(0, leader=1)
+    await follower.follow(0, leader=3, epoch=2)
+    assert [(link.node.node_id, link.closed) for link in follower.links] == [(1, True), (3, False)]
+    await follower.follow(0, leader=-1, epoch=3)
+    assert follower.links[1].closed
+    assert not follower.fetchers.is_fetched(follower.partition(0))
+
+
+async def test_partitions_of_one_leader_are_spread_over_its_fetchers(follower: Follower) -> None:
+    follower.following.fetchers = 2
+    for index in range(3):
+        await follower.follow(index)
+    assert sorted(sorted(index for index, _ in follower.fetches(link)[0]) for link in (0, 1)) == [[0], [1]]
+
+
+async def test_damage_ends_what_is_taken_and_is_asked_for_again_after_a_pause(follower: Follower) -> None:
+    await follower.follow(0)
+    broken = data(0, b"a")
+    broken.records = bytes(broken.records or b"") + bytes(data(0, b"b", base_offset=1).records or b"")[:-1] + b"\xff"
+    await follower.answer(broken)
+    assert follower.partition(0).log.log_end_offset == 1
+    await follower.answer()  # to the fetch that takes the partition out of the session
+    assert follower.fetches()[1:] == [[]]
+    await follower.wait(BACKOFF_MS)
+    assert follower.fetches()[2] == [(0, 1)]
+
+
+async def test_a_log_that_the_disk_refuses_fails_alone_until_a_new_leader(follower: Follower) -> None:
+    await follower.follow(0)
+    await follower.follow(1)
+    await follower.answer(data(0))
+    follower.partition(0).log.failure = OSError(5, "Input/output error")
+    await follower.answer(data(0, b"a"), data(1, b"b"))
+    assert [follower.fetchers.is_fetched(follower.partition(index)) for index in (0, 1)] == [False, True]
+    assert follower.partition(1).log.log_end_offset == 1
+    follower.partition(0).log.failure = None
+    await follower.follow(0, epoch=2)
+    assert follower.fetchers.is_fetched(follower.partition(0))
+
+
+async def test_an_epoch_that_the_leader_has_left_behind_is_not_asked_again(follower: Follower) -> None:
+    await follower.follow(0)
+    await follower.answer(PartitionData(0, ErrorCode.FENCED_LEADER_EPOCH))
+    assert not follower.fetchers.is_fetched(follower.partition(0))
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), [(9, 12, (9, 9)), (0, 1, (0, 1)), (0, 5, (0, 2))])
+async def test_out_of_range_is_settled_by_where_the_leaders_log_begins_and_ends(
+    follower: Follower, start: int, end: int, expected: tuple[int, int]
+) -> None:
+    await follower.follow(0)
+    await follower.answer(data(0, b"a"))
+    await follower.answer(data(0, b"b", base_offset=1))
+    await follower.answer(PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    for offset in (end, start):
+        topic = ListOffsetsTopicResponse("t", [ListOffsetsPartitionResponse(0, 0, -1, offset, 1)])
+        answer = follower.links[0].answer
+        assert answer is not None
+        answer.set_result(ListOffsetsResponse(topics=[topic]))
+        await settle()
+    log = follower.partition(0).log
+    assert (log.log_start_offset, log.log_end_offset) == expected
+    changed = expected[1] != 2  # what did not change in the session is not named again
+    assert follower.fetches()[-1] == ([(0, expected[1])] if changed else [])
+
+
+async def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_after_a_pause(follower: Follower) -> None:
+    await follower.follow(0)
+    await follower.answer(PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    answer = follower.links[0].answer
+    assert answer is not None
+    topic = ListOffsetsTopicResponse("t", [ListOffsetsPartitionResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)])
+    answer.set_result(ListOffsetsResponse(topics=[topic]))
+    await settle()
+    await follower.answer()  # to the fetch that takes the partition out of the session
+    assert len(follower.fetches()) == 2
+    await follower.wait(BACKOFF_MS)
+    assert follower.fetches()[2] == [(0, 0)]
+
+
+async def test_a_broker_that_has_begun_to_lead_takes_no_answer_any_more(follower: Follower) -> None:
+    await follower.follow(0)
+    follower.partition(0).lead(Registration(2, (1, 2, 3), (1, 2, 3), 2, 2))
+    await follower.answer(data(0, b"a"))
+    assert follower.partition(0).log.log_end_offset == 0
