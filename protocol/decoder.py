@@ -178,18 +178,16 @@ class _DecoderCompiler:
     def length(self, target: str, nullable: bool, fmt: str) -> None:
         """Read a length into `n` and open the branch for values that are not null."""
         source = self.source
+        null = f"{target} = None" if nullable else "raise Bad('null where null is not allowed')"
         self.later("B" if self.flexible else fmt, "n")
         self.flush()
         if self.flexible:
             source.line(f"if n > 127: n, pos = {'read_string_length' if fmt == 'h' else 'read_uvarint'}(buf, pos - 1)")
-            source.line("n -= 1")
-        if nullable:
-            source.line(f"if n < 0: {target} = None")
-            source.line("else:")
-        else:
-            source.line("if n < 0: raise Bad('null where null is not allowed')")
-            source.line("else:")
+        source.line(f"if {'not n' if self.flexible else 'n < 0'}: {null}")
+        source.line("else:")
         source.depth += 1
+        if self.flexible:
+            source.line("n -= 1")
 
     def slice(self) -> None:
         self.source.line("e = pos + n")

@@ -40,16 +40,15 @@ class FrameReader:
         view = memoryview(data)
         pos = self._fill(view, frames) if self._partial else 0
         end = len(view)
-        while end - pos >= PREFIX_BYTES:
+        while pos < end:
             start = pos + PREFIX_BYTES
-            stop = start + self._size(view, pos, frames)
+            stop = start + self._size(view, pos, frames) if start <= end else start
             if stop > end:
+                self._partial += view[pos:]
+                self._wanted = stop - pos
                 break
             frames.append(view[start:stop])
             pos = stop
-        if pos < end:
-            self._partial += view[pos:]
-            self._wanted = stop - pos if end - pos >= PREFIX_BYTES else PREFIX_BYTES
         return frames
 
     def _fill(self, view: memoryview, frames: list[memoryview]) -> int:

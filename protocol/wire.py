@@ -14,7 +14,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 STRING_BYTES_MAX = 0x7FFF
 """A string's length is an i16 before flexible versions, and Kafka holds compact strings to the same limit."""
 
-_UVARINT_BYTES_MAX = 5
+_UVARINT_MAX = 0x7FFFFFFF
+_UVARINT_SHIFT_MAX = 28
+"""Of the fifth byte."""
 _MALFORMED_UVARINT = "varint longer than 5 bytes or above 2^31 - 1"
 
 
@@ -24,16 +26,16 @@ class Bad(Exception):
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """An unsigned varint of at most 31 bits: lengths, counts, tags and sizes are all positive Java ints."""
-    value = shift = 0
-    for pos_ in range(pos, pos + _UVARINT_BYTES_MAX):
-        byte = buf[pos_]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0x7FFFFFFF:
-                raise Bad(_MALFORMED_UVARINT)
-            return value, pos_ + 1
+    byte = buf[pos]
+    value, shift = byte & 0x7F, 0
+    while byte > 0x7F and shift < _UVARINT_SHIFT_MAX:
+        pos += 1
         shift += 7
-    raise Bad(_MALFORMED_UVARINT)
+        byte = buf[pos]
+        value |= (byte & 0x7F) << shift
+    if byte > 0x7F or value > _UVARINT_MAX:
+        raise Bad(_MALFORMED_UVARINT)
+    return value, pos + 1
 
 
 def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:

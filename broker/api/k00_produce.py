@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import CloseConnection, Context
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
+_LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
+"""Where a batch has its length, its magic and the lower byte of its attributes."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
@@ -75,33 +76,29 @@ _WITHOUT_START = frozenset(
 )
 """Refusals of an append that do not tell where the log starts, as Kafka's do not (ReplicaManager.appendRecordsToLeader)."""
 
+_ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
 
 
-@dataclass(slots=True)
-class _Appends:
-    """What the appends of one request have in common. `waits`: what must come true before the request is answered."""
-
-    refusal: Rejected | None
-    verdicts: Verdicts
-    condition: Condition
-    waits: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = field(default_factory=list)
+Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
+"""What must come true before a request is answered, and the part of the answer that depends on it."""
 
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; answer at once unless something must be verified or synced first."""
-    _drop_repeated(request)
-    refusal = _refusal(request)
-    if refusal is None and _has_transactional(request):
+    topics = request.topic_data
+    if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
+        _drop_repeated(request)
+    if request.acks not in _ACKS:
+        return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
+    if _has_transactional(request):
         return _verify_and_append(ctx, request)
-    return _append_all(ctx, request, refusal, _NOTHING)
+    return _append_all(ctx, request, _NOTHING)
 
 
 def _drop_repeated(request: ProduceRequest) -> None:
     """Of a partition that is named twice only the last is left, as in Kafka (KafkaApis.handleProduceRequest)."""
     topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return
     last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
     if len(last) == sum(len(topic.partition_data) for topic in topics):
         return
@@ -110,24 +107,34 @@ def _drop_repeated(request: ProduceRequest) -> None:
     request.topic_data = [topic for topic in topics if topic.partition_data]
 
 
-def _append_all(
-    ctx: Context, request: ProduceRequest, refusal: Rejected | None, verdicts: Verdicts
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     condition = Condition.REPLICATED if request.acks == -1 else Condition.ON_DISK
-    appends = _Appends(refusal, verdicts, condition)
-    responses = [_append_topic(ctx, topic, appends) for topic in request.topic_data]
+    waits: Waits = []
+    responses = [_append_topic(ctx, topic, verdicts, condition, waits) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
         return None
     response = ProduceResponse(responses)
-    return _answer_after(ctx.services, appends, response, request.timeout_ms) if appends.waits else response
+    return _answer_after(ctx.services, waits, response, request.timeout_ms) if waits else response
+
+
+def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
+    """What refuses every partition of the request alike."""
+    responses = [
+        TopicProduceResponse(topic.name, topic.topic_id, [_error(data.index, refusal) for data in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    if request.acks == 0:
+        _close_on_error(responses)
+        return None
+    return ProduceResponse(responses)
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records and len(records) >= HEADER_BYTES and records[CRC_START + 1] & TRANSACTIONAL and records[MAGIC_END - 1] == MAGIC_V2:
+            if records and len(records) >= HEADER_BYTES and records[_ATTRIBUTES_AT] & TRANSACTIONAL and records[_MAGIC_AT] == MAGIC_V2:
                 return True
     return False
 
@@ -135,22 +142,21 @@ def _has_transactional(request: ProduceRequest) -> bool:
 def _verify_and_append(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Ask for all partitions at once; then append what may be written."""
     if request.transactional_id is None:
-        return _append_all(ctx, request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"), _NOTHING)
+        return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"))
     batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
-        refusal = Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer")
-        return _append_all(ctx, request, refusal, _NOTHING)
+        return _refuse_all(request, Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer"))
     verdicts: Verdicts | Awaitable[Verdicts] = _NOTHING
     for producer_id, epoch in producers:
         writer = Writer(request.transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
         verdicts = ctx.services.txn_verification.verify(writer, batches)
     if isinstance(verdicts, dict):
-        return _append_all(ctx, request, None, verdicts)
+        return _append_all(ctx, request, verdicts)
     return _append_verified(ctx, request, verdicts)
 
 
 async def _append_verified(ctx: Context, request: ProduceRequest, verdicts: Awaitable[Verdicts]) -> ProduceResponse | None:
-    answer = _append_all(ctx, request, None, await verdicts)
+    answer = _append_all(ctx, request, await verdicts)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
@@ -184,42 +190,40 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
     return Rejected(code, rejected.message)
 
 
-def _append_topic(ctx: Context, topic: TopicProduceData, appends: _Appends) -> TopicProduceResponse:
+def _append_topic(ctx: Context, topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
     answers = []
     for data in topic.partition_data:
         try:
-            if appends.refusal is not None:
-                raise appends.refusal
             if found is None:
                 raise ctx.services.partitions.missing(_key(ctx, topic), data.index)
             partition = found.get(data.index)
-            verdict = appends.verdicts.get((partition.topic, partition.index)) if appends.verdicts else None
+            verdict = verdicts.get((partition.topic, partition.index)) if verdicts else None
             if isinstance(verdict, Rejected):
                 raise unverified_error(ctx.version, verdict)
-            answers.append(_append(ctx, partition, data, appends, verdict))
+            answers.append(_append(ctx, partition, data, verdict, condition, waits=waits))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
 def _append(
-    ctx: Context, partition: Partition, data: PartitionProduceData, appends: _Appends, guard: VerificationGuard | None
+    ctx: Context, partition: Partition, data: PartitionProduceData, guard: VerificationGuard | None, condition: Condition, *, waits: Waits
 ) -> PartitionProduceResponse:
     batch = _one_batch(data.records, ctx.version)
     if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
-        info = partition.append(batch, guard=guard, acks_all=appends.condition is Condition.REPLICATED)
+        info = partition.append(batch, guard=guard, acks_all=condition is Condition.REPLICATED)
     except Rejected as rejected:
         refused = _error(data.index, rejected)
         if rejected.code not in _WITHOUT_START:
             refused.log_start_offset = partition.log.log_start_offset
         return refused
     answer = PartitionProduceResponse(data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-    wait = partition.when(appends.condition, info)
+    wait = partition.when(condition, info)
     if wait is not None:
-        appends.waits.append((wait, answer))
+        waits.append((wait, answer))
     return answer
 
 
@@ -236,17 +240,18 @@ def _find_topic(ctx: Context, topic: TopicProduceData) -> TopicPartitions | None
 
 def _one_batch(records: Buffer | None, version: int) -> Buffer:
     """The single batch of `records`, a partial one behind it cut off (ProduceRequest.validateRecords); raises Rejected."""
-    if records is None or len(records) == 0:
+    if not records:
         raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no records")
-    if version >= 7 and len(records) >= HEADER_BYTES and _is_plain(records):
-        return records
-    return _first_of(records, version)
+    return records if version >= 7 and _is_plain(records) else _first_of(records, version)
 
 
 def _is_plain(records: Buffer) -> bool:
     """Whether this is one whole batch of magic 2 outside any transaction: nearly always, so it is told from three fields."""
-    whole: bool = _LENGTH.unpack_from(records, 8)[0] == len(records) - LOG_OVERHEAD
-    return whole and records[MAGIC_END - 1] == MAGIC_V2 and not records[CRC_START + 1] & TRANSACTIONAL
+    size = len(records)
+    if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2 or records[_ATTRIBUTES_AT] & TRANSACTIONAL:
+        return False
+    whole: bool = _LENGTH.unpack_from(records, _LENGTH_AT)[0] == size - LOG_OVERHEAD
+    return whole
 
 
 def _first_of(records: Buffer, version: int) -> Buffer:
@@ -276,13 +281,6 @@ def _codec(header: BatchHeader) -> Codec | None:
         return None
 
 
-def _refusal(request: ProduceRequest) -> Rejected | None:
-    """What refuses every partition of the request alike."""
-    if request.acks not in {-1, 0, 1}:
-        return Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed")
-    return None
-
-
 def _error(index: int, rejected: Rejected) -> PartitionProduceResponse:
     named = [BatchIndexAndErrorMessage(at, message) for at, message in rejected.record_errors[: limits.RECORD_ERRORS_MAX]]
     return PartitionProduceResponse(index, rejected.code, -1, record_errors=named, error_message=rejected.message or None)
@@ -296,10 +294,10 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 
-async def _answer_after(services: Services, appends: _Appends, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
+async def _answer_after(services: Services, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
     """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
-    await wait_at_most(services.timers, services.clock, timeout_ms, [future for future, _ in appends.waits])
-    for future, answer in appends.waits:
+    await wait_at_most(services.timers, services.clock, timeout_ms, [future for future, _ in waits])
+    for future, answer in waits:
         try:
             if not future.done():
                 raise Rejected(ErrorCode.REQUEST_TIMED_OUT)

@@ -150,9 +150,6 @@ class Connection(asyncio.Protocol):
             transport.writelines(out)
             if session.write_blocked:
                 self._count_output()
-        if session.runnable and not self._goes_on:
-            self._goes_on = True
-            asyncio.get_running_loop().call_soon(self._go_on)
         shared = self._shared
         if not session.paused:
             if not self._reading:
@@ -161,6 +158,9 @@ class Connection(asyncio.Protocol):
         elif session.finished:
             self._close()
         else:
+            if session.runnable and not self._goes_on:
+                self._goes_on = True
+                asyncio.get_running_loop().call_soon(self._go_on)
             if self._reading:
                 self._reading = False
                 transport.pause_reading()

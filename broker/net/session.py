@@ -74,8 +74,6 @@ class Session:
         self._ending = False
         self.unhandled = 0
         """Bytes that came and were not handled: the backlog, and the frame that has not come whole."""
-        self.unframed = 0
-        """Bytes of a frame that has not come whole."""
         self.write_blocked = False
         """Set by the shell while the transport holds more unsent bytes than it should."""
 
@@ -92,15 +90,15 @@ class Session:
     @property
     def paused(self) -> bool:
         """True while the shell must not read."""
-        if self._ending or self._untrusted is not None or (self._budget.exhausted and not self.unframed):
+        if self._ending or self._untrusted is not None or (self._budget.exhausted and not self._reader.held_bytes):
             return True
         if self._pending is not None:
             return self.unhandled >= limits.READ_CHUNK_BYTES
-        return bool(self._backlog) or self._full
+        return bool(self._backlog) or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     @property
     def runnable(self) -> bool:
-        """True when `run` would do something."""
+        """True when `run` would do something; then it is paused, too."""
         return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._full
 
     @property
@@ -117,9 +115,8 @@ class Session:
         except FrameTooLarge as error:
             self._backlog.extend(error.frames)
             self._untrusted = error
-        self.unframed = self._reader.held_bytes
         self.run()
-        if self.unframed and self._budget.overdrawn:
+        if self.unhandled and self._budget.overdrawn and self._reader.held_bytes:
             peer_logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
             self.lost()
 
@@ -156,7 +153,7 @@ class Session:
         """Graceful stop: answer what was started, handle nothing more."""
         self._ending = True
         self._backlog.clear()
-        self.unhandled = self.unframed = 0
+        self.unhandled = 0
         self._account()
 
     def lost(self) -> None:

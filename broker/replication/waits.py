@@ -27,28 +27,26 @@ class Condition(Enum):
 class Waits(Generic[Ticket]):
     """Tickets by condition, in the order of their offsets, which is that of the appends."""
 
-    __slots__ = ("_queues",)
+    __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self._queues: dict[Condition, deque[tuple[int, Ticket]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._queues)
+        self.queues: dict[Condition, deque[tuple[int, Ticket]]] = {}
+        """Those that are not empty."""
 
     def add(self, condition: Condition, last_offset: int, ticket: Ticket) -> None:
         """`ticket` waits until the condition holds for `last_offset`."""
-        self._queues.setdefault(condition, deque()).append((last_offset, ticket))
+        self.queues.setdefault(condition, deque()).append((last_offset, ticket))
 
     def reached(self, condition: Condition, end: int) -> list[Ticket]:
         """Whose wait is over, now that the condition holds below `end`."""
-        queue = self._queues.get(condition)
+        queue = self.queues.get(condition)
         done: list[Ticket] = []
         while queue and queue[0][0] < end:
             done.append(queue.popleft()[1])
         if queue is not None and not queue:
-            del self._queues[condition]
+            del self.queues[condition]
         return done
 
     def drain(self, *conditions: Condition) -> list[Ticket]:
         """All who wait for one of `conditions`: what they wait in is over."""
-        return [ticket for condition in conditions for _, ticket in self._queues.pop(condition, ())]
+        return [ticket for condition in conditions for _, ticket in self.queues.pop(condition, ())]

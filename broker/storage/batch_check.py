@@ -51,15 +51,11 @@ _RECORD_ERRORS_SHOWN: Final = 3
 class Checked:
     """A batch as it will be written, but for its base offset and leader epoch.
 
-    `header` has the client's base offset 0; `unstamped` are the bytes from the magic on, one after the other. `offset_of_max_timestamp`
-    counts from the base offset. `log_append_time_ms` is what the Produce response says: -1 where the topic keeps the client's timestamps.
+    `header` has the client's base offset 0; `unstamped` are the bytes from the magic on, one after the other.
     """
 
     header: BatchHeader
     unstamped: tuple[Buffer, ...]
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    log_append_time_ms: int
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int) -> Checked:
@@ -180,10 +176,10 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
 
 def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:
     """Decide between the batch as it came, with another header, and built anew (LogValidator.validateMessagesAndAssignOffsets…)."""
-    attributes, max_timestamp, newest_delta, append_ms = header.attributes, scan.max_timestamp, scan.offset_of_max_timestamp, -1
+    attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME
-        max_timestamp, newest_delta, append_ms = now_ms, header.last_offset_delta, now_ms
+        max_timestamp = now_ms
     elif attributes & LOG_APPEND_TIME:
         attributes ^= LOG_APPEND_TIME
         max_timestamp = header.max_timestamp
@@ -191,7 +187,7 @@ def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.
     target = source if config.compression_type == _AS_PRODUCED else _TARGETS[config.compression_type]
     rebuild = source != target or not scan.sequential
     if not rebuild and attributes == header.attributes and max_timestamp == header.max_timestamp:
-        return Checked(header, (data[STAMPED_BYTES:],), max_timestamp, newest_delta, append_ms)
+        return Checked(header, (data[STAMPED_BYTES:],))
     tail: Buffer = data[HEADER_BYTES:]
     if rebuild:
         if source == target == Codec.NONE:
@@ -200,10 +196,8 @@ def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.
         if HEADER_BYTES + len(tail) > config.max_message_bytes:
             raise _too_large(HEADER_BYTES + len(tail), config)
         attributes = attributes & ~CODEC_MASK | target
-        if append_ms < 0:
-            newest_delta = scan.index_of_max_timestamp
     head = pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail)
-    return Checked(read_header(head), (memoryview(head)[STAMPED_BYTES:], tail), max_timestamp, newest_delta, append_ms)
+    return Checked(read_header(head), (memoryview(head)[STAMPED_BYTES:], tail))
 
 
 def _recompress(records: Buffer, codec: Codec, config: LogConfig) -> bytes:

@@ -29,6 +29,10 @@ _FAR: Final = 2**30
 """Of sequences that come again after 2^31: what is less than half of that before another one is older."""
 
 
+_new_tuple = tuple.__new__
+"""What a named tuple's class calls after a function that names the fields."""
+
+
 class Origin(Enum):
     """Who wrote a batch decides which rules it must pass: all of them, all but sequences, none."""
 
@@ -271,7 +275,7 @@ class ProducerState:
         if entry.producer_epoch != batch.producer_epoch:
             entry.take_epoch(batch.producer_epoch)
         delta = batch.last_offset_delta
-        entry.batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, batch.max_timestamp))
+        entry.batches.append(_new_tuple(BatchMetadata, (batch.last_sequence, base_offset + delta, delta, batch.max_timestamp)))
         entry.last_timestamp = batch.max_timestamp
         if batch.attributes & TRANSACTIONAL:
             if self._guards:

@@ -360,15 +360,16 @@ class Partition:
 
     def _grew(self, size: int) -> None:
         log, replica = self.log, self.replica
-        if log.config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
+        config, active = log.config, log.segments.active
+        if config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
         now_ms = self._clock.mono_ms() if replica.shared else 0
-        effects = replica.appended(log.log_end_offset, now_ms, log.config.flush_messages)
-        if log.segments.active is not self._active:
-            self._active = log.segments.active
+        effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
+        if active is not self._active:
+            self._active = active
             effects |= SYNC
         self._act(effects)
-        if effects & COMMITTED and self.watchers:
+        if self.watchers and effects & COMMITTED:
             self._wake_readers(0 if replica.shared else size)  # with others, what was there already may be committed only now
         if self.end_watchers:
             self._wake_followers(size)
@@ -400,7 +401,7 @@ class Partition:
             self._membership.propose(self)
         if effects & LOW_WATERMARK and self._deletions:
             self._release_deletions()
-        if self._waits:
+        if self._waits.queues:
             self._release(Condition.COMMITTED, self.replica.high_watermark)
             self._release(Condition.REPLICATED, self.replica.high_watermark)
             self._release(Condition.ON_DISK, self.replica.own_end)

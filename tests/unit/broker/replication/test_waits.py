@@ -10,7 +10,7 @@ def test_a_wait_ends_when_its_condition_holds_for_its_offset_and_not_before() ->
     assert waits.reached(Condition.COMMITTED, 4) == []
     assert waits.reached(Condition.COMMITTED, 5) == ["first"]
     assert waits.reached(Condition.COMMITTED, 100) == ["second"]
-    assert not waits
+    assert not waits.queues
 
 
 def test_one_condition_says_nothing_of_the_other() -> None:
@@ -27,7 +27,7 @@ def test_after_a_drain_nobody_waits() -> None:
     waits.add(Condition.ON_DISK, 0, "a")
     waits.add(Condition.COMMITTED, 3, "b")
     assert sorted(waits.drain(*Condition)) == ["a", "b"]
-    assert not waits
+    assert not waits.queues
     assert waits.reached(Condition.COMMITTED, 100) == []
 
 
