@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "serve": "ottla.broker.cli.serve:serve",
+    "format": "ottla.broker.cli.format:format_",
     "health": "ottla.broker.cli.health:health",
     "topics": "ottla.broker.cli.topics:app",
     "groups": "ottla.broker.cli.groups:app",

@@ -1,0 +1,84 @@
+"""`ottla format`: makes the data directory of a cluster's member, as Kafka's `kafka-storage format` does, with the same options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.broker.cli.common import CliError, command
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.release_levels import UnknownLevel, bootstrap_levels, level_name
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError, data_dir, load
+from ottla.broker.net.listeners import listeners_of
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.formatting import format_directory
+
+_OF_A_CONTROLLER = "on a controller; here a broker is formatted, and controllers are Apache Kafka's"
+
+
+@command
+def format_(
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", help="The id of the cluster; Kafka's `kafka-storage random-uuid` draws one.")
+    ],
+    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The broker's server.properties.")],
+    *,
+    ignore_formatted: Annotated[bool, typer.Option("--ignore-formatted", "-g", help="Leave a formatted directory as it is.")] = False,
+    release_version: Annotated[
+        str | None, typer.Option("--release-version", "-r", metavar="RELEASE", help="Levels of features: those of this release of Kafka.")
+    ] = None,
+    feature: Annotated[list[str] | None, typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature.")] = None,
+    standalone: Annotated[bool, typer.Option("--standalone", "-s", help="For controllers only.")] = False,
+    no_initial_controllers: Annotated[
+        bool, typer.Option("--no-initial-controllers", "-N", help="The controllers name the quorum: always so on a broker.")
+    ] = False,
+    initial_controllers: Annotated[str | None, typer.Option("--initial-controllers", "-I", help="For controllers only.")] = None,
+    add_scram: Annotated[list[str] | None, typer.Option("--add-scram", "-S", help="For controllers only.")] = None,
+) -> None:
+    """Format the data directory of a broker that joins a cluster.
+
+    For example: ottla format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config broker.properties
+    """
+    given = {"standalone": standalone, "initial-controllers": initial_controllers, "add-scram": add_scram}
+    for name, value in given.items():
+        if value:
+            raise CliError(f"--{name} can only be used {_OF_A_CONTROLLER}")
+    try:
+        settings = _settings(config)
+        dynamic = not settings.controller_quorum_voters
+        levels = bootstrap_levels(_levels(feature or ()), release_version, dynamic_quorum=dynamic)
+        path = data_dir(settings)
+        now_ms = Clock().now_ms()
+        made = format_directory(path, cluster_id, settings.node_id, levels, now_ms, ignore_formatted=ignore_formatted)
+    except (SettingsError, LogDirRefused, UnknownLevel) as error:
+        raise CliError(str(error)) from error
+    if made:
+        print(f"Formatting metadata directory {path} with {METADATA_VERSION} {level_name(levels[METADATA_VERSION])}.")
+    else:
+        print("All of the log directories are already formatted.")
+
+
+def _settings(config: Path) -> BrokerSettings:
+    settings = load({}, os.environ, config).settings
+    if not settings.is_member:
+        raise CliError(
+            f"{config}: only a broker with process.roles=broker is formatted; a node of its own is by its first start (cluster.id)"
+        )
+    listeners_of(settings)
+    return settings
+
+
+def _levels(features: Sequence[str]) -> dict[str, int]:
+    levels = {}
+    for item in features:
+        name, equals, level = item.partition("=")
+        if not equals or not level.strip().isdecimal():
+            raise CliError(f"--feature {item}: expected NAME=LEVEL")
+        levels[name.strip()] = int(level)
+    return levels

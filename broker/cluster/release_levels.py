@@ -1,0 +1,89 @@
+"""Which levels of features a release of Kafka stands for, as `kafka-storage format` writes them (Kafka's `MetadataVersion`, `Feature`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION, REGISTERED
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord
+
+KRAFT_VERSION: Final = "kraft.version"
+_LOWEST: Final = REGISTERED[METADATA_VERSION][0]
+_VERSIONS_OF_RELEASES: Final[Mapping[str, tuple[int, ...]]] = {
+    "3.3": (3,),
+    "3.4": (0,),
+    "3.5": (0, 1, 2),
+    "3.6": (0, 1, 2),
+    "3.7": (0, 1, 2, 3, 4),
+    "3.8": (0,),
+    "3.9": (0,),
+    "4.0": (0, 1, 2, 3),
+    "4.1": (0, 1),
+    "4.2": (0, 1),
+    "4.3": (0,),
+}
+NAMES: Final = [f"{release}-IV{version}" for release, versions in _VERSIONS_OF_RELEASES.items() for version in versions]
+"""The names of the levels of metadata.version, from 7 up."""
+assert len(NAMES) == METADATA_LEVEL - _LOWEST + 1
+
+_ON_FROM: Final[Mapping[str, tuple[int, int]]] = {
+    "eligible.leader.replicas.version": (26, 1),
+    "group.version": (22, 1),
+    "share.version": (28, 1),
+    "streams.version": (29, 1),
+    "transaction.version": (24, 2),
+}
+"""From which metadata.version on a new cluster has the feature, and at which level."""
+_ELR_NEEDS: Final = 23
+
+
+class UnknownLevel(ValueError):
+    """A release, a feature or a level that there is not; the text says which there are."""
+
+
+def level_name(level: int) -> str:
+    """`4.3-IV0` for 30."""
+    return NAMES[level - _LOWEST]
+
+
+def metadata_level(release: str) -> int:
+    """The level of a release (`4.0`, `4.0.1`: its last) or of one level's name (`4.0-IV2`). Raises `UnknownLevel`."""
+    name = ".".join(release.split(".")[:2])
+    if name in _VERSIONS_OF_RELEASES:
+        name = f"{name}-IV{_VERSIONS_OF_RELEASES[name][-1]}"
+    if name not in NAMES:
+        raise UnknownLevel(f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(NAMES)}")
+    return NAMES.index(name) + _LOWEST
+
+
+def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
+    """The levels of a new cluster: those of the release (default: the newest), and over them what is `asked`. Raises `UnknownLevel`."""
+    if METADATA_VERSION in asked and release is not None:
+        raise UnknownLevel(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
+    known = sorted(REGISTERED.keys() - {METADATA_VERSION})
+    for name, level in asked.items():
+        if name not in REGISTERED:
+            raise UnknownLevel(f"Unsupported feature: {name}. Supported features are: {', '.join(known)}")
+        low, high = REGISTERED[name]
+        if not low <= level <= high:
+            raise UnknownLevel(f"No feature:{name} with feature level {level}")
+    if asked.get(KRAFT_VERSION, dynamic_quorum) != dynamic_quorum:
+        quorum = "not set" if dynamic_quorum else "set"
+        raise UnknownLevel(f"Cannot set kraft.version to {asked[KRAFT_VERSION]}: controller.quorum.voters is {quorum}")
+    newest = asked.get(METADATA_VERSION, METADATA_LEVEL if release is None else metadata_level(release))
+    levels = {name: level for name, (since, level) in _ON_FROM.items() if newest >= since}
+    levels |= {**asked, METADATA_VERSION: newest, KRAFT_VERSION: int(dynamic_quorum)}
+    if levels.get("eligible.leader.replicas.version") and newest < _ELR_NEEDS:
+        raise UnknownLevel(
+            f"eligible.leader.replicas.version could not be set to 1 because it depends on {METADATA_VERSION} level {_ELR_NEEDS}"
+        )
+    return levels
+
+
+def level_records(levels: Mapping[str, int]) -> Iterable[FeatureLevelRecord]:
+    """metadata.version first, the others by name; level 0 is the absence of one, and kraft.version is Raft's own."""
+    yield FeatureLevelRecord(METADATA_VERSION, levels[METADATA_VERSION])
+    for name in sorted(levels.keys() - {METADATA_VERSION, KRAFT_VERSION}):
+        if levels[name]:
+            yield FeatureLevelRecord(name, levels[name])
