@@ -17,7 +17,7 @@ ARGS ?=
 # How many workers `make test` has: JOBS=2 runs the tests on two cores, 0 one after the other.
 JOBS ?= 0
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash streams fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -145,6 +145,9 @@ audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
+
+cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a cluster 100 times under load, and judge their directories (ARGS="--brokers kafka,ottla,ottla")
+	@$(PY) -m client_compat.cluster_mixed $(ARGS)
 
 streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to come once (ARGS="--rounds 10 --broker kafka")
 	@$(PY) -m client_compat.streams $(ARGS)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Services
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.routes import ROUTES
+from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -33,8 +33,8 @@ from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.disk import FillableFiles
-from ottla.broker.net.connection import Shared
-from ottla.broker.net.listeners import host_and_port, listeners_of
+from ottla.broker.net.connection import MostConnections, Shared
+from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -246,13 +246,16 @@ class Broker:
 
     async def _accept(self) -> None:
         settings = self.settings
-        self._dispatcher = Dispatcher(self.services, self._faults)
+        self._dispatcher = Dispatcher(self.services, self._faults, None if self.services.forwarding is None else ROUTES_OF_A_MEMBER)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
-        shared.most_connections = lambda host: (
+        between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
+        shared.most_connections = lambda listener, host: MostConnections(
             settings.max_connections,
+            settings.max_connections_of(listener),
             ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
+            of_brokers=listener == between_brokers,
         )
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         await self._server.start(shared)

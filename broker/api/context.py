@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
     from ottla.broker.runtime.metadata.topic_service import TopicService
+    from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
     from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
     from ottla.broker.runtime.replicas.flusher import Flusher
@@ -109,6 +110,8 @@ class Services:
     stop_at_once: Callable[[BaseException], None]
     """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)
+    forwarding: Forwarding | None = None
+    """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
 
 
 class Context:

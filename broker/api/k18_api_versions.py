@@ -1,6 +1,7 @@
 """ApiVersions (key 18), versions 0-4: what is served, from the routes themselves, and the features of the cluster.
 
-Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for); a version above 4 is answered in
+Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for), in a member of a cluster as far as
+the controller serves those that it decides; a version above 4 is answered in
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.routes import ROUTES
@@ -26,6 +28,9 @@ from ottla.protocol.messages.k18_api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.runtime.nodes.envelopes import Forwarding
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
@@ -41,7 +46,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 @cache
-def _api_keys() -> list[ApiVersion]:
+def _own_api_keys() -> list[ApiVersion]:
     return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())]
 
 
@@ -50,11 +55,17 @@ def _response(ctx: Context) -> ApiVersionsResponse:
     levels = finalized(services.topics.features, services.settings.transaction_version)
     shown = {name: (first, last) for name, (first, last) in SUPPORTED.items() if first > 0 or ctx.version >= 4}
     return ApiVersionsResponse(
-        api_keys=_api_keys(),
+        api_keys=_own_api_keys() if services.forwarding is None else _listed(services.forwarding),
         supported_features=[SupportedFeatureKey(name, first, last) for name, (first, last) in shown.items()],
         finalized_features_epoch=services.topic_service.metadata_log.log.log_end_offset - 1,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items()],
     )
+
+
+def _listed(forwarding: Forwarding) -> list[ApiVersion]:
+    from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a member of a cluster needs it
+
+    return listed(forwarding)
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

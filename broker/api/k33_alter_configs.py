@@ -6,11 +6,11 @@ resource's error changes nothing of that resource and leaves the others alone. S
 
 from __future__ import annotations
 
+from ottla.broker.api.config_changes import change_configs
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
-from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 
@@ -25,11 +25,7 @@ async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResp
         )
         for resource in request.resources
     ]
-    errors: list[Rejected | None]
-    try:
-        errors = await ctx.services.topic_service.alter_configs(changes, validate_only=request.validate_only)
-    except Rejected as error:
-        errors = [error for _ in changes]
+    errors = await change_configs(ctx, request, changes)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)

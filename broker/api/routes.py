@@ -84,6 +84,27 @@ ROUTES: dict[ApiKey, Route] = {
 }
 """One line for each API; a new handler adds its own, in the order of the keys."""
 
+FORWARDED: dict[ApiKey, Route] = {
+    ApiKey.CREATE_TOPICS: _route("forwarding", 2, 7),
+    ApiKey.DELETE_TOPICS: _route("forwarding", 1, 6),
+    ApiKey.CREATE_PARTITIONS: _route("forwarding", 0, 3),
+    ApiKey.ELECT_LEADERS: _route("forwarding", 0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _route("forwarding", 0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _route("forwarding", 0, 0),
+    ApiKey.DESCRIBE_QUORUM: _route("forwarding", 0, 2),
+    ApiKey.UPDATE_FEATURES: _route("forwarding", 0, 2),
+    ApiKey.UNREGISTER_BROKER: _route("forwarding", 0, 0),
+    ApiKey.ADD_RAFT_VOTER: _route("forwarding", 0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: _route("forwarding", 0, 0),
+}
+"""What a member of a cluster leaves to the controller (`ottla.broker.api.forwarding`)."""
+
+SPLIT = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""What a member of a cluster leaves to the controller in part (`ottla.broker.api.config_changes`)."""
+
+ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTES | FORWARDED).items()}
+"""What a member of a cluster serves."""
+
 
 def load_all() -> None:
     """Import every handler now."""

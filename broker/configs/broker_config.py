@@ -16,8 +16,8 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
 from ottla.broker.configs.broker_loggers import BrokerLoggers
-from ottla.broker.core.config_keys import InvalidConfig, Value, render
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+from ottla.broker.core.config_keys import ConfigKey, InvalidConfig, Value, render
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ class BrokerConfigs:
         self.settings = settings
         self.loggers = BrokerLoggers()
         self._catalog = catalog
-        self._started: Final[dict[str, Value]] = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
+        of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
+        self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
 
     def cluster_wide(self) -> Mapping[str, str]:
         """What was set for all brokers."""
@@ -77,22 +78,31 @@ class BrokerConfigs:
 
     def refresh(self) -> set[str]:
         """Puts the values in force into `settings`, and returns the names of those that changed."""
-        changed = set()
+        changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
             if not key.dynamic:
                 continue
-            value = self._in_force(name)
+            value = self._in_force(key)
             if value != self.settings.value(name):
                 setattr(self.settings, attribute_of(name), value)
                 changed.add(name)
         return changed
 
-    def _in_force(self, name: str) -> Value:
+    def _refresh_listeners(self) -> set[str]:
+        """The same for what single listeners may have."""
+        before = self.settings.listener_connections
+        names = {*self._started, *self.of_this_broker(), *self.cluster_wide()}
+        keys = filter(None, map(listener_key, sorted(names)))
+        now = {key.name: value for key in keys if isinstance(value := self._in_force(key), int)}
+        self.settings.listener_connections = now
+        return {name for name in {*before, *now} if before.get(name) != now.get(name)}
+
+    def _in_force(self, key: ConfigKey) -> Value:
         for layer in (self.of_this_broker(), self.cluster_wide()):
-            if name in layer:
+            if key.name in layer:
                 try:
-                    return BROKER_KEYS[name].parse(layer[name])
+                    return key.parse(layer[key.name])
                 except InvalidConfig as error:
                     # Another broker wrote this directory with a value that we do not allow: start, and say so.
                     log.warning("ignoring the stored value: %s", error)
-        return self._started[name]
+        return self._started.get(key.name)

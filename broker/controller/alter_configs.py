@@ -53,13 +53,12 @@ def alter_configs(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
     """Decides a whole request; one error or None for each resource, in the request's order."""
-    seen = Counter((resource.resource_type, resource.name) for resource in resources)
+    twice = _named_twice(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     for resource in resources:
         try:
-            if seen[resource.resource_type, resource.name] > 1:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_form(resource, twice)
             changes = _changes(catalog, resource, settings)
             records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
             results.append(None)
@@ -68,9 +67,25 @@ def alter_configs(
     return Effects(records, results)
 
 
+def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings) -> dict[int, Rejected | None]:
+    """What a member of a cluster says to a request before the controller decides the rest of it: an error, or None for loggers, for the
+    resources at these places (`ConfigAdminManager.preprocess`)."""
+    twice = _named_twice(resources)
+    settled: dict[int, Rejected | None] = {}
+    for index, resource in enumerate(resources):
+        try:
+            _check_form(resource, twice)
+            if resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS}:
+                _changes(catalog, resource, settings)
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                settled[index] = None
+        except Rejected as error:
+            settled[index] = error
+    return settled
+
+
 def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
     """The keys that change, with their new text or None."""
-    _check_form(resource)
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_changes(catalog, resource, settings)
@@ -88,7 +103,14 @@ def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _check_form(resource: AlterResource) -> None:
+def _named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
+    seen = Counter((resource.resource_type, resource.name) for resource in resources)
+    return {named for named, times in seen.items() if times > 1}
+
+
+def _check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
+    if (resource.resource_type, resource.name) in twice:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({op.name for op in resource.ops}) != len(resource.ops):
         raise Rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if any(op.op not in OpType.__members__.values() for op in resource.ops):

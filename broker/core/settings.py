@@ -6,8 +6,9 @@ Reading the sources (file, environment, command line) is `settings_load`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ottla.broker.core.config_keys import (
@@ -36,6 +37,8 @@ _SHORT, _DOUBLE, _LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
 _POSITIVE = at_least(1)
 _NOT_NEGATIVE = at_least(0)
 _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
+
+_LISTENER_CONNECTIONS = re.compile(r"listener\.name\.[^.]*\.max\.connections")
 
 _OF_MEMBERS: Mapping[str, Value] = {
     "offsets.topic.replication.factor": 3,
@@ -300,6 +303,9 @@ class BrokerSettings:
     kept: Mapping[str, Value] = field(default_factory=dict)
     """What was given for settings of KEPT_KEYS, which change nothing."""
 
+    listener_connections: Mapping[str, int] = field(default_factory=dict)
+    """What is in force of `listener.name.<name>.max.connections`, under these names; every other listener may have `max_connections`."""
+
     def __post_init__(self) -> None:
         if self.broker_id == BROKER_KEYS["broker.id"].default:
             self.broker_id = self.node_id
@@ -322,6 +328,10 @@ class BrokerSettings:
         found: Value = getattr(self, attribute_of(name))
         return found
 
+    def max_connections_of(self, listener: str) -> int:
+        """How many connections a listener may have at a time (KAFKA: ListenerConnectionQuota)."""
+        return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connections", self.max_connections)
+
     def set_value(self, name: str, text: str) -> None:
         """Change one setting while running; raises InvalidConfig. Who may call it for which key is the admin API's affair."""
         setattr(self, attribute_of(name), BROKER_KEYS[name].parse(text))
@@ -330,6 +340,11 @@ class BrokerSettings:
 def attribute_of(name: str) -> str:
     """`log.segment.bytes` -> `log_segment_bytes`."""
     return name.replace(".", "_")
+
+
+def listener_key(name: str) -> ConfigKey | None:
+    """The key of `listener.name.<name>.max.connections`, the one setting of a single listener that is obeyed; None for any other."""
+    return replace(BROKER_KEYS["max.connections"], name=name) if _LISTENER_CONNECTIONS.fullmatch(name) else None
 
 
 def _broker_keys() -> dict[str, ConfigKey]:

@@ -18,7 +18,7 @@ from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
@@ -54,7 +54,7 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             name = _ALIASES.get(given_name, given_name)
             if (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
-            elif name in BROKER_KEYS or name in KEPT_KEYS:
+            elif name in BROKER_KEYS or name in KEPT_KEYS or listener_key(name) is not None:
                 texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
@@ -69,10 +69,13 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
 def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
+    connections: dict[str, Any] = {}
     for name, (text, source) in texts.items():
         try:
             if name in KEPT_KEYS:
                 kept[name] = KEPT_KEYS[name].parse(text)
+            elif (key := listener_key(name)) is not None:
+                connections[name] = key.parse(text)
             else:
                 values[attribute_of(name)] = BROKER_KEYS[name].parse(text)
         except InvalidConfig as error:
@@ -82,7 +85,7 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
     explicit = {name: source for name, (_, source) in texts.items()}
     if "node.id" in explicit:
         explicit["broker.id"] = explicit["node.id"]
-    settings = BrokerSettings(**values, kept=kept, explicit=explicit)
+    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, explicit=explicit)
     for name in BROKER_KEYS.keys() - explicit.keys():
         if (value := settings.default(name)) != BROKER_KEYS[name].default:
             setattr(settings, attribute_of(name), value)
@@ -97,7 +100,7 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
-    return name in KEPT_KEYS or (BROKER_KEYS[name].member and not settings.is_member)
+    return name in KEPT_KEYS or (name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.is_member)
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Responses that a fault makes: a refusal built from the request alone, and a real response whose errors are overwritten.
+"""Responses without a handler: a refusal built from the request alone, by a fault or where the controller gives no answer, and a real
+response whose errors a fault overwrites.
 
 Rules: a refusal names everything that the request named, each with the error, as Kafka's `getErrorResponse` of every request does; it is
 built by the fields' names, so an API that is added later needs nothing here.

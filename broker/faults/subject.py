@@ -15,7 +15,7 @@ from typing import Any, Final
 from ottla.protocol.api_keys import ApiKey
 
 TOPIC_NAMES: Final = ("topic", "name")
-PARTITION_NUMBERS: Final = ("partition_index", "partition", "index")
+PARTITION_NUMBERS: Final = ("partition_index", "partition", "index", "partition_id")
 _GROUPS: Final = frozenset({"group_id", "groups", "groups_names"})
 _TRANSACTIONS: Final = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
 _TOPIC_LISTS: Final = frozenset(

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core import limits
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 peer_logger = logging.getLogger(PEERS)
 
 
+class MostConnections(NamedTuple):
+    """How many connections there may be at a time: in all, at the listener, and from the address. Beyond the first limit a connection at
+    the listener `of_brokers` takes the place of one at another (KIP-402)."""
+
+    in_all: int = 2**31 - 1
+    at_listener: int = 2**31 - 1
+    from_address: int = 2**31 - 1
+    of_brokers: bool = False
+
+
 class Shared:
     """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
 
@@ -35,10 +45,11 @@ class Shared:
         self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
-        self.most_connections: Callable[[str], tuple[int, int]] = lambda _: (2**31 - 1, 2**31 - 1)
-        """max.connections, and what one address may have, which may change while the broker runs."""
+        self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
+        """For a connection at a listener from an address; they may change while the broker runs."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came, as `starved`: a set's order would differ from run to run."""
+        self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
         self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
@@ -63,18 +74,31 @@ class Shared:
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
-    def refusal(self, host: str) -> str | None:
+    def refusal(self, listener: str, host: str) -> str | None:
         """Why a connection from `host` is not accepted, or None."""
         if self.stopping:
             return "the broker stops"
-        most, most_per_ip = self.most_connections(host)
-        if len(self.connections) >= most:
-            return f"max.connections={most} is reached"
-        if self.per_ip[host] >= most_per_ip:
-            return f"{most_per_ip} connections of one address (max.connections.per.ip, or its overrides) are reached"
+        most = self.most_connections(listener, host)
+        if len(self.connections) >= most.in_all and not most.of_brokers:
+            return f"max.connections={most.in_all} is reached"
+        if self.per_listener[listener] >= most.at_listener:
+            return f"listener.name.{listener.lower()}.max.connections={most.at_listener} is reached"
+        if self.per_ip[host] >= most.from_address:
+            return f"{most.from_address} connections of one address (max.connections.per.ip, or its overrides) are reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None
+
+    def make_room(self, listener: str, host: str) -> None:
+        """One was accepted: where that is beyond the limit, close the one at another listener that was silent for longest."""
+        if len(self.connections) <= self.most_connections(listener, host).in_all:
+            return
+        others = [connection for connection in self.connections if connection.listener.name != listener]
+        if others:
+            peer_logger.warning("Closing the connection that was silent for longest: max.connections is reached, and a broker has come")
+            silent = min(others, key=lambda connection: connection.last_active_ms)
+            del self.connections[silent]  # the next to come closes another one
+            silent.abort()
 
     def wake_starved(self) -> None:
         """Let connections read again that stopped because the byte budget was spent."""
@@ -104,7 +128,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
-        self._listener = listener
+        self.listener = listener
         self._reading = True
         self._goes_on = False
         self._lingers = False
@@ -118,19 +142,21 @@ class Connection(asyncio.Protocol):
         shared = self._shared
         self._transport = cast(asyncio.Transport, transport)
         remote = transport.get_extra_info("peername") or ("", 0)
-        local = transport.get_extra_info("sockname") or (self._listener.host, self._listener.port)
+        local = transport.get_extra_info("sockname") or (self.listener.host, self.listener.port)
         shared.made += 1
         host = plain_address(remote[0])
-        peer = self.peer = Peer(host, plain_address(local[0]), local[1], self._listener, number=shared.made)
+        peer = self.peer = Peer(host, plain_address(local[0]), local[1], self.listener, number=shared.made)
         self._session = Session(partial(shared.dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes)
-        reason = shared.refusal(host)
+        reason = shared.refusal(self.listener.name, host)
         shared.connections[self] = None
+        shared.per_listener[self.listener.name] += 1
         shared.per_ip[host] += 1
         if reason is not None:
             peer_logger.warning("Refused a connection from %s: %s", host, reason)
             self._session.stop_reading()
             self._transport.abort()
             return
+        shared.make_room(self.listener.name, host)
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = shared.mono_ms()
 
@@ -232,6 +258,7 @@ class Connection(asyncio.Protocol):
         shared.forget(self)
         if self.peer is not None:
             self.peer.closed()
+            shared.per_listener[self.listener.name] -= 1
             shared.per_ip[self.peer.host] -= 1
             if not shared.per_ip[self.peer.host]:
                 del shared.per_ip[self.peer.host]

@@ -1,4 +1,4 @@
-"""`make claims`: every claim of docs/exactly-once.md that one broker can show, run with real clients."""
+"""`make claims`: every claim of docs/exactly-once.md run with real clients."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, ClaimResult, run_claims
+from client_compat.kafka.cluster import ALL_KAFKA, kinds_of
 from client_compat.support import program
 from client_compat.support.progress import progress
 
@@ -24,11 +25,13 @@ def main(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to run; all, without a number.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     java: Annotated[bool, typer.Option(help="Use the Java client, too, where Maven can build it.")] = True,
+    brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims 12, 29 and 30: kafka or ottla.")] = ",".join(ALL_KAFKA),
 ) -> None:
     """Run what articles teach about exactly-once, and print claim, what happened, evidence, held or refuted. A wrong claim is expected to
     be refuted. Exit code 1 where anything came otherwise than expected."""
     if unknown := set(numbers or ()) - set(CLAIMS):
         raise typer.BadParameter(f"there is no claim {', '.join(map(str, sorted(unknown)))}; they are 1 to {max(CLAIMS)}")
+    kinds = kinds_of(brokers)
     chosen = [CLAIMS[number] for number in sorted(numbers or CLAIMS)]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="claims-") as directory, progress(Console(stderr=True)) as display:
@@ -38,7 +41,7 @@ def main(
             display.update(bar, note=f"{claim.number}: {claim.text}")
 
         results = []
-        for result in run_claims(chosen, Path(directory), java=java, on_claim=on_claim):
+        for result in run_claims(chosen, Path(directory), java=java, on_claim=on_claim, kinds=kinds):
             results.append(result)
             display.advance(bar)
         display.update(bar, note="")

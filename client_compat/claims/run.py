@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from client_compat.claims import identity, partitioning, retries, settings, transactions, uses
+from client_compat.claims import identity, partitioning, replication, retries, settings, transactions, uses
 from client_compat.claims.claim import REGISTRY, Claim
 from client_compat.claims.world import World, world
+from client_compat.kafka.cluster import ALL_KAFKA, Kind
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed
 from client_compat.matrix.truth import TruthFailed
+from client_compat.support.brokers import BrokerFailed
 from client_compat.support.workers import RunFailed
 
-THEMES = (retries, identity, settings, transactions, partitioning, uses)
+THEMES = (retries, identity, settings, transactions, partitioning, uses, replication)
 CLAIMS = dict(sorted(REGISTRY.items()))
-FAILURES = (ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, TimeoutError, ValueError)
+FAILURES = (BrokerFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, TimeoutError, ValueError)
 """What a claim that does not come to its end raises: a finding, too."""
 
 
@@ -37,9 +39,12 @@ class ClaimResult:
         return self.got not in {self.claim.expected, "skipped"}
 
 
-def run_claims(chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None]) -> Iterator[ClaimResult]:
-    """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others."""
-    with world(directory, java=java) as where:
+def run_claims(
+    chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None], kinds: Sequence[Kind] = ALL_KAFKA
+) -> Iterator[ClaimResult]:
+    """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others. `kinds`
+    are the brokers of the cluster, which is started for claims that need one."""
+    with world(directory, kinds, java=java) as where:
         for claim in chosen:
             on_claim(claim)
             began = time.perf_counter()
@@ -48,8 +53,6 @@ def run_claims(chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim
 
 
 def _run(claim: Claim, where: World) -> tuple[str, str, list[str]]:
-    if claim.check is None:
-        return "skipped", f"one broker cannot show it: it waits for {claim.waits_for}", []
     if claim.java and where.java_missing:
         return "skipped", f"it is about the Java client: {where.java_missing}", []
     where.stage.lines.clear()

@@ -6,27 +6,23 @@ Rule: every claim has topics of its own; the faults that it loads are gone when 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from client_compat.claims.wire import Identity, new_producer_id, put
+from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Kind, running
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.facades import Client, Consumer
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.truth import Truth
-from client_compat.support.brokers import HOST
 from client_compat.support.stage import READ_S, Stage, stages
-from ottla.protocol.client import Client as Wire
-from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from ottla.protocol.records.record import SimpleRecord, build_batch
 
 PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
-PRODUCE_VERSION, INIT_VERSION = 9, 4
 
 
 @dataclass(slots=True)
@@ -37,6 +33,11 @@ class World:
     directory: Path
     pool: Pool
     java_missing: str | None
+    stack: ExitStack = field(default_factory=ExitStack)
+    """What ends with the world."""
+    kinds: Sequence[Kind] = ALL_KAFKA
+    """Whose brokers make the cluster, for claims that need several."""
+    _clusters: list[Cluster] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -84,18 +85,21 @@ class World:
 
     def raw(self, topic: str, value: str, producer_id: int, epoch: int, sequence: int, *, count: int = 1) -> tuple[str, int]:
         """One batch as bytes that no well-behaved client would send; the answer's error name and offset."""
-        records = [SimpleRecord(None, value.encode(), time.time_ns() // 1_000_000)] * count
-        batch = build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-        data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
-        with Wire(HOST, self.stage.broker.port) as wire:
-            answer = wire.call(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data), PRODUCE_VERSION)
-        one = answer.responses[0].partition_responses[0]
-        return ErrorCode(one.error_code).name, int(one.base_offset)
+        return put(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
 
     def new_producer_id(self) -> int:
         """A producer id from the broker."""
-        with Wire(HOST, self.stage.broker.port) as wire:
-            return int(wire.call(InitProducerIdRequest(None, 60_000), INIT_VERSION).producer_id)
+        return new_producer_id(self.stage.broker.port)
+
+    def cluster(self) -> Cluster:
+        """Three brokers of their own, started once. Raises `Skipped` where Apache Kafka, whose the controller is, cannot be had."""
+        if not self._clusters:
+            try:
+                cluster = Cluster(self.directory / "cluster", self.kinds)
+                self._clusters.append(self.stack.enter_context(running(cluster)))
+            except KafkaMissing as missing:
+                raise Skipped(str(missing)) from None
+        return self._clusters[0]
 
     def restart(self) -> None:
         """Stop the broker cleanly and start it again on the same directory and port."""
@@ -105,8 +109,8 @@ class World:
 
 
 @contextmanager
-def world(directory: Path, *, java: bool) -> Iterator[World]:
+def world(directory: Path, kinds: Sequence[Kind] = ALL_KAFKA, *, java: bool) -> Iterator[World]:
     """A broker of transaction version 2 and no client yet. Without `java`, the Java client is left out."""
-    with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool:
+    with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
         missing = pool.missing("java") if java else "left out"
-        yield World(ready[2], directory, pool, missing)
+        yield World(ready[2], directory, pool, missing, stack, kinds)

@@ -11,9 +11,9 @@ from confluent_kafka.cimpl import NewTopic
 ADMIN_TIMEOUT_S = 15.0
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 1) -> None:
     """Raises KafkaException when the broker refuses or does not answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("admin"))
-    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
     for future in admin.create_topics([wanted], operation_timeout=ADMIN_TIMEOUT_S).values():
         future.result(ADMIN_TIMEOUT_S)

@@ -73,8 +73,12 @@ class BrokerProcess:
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
         """Start the process and wait until its port answers; returns the seconds from one to the other. Raises `BrokerFailed`."""
-        began = time.perf_counter()
         self.spawn()
+        return self.wait_listening(timeout_s)
+
+    def wait_listening(self, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Wait until its port answers; returns the seconds. Raises `BrokerFailed`, and kills what never listens."""
+        began = time.perf_counter()
         while not self._listening():
             self.check_alive()
             if time.perf_counter() - began > timeout_s:
@@ -82,6 +86,14 @@ class BrokerProcess:
                 raise BrokerFailed(f"{self.name} did not listen on {self.bootstrap} within {timeout_s:.0f} s:\n{self.output_tail()}")
             time.sleep(POLL_S)
         return time.perf_counter() - began
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and its connections stay open."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, after `pause`."""
+        self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, and wait until the process is gone."""

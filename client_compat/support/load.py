@@ -1,4 +1,5 @@
-"""Idempotent load from two clients that never stops for a dead broker, and remembers where each value was acknowledged.
+"""Load from several clients that never stops for a dead broker, and remembers where each value was acknowledged. It is idempotent, with
+acks=all, unless it is told to be careless.
 
 A value is `client:number`, unique. Each client runs in its own process and writes, when told to stop and all is answered, one integer a
 value to its acknowledgement file: its place, or a code below zero (`client_compat.support.places`).
@@ -17,13 +18,16 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from client_compat.support.places import NOT_ACKED, REFUSED, place
-from client_compat.support.producers import Feed, Item, send_with_aiokafka, send_with_confluent
+from client_compat.matrix.clients import CLIENTS as KINDS
+from client_compat.matrix.facades import Client
+from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, place
+from client_compat.support.producers import Feed, Item, send_with_aiokafka, send_with_confluent, send_with_program
 from client_compat.support.workers import SPAWN, Workers, log_to
 
 CLIENTS = ("aiokafka", "confluent-kafka")
+"""Those that every machine has."""
 PADDING = b"." * 80
 BACKOFF_MS = 20
 DELIVERY_TIMEOUT_MS = 120_000
@@ -31,15 +35,21 @@ DELIVERY_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a producer process is told; `rate_max` is in values a second."""
+    """What a producer process is told; `rate_max` is in values a second. A `careless` one asks the leader alone, without idempotence."""
 
     bootstrap: str
     topic: str
     directory: Path
     rate_max: int
+    clients: Sequence[str] = CLIENTS
+    careless: bool = False
+
+    @property
+    def acks(self) -> Literal["1", "all"]:
+        return "1" if self.careless else "all"
 
     def acks_of(self, client: int) -> Path:
-        return self.directory / f"acks-{CLIENTS[client]}"
+        return self.directory / f"acks-{self.clients[client]}"
 
     @property
     def client_log(self) -> Path:
@@ -71,43 +81,58 @@ class _Values(Feed):
             yield number, None, value_of(self._client, number)
 
     def acked(self, number: int, partition: int, offset: int) -> None:
-        self.places[number] = place(partition, offset)
+        self.places[number] = place(partition, offset) if offset >= 0 else SOMEWHERE
         self._answered[self._client] += 1
 
     def failed(self, number: int, error: object) -> None:
         self.places[number] = REFUSED
-        logging.getLogger(CLIENTS[self._client]).error("value %d refused: %s", number, error)
+        logging.getLogger(self._load.clients[self._client]).error("value %d refused: %s", number, error)
 
 
 def main(client: int, load: Load, answered: Any, stop: Event) -> None:
     """The whole life of one producer process."""
     log_to(load.client_log)
     values = _Values(client, load, answered, stop)
-    if CLIENTS[client] == "aiokafka":
-        sending = send_with_aiokafka(
-            values,
-            load.topic,
-            bootstrap_servers=load.bootstrap,
-            enable_idempotence=True,
-            linger_ms=1,
-            retry_backoff_ms=BACKOFF_MS,
-            request_timeout_ms=DELIVERY_TIMEOUT_MS,
-        )
-        asyncio.run(sending)
-    else:
-        settings = {
-            "bootstrap.servers": load.bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 1,
-            "batch.num.messages": 100,
-            "sticky.partitioning.linger.ms": 2,
-            "retry.backoff.ms": BACKOFF_MS,
-            "reconnect.backoff.ms": BACKOFF_MS,
-            "reconnect.backoff.max.ms": 5 * BACKOFF_MS,
-            "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-        }
-        send_with_confluent(values, load.topic, settings)
+    match load.clients[client]:
+        case "aiokafka":
+            asyncio.run(_send_with_aiokafka(values, load))
+        case "confluent-kafka":
+            send_with_confluent(values, load.topic, _confluent_settings(load))
+        case name:
+            with KINDS[name].program(load.directory / f"program-{name}.log") as program:
+                producer = Client(name, program, load.bootstrap).producer(
+                    acks=load.acks, idempotent=not load.careless, delivery_timeout_ms=DELIVERY_TIMEOUT_MS
+                )
+                send_with_program(values, load.topic, producer, DELIVERY_TIMEOUT_MS)
     load.acks_of(client).write_bytes(values.places.tobytes())
+
+
+async def _send_with_aiokafka(values: Feed, load: Load) -> None:
+    await send_with_aiokafka(
+        values,
+        load.topic,
+        bootstrap_servers=load.bootstrap,
+        acks=1 if load.careless else "all",
+        enable_idempotence=not load.careless,
+        linger_ms=1,
+        retry_backoff_ms=BACKOFF_MS,
+        request_timeout_ms=DELIVERY_TIMEOUT_MS,
+    )
+
+
+def _confluent_settings(load: Load) -> dict[str, object]:
+    return {
+        "bootstrap.servers": load.bootstrap,
+        "acks": load.acks,
+        "enable.idempotence": not load.careless,
+        "linger.ms": 1,
+        "batch.num.messages": 100,
+        "sticky.partitioning.linger.ms": 2,
+        "retry.backoff.ms": BACKOFF_MS,
+        "reconnect.backoff.ms": BACKOFF_MS,
+        "reconnect.backoff.max.ms": 5 * BACKOFF_MS,
+        "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +143,10 @@ class RunningLoad:
     _stop: Event
     _clients: Workers
 
+    def check(self) -> None:
+        """Raises `RunFailed` when a client has given up."""
+        self._clients.any_alive()
+
     def finish(self, timeout_s: float) -> None:
         """Stop sending and wait until all is answered. Raises `RunFailed` when a client gives up or takes longer."""
         self._stop.set()
@@ -126,7 +155,8 @@ class RunningLoad:
 
 @contextmanager
 def under(load: Load) -> Iterator[RunningLoad]:
-    """Both clients at work until `finish`; none is left afterwards."""
-    answered, stop = RawArray("q", len(CLIENTS)), SPAWN.Event()
-    with Workers(main, [(client, load, answered, stop) for client in range(len(CLIENTS))], load.client_log, math.inf) as clients:
+    """All clients at work until `finish`; none is left afterwards."""
+    count = len(load.clients)
+    answered, stop = RawArray("q", count), SPAWN.Event()
+    with Workers(main, [(client, load, answered, stop) for client in range(count)], load.client_log, math.inf) as clients:
         yield RunningLoad(answered, stop, clients)

@@ -5,6 +5,8 @@ from __future__ import annotations
 OFFSET_BITS = 48
 NOT_ACKED = -1
 REFUSED = -2
+SOMEWHERE = -3
+"""Acknowledged, but the client could not say where: it was told that the broker has it already."""
 
 
 def place(partition: int, offset: int) -> int:

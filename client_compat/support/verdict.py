@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from client_compat.support.load import CLIENTS, Load
-from client_compat.support.places import NOT_ACKED, REFUSED, describe_place, place
+from client_compat.support.load import Load
+from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
 from client_compat.support.reading import read_with_aiokafka
 
 SAMPLES_MAX = 10
@@ -39,7 +39,7 @@ class AckVerdict:
 
 def _told(load: Load) -> list[array[int]]:
     acks = []
-    for client in range(len(CLIENTS)):
+    for client in range(len(load.clients)):
         places = array("q")
         places.frombytes(load.acks_of(client).read_bytes())
         acks.append(places)
@@ -49,23 +49,23 @@ def _told(load: Load) -> list[array[int]]:
 def judge(load: Load, partitions: int) -> AckVerdict:
     """Consume the topic and compare. Each value's copies must be one, at the offset its client was told. Raises `RunFailed`."""
     verdict, told = AckVerdict(), _told(load)
-    found: list[dict[int, list[int]]] = [{} for _ in CLIENTS]
+    found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}
     for partition, offset, value in read_with_aiokafka(load.bootstrap, load.topic, partitions, "read_uncommitted"):
         verdict.in_log += 1
         client, number = (int(part) for part in value.split(b":", 2)[:2])
-        if client >= len(CLIENTS) or number >= len(told[client]):
+        if client >= len(load.clients) or number >= len(told[client]):
             verdict.foreign += 1
             verdict.note(f"partition {partition} offset {offset} holds a value nobody sent: {value[:40]!r}")
             continue
         copies = found[client].setdefault(number, [])
         if not copies and number < last.get((client, partition), -1):
             verdict.reordered += 1
-            verdict.note(f"{CLIENTS[client]} {number} at partition {partition} offset {offset} came after a later one")
+            verdict.note(f"{load.clients[client]} {number} at partition {partition} offset {offset} came after a later one")
         last[client, partition] = max(number, last.get((client, partition), -1))
         copies.append(place(partition, offset))
     for client, places in enumerate(told):
-        compare(verdict, CLIENTS[client], places, found[client])
+        compare(verdict, load.clients[client], places, found[client])
     return verdict
 
 
@@ -81,8 +81,8 @@ def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[in
             verdict.unanswered += 1
         elif not copies:
             verdict.lost += 1
-            verdict.note(f"{client} {number}, acknowledged at {describe_place(acked)}, is lost")
-        elif acked not in copies:
+            verdict.note(f"{client} {number}, acknowledged{'' if acked == SOMEWHERE else f' at {describe_place(acked)}'}, is lost")
+        elif acked not in (SOMEWHERE, *copies):
             verdict.misplaced += 1
             verdict.note(f"{client} {number}, acknowledged at {describe_place(acked)}, stands at {', '.join(map(describe_place, copies))}")
-        verdict.acked += acked >= 0
+        verdict.acked += acked not in (REFUSED, NOT_ACKED)

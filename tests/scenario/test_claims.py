@@ -1,4 +1,4 @@
-"""What articles teach about exactly-once: each claim that one broker can show comes out as docs/exactly-once.md says, with real clients."""
+"""What articles teach about exactly-once: each claim comes out as docs/exactly-once.md says, with real clients."""
 
 from __future__ import annotations
 
@@ -11,5 +11,6 @@ def test_every_claim_comes_out_as_documented(tmp_path: Path) -> None:
     results = list(run_claims(list(CLAIMS.values()), tmp_path, java=False, on_claim=lambda claim: None))
     surprises = {result.claim.number: (result.got, result.happened, result.evidence) for result in results if result.surprise}
     assert not surprises
-    assert sorted(result.claim.number for result in results) == list(range(1, 29))
-    assert [result.claim.number for result in results if result.got == "skipped"] == [12, 24, 25]
+    assert sorted(result.claim.number for result in results) == list(range(1, 31))
+    skipped = {result.claim.number for result in results if result.got == "skipped"}
+    assert skipped in ({24, 25}, {12, 24, 25, 29, 30})  # without Maven there is no cluster's controller

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.image import PartitionRegistration, TopicImage
     from ottla.broker.runtime.replicas.partitions import Partitions
-
-NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import MetadataImage
     from ottla.broker.cluster.image_changes import ImageChanges
     from ottla.broker.cluster.metadata_records import MetadataRecord
     from ottla.broker.core.effects import Effects
@@ -30,8 +29,7 @@ R = TypeVar("R")
 Decide = Callable[[], "Effects[MetadataRecord, T]"]
 Refused = dict[str, "Rejected"]
 """Topics that are in the metadata and not, or not whole, on this broker's disk."""
-Publish = Callable[["MetadataImage", "MetadataImage", "ImageChanges"], Awaitable[Refused]]
-"""Called with the image before, the image after, and what is different."""
+Publish = Callable[["ImageChanges"], Awaitable[Refused]]
 
 
 class Controller:
@@ -70,6 +68,5 @@ class Controller:
             effects = decide()
             if validate_only or not effects.records:
                 return respond(effects.response, {})
-            before = self._catalog.image
             changes = await self._metadata_log.write(effects.records)
-            return respond(effects.response, await self._publish(before, self._catalog.image, changes))
+            return respond(effects.response, await self._publish(changes))

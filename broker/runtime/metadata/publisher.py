@@ -1,34 +1,47 @@
-"""What committed metadata means for this broker: which partitions it serves, and what they and the broker run with.
+"""What committed metadata means for this broker: which partitions it leads and follows, and what they and the broker run with.
 
 Rules that hold here:
 
-* The metadata log is always ahead of the directories: a crash at any point leaves a topic whole or gone (`topic_recovery` settles the rest
-  at a start).
-* A deleted topic is served no longer from the moment its removal is on disk; who waits for it is woken before its directories move.
-* The partitions of a topic are served all at once: who counts them must find either none or all.
+* The metadata log is always ahead of the directories: a crash at any point leaves a topic whole or gone (`topic_recovery`, or the first
+  image of a cluster's member, settles the rest at a start).
+* What is removed goes first, then what this broker leads, then what it follows, then coordinators, then settings (Kafka's
+  `BrokerMetadataPublisher`): a name that is created again must find its old partitions gone.
+* A removed partition is served no longer from the moment its removal is known; who waits for it is woken before its directory moves.
+* The new partitions of a topic are served all at once: who counts them must find either none or all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.cluster.image import ResourceType, TopicImage
-from ottla.broker.configs.topic_config import effective_log_config
+from ottla.broker.cluster.image import EMPTY, ResourceType
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
+from ottla.broker.cluster.metadata_records import NO_LEADER
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text
+from ottla.broker.configs.topic_config import effective_log_config, usable_overrides
 from ottla.broker.core import limits
+from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.replication.brokers import BrokerStanding
+from ottla.broker.replication.leadership import Registration
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
     from ottla.broker.cluster.image_changes import ImageChanges
+    from ottla.broker.cluster.metadata_loader import Published
     from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.core.clock import Clock
     from ottla.broker.core.log_config import LogConfig
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.replication.brokers import Brokers
     from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.storage.partition_log import PartitionLog
@@ -43,120 +56,266 @@ _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.v
 """Broker settings that open logs keep themselves."""
 
 
+class Fetchers(Protocol):
+    """Who fetches for the partitions that this broker follows."""
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """Fetch from this broker, in the leader epoch that the partition has now; from nowhere else."""
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch no more for the partition, if that is done at all."""
+
+
 class Publisher:
-    """`on_deleted` hear of each topic that is served no longer."""
+    """`on_deleted` hear of each topic that is there no longer; `on_elected` and `on_resigned` of each partition, by topic, index and leader
+    epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more.
+
+    `brokers` are told of every registration; `fetchers` of what is to be fetched. A broker without others has neither.
+    """
 
     def __init__(
-        self, catalog: Catalog, broker_configs: BrokerConfigs, *, log_dir: LogDir, partitions: Partitions, flusher: Flusher
+        self,
+        catalog: Catalog,
+        broker_configs: BrokerConfigs,
+        *,
+        log_dir: LogDir,
+        partitions: Partitions,
+        flusher: Flusher,
+        clock: Clock,
+        brokers: Brokers | None = None,
     ) -> None:
         self.on_deleted: list[Callable[[TopicImage], None]] = []
+        self.on_elected: list[Callable[[str, int, int], None]] = []
+        self.on_resigned: list[Callable[[str, int, int | None], None]] = []
+        self.fetchers: Fetchers | None = None
+        self.shutting_down = False
+        """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
+        self._opened = False
         self._catalog = catalog
         self._broker_configs = broker_configs
         self._log_dir = log_dir
         self._partitions = partitions
         self._flusher = flusher
+        self._clock = clock
+        self._brokers = brokers
 
-    async def publish(self, before: MetadataImage, after: MetadataImage, changes: ImageChanges) -> dict[str, Rejected]:
-        """Carry out what was committed and applied. The topics of which the disk refused a partition, with the first refusal."""
-        if changes.configs:
-            self._configured(changes)
-        topics = changes.topics.values()
-        removed = [change.before for change in topics if change.before is not None and change.after is None]
-        if removed:
-            await self._removed(removed)
-        for change in topics:
+    # --- what is called ----------------------------------------------------------------------------------------------------------
+
+    async def take(self, published: Published) -> None:
+        """What a member of a cluster read from the metadata log: the catalog has it from now on, and it is carried out. One at a time."""
+        self._catalog.publish(published.image, published.changes)
+        if self._opened:
+            await self.publish(published.changes)
+        else:
+            self._register(published.image.brokers)
+            self._set_aside_strays(published.image)
+            self.open()
+
+    def open(self) -> None:
+        """Carries out the first image: serves every partition that has a replica here, from its log where one was found. Blocks.
+
+        Directories that belong to none of them are set aside before this.
+        """
+        self._opened = True
+        self._broker_configs.refresh()
+        changes = difference(EMPTY, self._catalog.image)
+        local = local_changes(changes, self._settings.node_id)
+        configs: dict[str, LogConfig] = {}
+        for replica in [*local.leaders, *local.followers]:
+            name = replica.topic.name
+            if name not in configs:
+                configs[name] = self._log_config_at_start(name)
+            log = self._log_dir.logs.get((name, replica.index))
+            if log is not None:
+                self._take_over(log, configs[name])
+        self._serve(local)
+        self._tell_coordinators(local)
+
+    async def publish(self, changes: ImageChanges) -> dict[str, Rejected]:
+        """Carries out what was committed and applied. The topics of which the disk refused a partition, with the first refusal."""
+        self._register(changes.brokers)
+        local = local_changes(changes, self._settings.node_id)
+        if local.removed:
+            await self._remove(local.removed)
+        for change in changes.topics.values():
             if change.before is None and change.after is not None:
                 logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
-        names = [change.after.name for change in topics if change.after is not None]
-        await self._make_directories(names)
-        return {name: refused for name in names if (refused := self.open_missing(name)) is not None}
-
-    def open_missing(self, name: str) -> Rejected | None:
-        """Makes the directories of the partitions of a known topic that have none yet, and serves them.
-
-        The error of the first one that the disk refused, which stays offline until a start can make it; None when there is none.
-        """
-        topic = self._catalog.topic(name)
-        assert topic is not None, f"{name} is not in the catalog"
-        config = self.log_config(name)
-        served = self._partitions.by_name(name)
-        refused = None
-        for index in sorted(topic.partitions):
-            if served is not None and index in served.partitions:
-                continue
-            if (name, index) in self._log_dir.failed:
-                self._partitions.add_offline(name, topic.topic_id, index)
-                continue
-            try:
-                log = self._log_of(topic, index, config)
-            except Rejected as error:
-                logger.error("%s-%d is offline: %s", name, index, error)
-                self._partitions.add_offline(name, topic.topic_id, index)
-                refused = refused or error
-            else:
-                self._partitions.add(log)
+        await self._make_directories([*local.leaders, *local.followers])
+        refused = self._serve(local)
+        self._tell_coordinators(local)
+        self._tell_of_deleted(changes)
+        if changes.configs:
+            self._configured(changes)
         return refused
 
-    def log_config(self, name: str) -> LogConfig:
-        """What the logs of the topic run with."""
-        return effective_log_config(self._catalog.configs(ResourceType.TOPIC, name), self._settings)
+    # --- brokers and coordinators ------------------------------------------------------------------------------------------------
+
+    def _register(self, registrations: Mapping[int, BrokerRegistration | None]) -> None:
+        if self._brokers is None:
+            return
+        for node, broker in registrations.items():
+            if broker is None:
+                self._brokers.standings.pop(node, None)
+            else:
+                self._brokers.standings[node] = BrokerStanding(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
+
+    def _tell_coordinators(self, local: LocalChanges) -> None:
+        for replica in local.removed:
+            for resigned in self.on_resigned:
+                resigned(replica.topic.name, replica.index, None)
+        for replica in local.elected:
+            for elected in self.on_elected:
+                elected(replica.topic.name, replica.index, replica.partition.leader_epoch)
+        for replica in local.followers:
+            for resigned in self.on_resigned:
+                resigned(replica.topic.name, replica.index, replica.partition.leader_epoch)
+
+    def _tell_of_deleted(self, changes: ImageChanges) -> None:
+        for change in changes.topics.values():
+            if change.before is not None and change.after is None:
+                for listener in self.on_deleted:
+                    listener(change.before)
+                logger.info("deleted topic %s", change.before.name)
+
+    # --- replicas ----------------------------------------------------------------------------------------------------------------
+
+    def _serve(self, local: LocalChanges) -> dict[str, Rejected]:
+        """Leads and follows. The topics of which the disk refused a partition, which stays offline until a start can make it."""
+        refused: dict[str, Rejected] = {}
+        for replica in [*local.leaders, *local.followers]:
+            name = replica.topic.name
+            try:
+                partition = self._partition(replica)
+                if partition is None:
+                    continue
+                if replica.partition.leader == self._settings.node_id:
+                    self._lead(partition, replica.partition)
+                else:
+                    self._follow(partition, replica.partition)
+            except Rejected as error:
+                logger.error("%s-%d is offline: %s", name, replica.index, error)
+                self._partitions.add_offline(name, replica.topic.topic_id, replica.index)
+                refused.setdefault(name, error)
+        return refused
+
+    def _lead(self, partition: Partition, registered: PartitionRegistration) -> None:
+        if self.fetchers is not None:
+            self.fetchers.forget(partition)
+        partition.lead(_registration(registered))
+
+    def _follow(self, partition: Partition, registered: PartitionRegistration) -> None:
+        begins = partition.follow(_registration(registered))
+        if self.fetchers is None:
+            return
+        stays_behind = self.shutting_down and self._settings.node_id not in registered.isr
+        if registered.leader == NO_LEADER or stays_behind:
+            self.fetchers.forget(partition)
+        elif begins:
+            self.fetchers.follow(partition, registered.leader)
+
+    def _partition(self, replica: LocalReplica) -> Partition | None:
+        """The partition, served from now on; None for one that is offline. Raises Rejected where the disk refuses it."""
+        name, topic_id, index = replica.topic.name, replica.topic.topic_id, replica.index
+        served = self._partitions.by_name(name)
+        if served is not None and index in served.partitions:
+            return served.partitions[index]
+        if served is not None and index in served.offline:
+            return None
+        if (name, index) in self._log_dir.failed:
+            self._partitions.add_offline(name, topic_id, index)
+            return None
+        return self._partitions.add(self._log_of(replica))
+
+    def _log_of(self, replica: LocalReplica) -> PartitionLog:
+        topic = replica.topic
+        log = self._log_dir.logs.get((topic.name, replica.index))
+        return log or self._log_dir.create_log(topic.name, replica.index, topic.topic_id, self._log_config(topic.name))
+
+    async def _make_directories(self, replicas: Iterable[LocalReplica]) -> None:
+        """Makes directories a few at a time, so that the loop serves others meanwhile: a thousand of them take a second."""
+        made = 0
+        for replica in replicas:
+            if self._is_known(replica):
+                continue
+            try:
+                self._log_of(replica)
+            except Rejected:
+                return  # `_serve` will meet it again, and tell
+            made += 1
+            if made % limits.DIRECTORIES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _is_known(self, replica: LocalReplica) -> bool:
+        """Whether there is a directory, or a reason for which there is none."""
+        key = (replica.topic.name, replica.index)
+        served = self._partitions.by_name(replica.topic.name)
+        return key in self._log_dir.logs or key in self._log_dir.failed or (served is not None and replica.index in served.offline)
+
+    async def _remove(self, replicas: Sequence[LocalReplica]) -> None:
+        for replica in replicas:
+            partition = self._partitions.remove(replica.topic.name, replica.index)
+            if partition is not None and self.fetchers is not None:
+                self.fetchers.forget(partition)
+        for replica in replicas:
+            self._remove_directory(replica.topic.name, replica.index)
+        # A name that a power loss brought back, or an offset in a checkpoint, could be taken for that of a new topic of the same name.
+        await self._flusher.run(self._log_dir.removal_checkpoint())
+
+    def _remove_directory(self, name: str, index: int) -> None:
+        if (name, index) not in self._log_dir.logs and (name, index) not in self._log_dir.failed:
+            return
+        try:
+            self._log_dir.delete_log(name, index)
+        except Rejected as error:
+            # It is gone all the same: the next start finds that no topic has it, and settles what is left.
+            logger.error("the directory of %s-%d, which was removed, stays: %s", name, index, error)
+
+    # --- what was found at the start ---------------------------------------------------------------------------------------------
+
+    def _set_aside_strays(self, image: MetadataImage) -> None:
+        """Renames the directories of partitions that have no replica here (Kafka's `LogManager.isStrayReplica`)."""
+        for (name, index), log in list(self._log_dir.logs.items()):
+            topic = image.topics.get(log.topic_id)
+            partition = None if topic is None else topic.partitions.get(index)
+            if log.topic_id == METADATA_TOPIC_ID or (partition is not None and self._settings.node_id in partition.replicas):
+                continue
+            text = "without one" if log.topic_id == ZERO_ID else id_text(log.topic_id)
+            logger.warning("setting %s-%d aside as stray: this broker has no replica of such a partition of topic id %s", name, index, text)
+            self._log_dir.mark_stray(name, index)
+        self._log_dir.removal_checkpoint()()
+
+    def _log_config_at_start(self, name: str) -> LogConfig:
+        overrides = self._catalog.configs(ResourceType.TOPIC, name)
+        for key in overrides.keys() - usable_overrides(overrides).keys():
+            logger.warning("topic %s: %s=%s means nothing here and is ignored", name, key, overrides[key])
+        return self._log_config(name)
+
+    def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
+        """A log that was found at the start goes on with the settings that are in force."""
+        log.config = config
+        self._set_producer_settings(log)
+        log.expire_producers(self._clock.now_ms())  # not before: the setting may be one that was changed while the broker ran
+        if config.flush_messages != INT64_MAX and log.recovery_point < log.log_end_offset:
+            log.flush()  # what is readable is on disk, also what was written just before a crash
+
+    # --- settings ----------------------------------------------------------------------------------------------------------------
 
     @property
     def _settings(self) -> BrokerSettings:
         return self._broker_configs.settings
 
-    async def _make_directories(self, names: Iterable[str]) -> None:
-        """Makes directories a few at a time, so that the loop serves others meanwhile: a thousand of them take a second."""
-        made = 0
-        for topic in filter(None, map(self._catalog.topic, names)):
-            config = self.log_config(topic.name)
-            for index in topic.partitions:
-                key = (topic.name, index)
-                if key in self._log_dir.logs or key in self._log_dir.failed:
-                    continue
-                try:
-                    self._log_of(topic, index, config)
-                except Rejected:
-                    return  # `open_missing` will meet it again, and tell
-                made += 1
-                if made % limits.DIRECTORIES_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+    def _log_config(self, name: str) -> LogConfig:
+        return effective_log_config(self._catalog.configs(ResourceType.TOPIC, name), self._settings)
 
-    def _log_of(self, topic: TopicImage, index: int, config: LogConfig) -> PartitionLog:
-        log = self._log_dir.logs.get((topic.name, index))
-        if log is None:
-            log = self._log_dir.create_log(topic.name, index, topic.topic_id, config)
-        # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
-        log.become_leader(topic.partitions[index].leader_epoch)
-        return log
-
-    async def _removed(self, topics: Iterable[TopicImage]) -> None:
-        for topic in topics:
-            self._partitions.remove_topic(topic.name)
-            self._remove_directories(topic)
-            for listener in self.on_deleted:
-                listener(topic)
-            logger.info("deleted topic %s", topic.name)
-        # A name that a power loss brought back, or an offset in a checkpoint, could be taken for that of a new topic of the same name.
-        await self._flusher.run(self._log_dir.removal_checkpoint())
-
-    def _remove_directories(self, topic: TopicImage) -> None:
-        for index in topic.partitions:
-            key = (topic.name, index)
-            if key not in self._log_dir.logs and key not in self._log_dir.failed:
-                continue
-            try:
-                self._log_dir.delete_log(*key)
-            except Rejected as error:
-                # The topic is gone all the same, and the next start finds its removal in the metadata log and deletes what is left.
-                logger.error("the directory of the deleted %s-%d stays: %s", topic.name, index, error)
+    def _set_producer_settings(self, log: PartitionLog) -> None:
+        log.producer_expiration_ms = self._settings.producer_id_expiration_ms
+        log.verifies_transactions = self._settings.transaction_partition_verification_enable
 
     def _configured(self, changes: ImageChanges) -> None:
         changed = self._broker_configs.refresh()
         if changed & _OF_PRODUCERS:
             for partition in self._partitions:
-                partition.log.producer_expiration_ms = self._settings.producer_id_expiration_ms
-                partition.log.verifies_transactions = self._settings.transaction_partition_verification_enable
+                self._set_producer_settings(partition.log)
         if changed & _TOPIC_DEFAULTS:
             self._reconfigure(topic.name for topic in self._catalog.topics())
         else:
@@ -166,6 +325,18 @@ class Publisher:
         for name in names:
             served = self._partitions.by_name(name)
             if served is not None:
-                config = self.log_config(name)
+                config = self._log_config(name)
                 for partition in served.partitions.values():
                     partition.reconfigure(config)
+
+
+def _registration(partition: PartitionRegistration) -> Registration:
+    return Registration(
+        leader=partition.leader,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        adding=partition.adding_replicas,
+        removing=partition.removing_replicas,
+    )

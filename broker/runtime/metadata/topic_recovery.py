@@ -23,10 +23,9 @@ from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRe
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, name_problem
 from ottla.broker.configs.broker_config import BrokerConfigs
-from ottla.broker.configs.topic_config import internal_topic_configs, usable_overrides
+from ottla.broker.configs.topic_config import internal_topic_configs
 from ottla.broker.controller.create_topics import Placement, config_record, partition_record
 from ottla.broker.controller.producer_ids import BLOCK_SIZE
-from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG, MetadataLog
 from ottla.broker.runtime.metadata.publisher import Publisher
@@ -92,26 +91,12 @@ def _open_topics(
     broker_configs = BrokerConfigs(settings, catalog)
     broker_configs.refresh()
     metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
-    publisher = Publisher(catalog, broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher)
-    for topic in catalog.topics():
-        overrides = catalog.configs(ResourceType.TOPIC, topic.name)
-        for name in overrides.keys() - usable_overrides(overrides).keys():
-            logger.warning("topic %s: %s=%s means nothing here and is ignored", topic.name, name, overrides[name])
-        config = publisher.log_config(topic.name)
-        for index, state in topic.partitions.items():
-            if (existing := log_dir.logs.get((topic.name, index))) is not None:
-                if existing.topic_id == ZERO_ID:
-                    # The crash came before the new partition's `partition.metadata`, or somebody removed it.
-                    log_dir.name_topic(existing, topic.topic_id)
-                existing.config = config
-                existing.producer_expiration_ms = settings.producer_id_expiration_ms
-                existing.verifies_transactions = settings.transaction_partition_verification_enable
-                existing.expire_producers(clock.now_ms())  # not before: the setting may be one that was changed while the broker ran
-                existing.become_leader(state.leader_epoch)
-                if config.flush_messages != INT64_MAX and existing.recovery_point < existing.log_end_offset:
-                    existing.flush()  # what is readable is on disk, also what was written just before a crash
-                partitions.add(existing)
-        publisher.open_missing(topic.name)
+    for (name, index), log in log_dir.logs.items():
+        if log.topic_id == ZERO_ID and (topic := catalog.topic(name)) is not None and index in topic.partitions:
+            # The crash came before the new partition's `partition.metadata`, or somebody removed it.
+            log_dir.name_topic(log, topic.topic_id)
+    publisher = Publisher(catalog, broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher, clock=clock)
+    publisher.open()
     return TopicService(catalog, broker_configs, metadata_log, publisher, random_bytes=random_bytes)
 
 

@@ -71,15 +71,18 @@ class Partitions:
         assert topic.topic_id == topic_id, f"{name} has two topic ids"
         return topic
 
-    def remove_topic(self, name: str) -> list[Partition]:
-        """Serve the topic no longer; who waits for its partitions is told. Returns what was served."""
-        topic = self._by_name.pop(name, None)
+    def remove(self, name: str, index: int) -> Partition | None:
+        """Serve the partition no longer, nor call it offline; who waits for it is told. Returns what was served."""
+        topic = self._by_name.get(name)
         if topic is None:
-            return []
-        del self._by_id[topic.topic_id]
-        for partition in topic.partitions.values():
+            return None
+        topic.offline.discard(index)
+        partition = topic.partitions.pop(index, None)
+        if not topic.partitions and not topic.offline:
+            del self._by_name[name], self._by_id[topic.topic_id]
+        if partition is not None:
             partition.remove()
-        return list(topic.partitions.values())
+        return partition
 
     def get(self, topic: TopicKey, index: int) -> Partition:
         """The partition of the topic of that name or id; raises Rejected."""

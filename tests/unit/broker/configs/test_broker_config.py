@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError, load
 
 KEY = "message.max.bytes"
 
@@ -55,3 +58,23 @@ def test_a_stored_value_of_a_setting_that_cannot_change_while_running_is_passed_
     catalog.apply([ConfigRecord(ResourceType.BROKER, "", "num.partitions", "9")])
     BrokerConfigs(settings, catalog).refresh()
     assert settings.num_partitions == 1
+
+
+def test_what_one_listener_may_have_goes_back_to_what_it_was_started_with() -> None:
+    inner, outer = (f"listener.name.{name}.max.connections" for name in ("inner", "outer"))
+    settings = load({inner: "5"}, {}, None).settings
+    catalog = Catalog()
+    configs = BrokerConfigs(settings, catalog)
+    seen = []
+    for name, value in [(inner, "6"), (outer, "7"), (inner, None), (outer, None)]:
+        catalog.apply([ConfigRecord(ResourceType.BROKER, "1", name, value)])
+        assert configs.refresh() == {name}
+        seen.append((settings.max_connections_of("INNER"), settings.max_connections_of("OUTER")))
+    most = settings.max_connections
+    assert seen == [(6, most), (6, 7), (5, 7), (5, most)]
+    assert configs.layers(inner) == [(inner, "5", ConfigSource.STATIC_BROKER)]
+
+
+def test_what_one_listener_may_have_is_a_number() -> None:
+    with pytest.raises(SettingsError, match=r"listener\.name\.inner\.max\.connections"):
+        load({"listener.name.inner.max.connections": "-1"}, {}, None)

@@ -42,7 +42,7 @@ NO_LOCKS = [
     ("sasl.oauthbearer.jwks.endpoint.refresh.ms", "3600000"),
     ("ssl.keystore.location", "/etc/kafka/keystore.jks"),
     ("early.start.listeners", "CONTROLLER"),
-    ("listener.name.external.max.connections", "5"),
+    ("listener.name.external.num.network.threads", "5"),
 ]
 
 

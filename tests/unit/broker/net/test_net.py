@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core import limits
-from ottla.broker.core.clock import MovableClock
+from ottla.broker.core.clock import MovableClock, VirtualClock
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -115,6 +115,52 @@ def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) ->
                 else:
                     with pytest.raises(ConnectionError), running.client() as second:
                         second.call(MetadataRequest([]))
+
+
+def test_a_listener_may_have_fewer_connections_than_all_together(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": "OUTER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.name.outer.max.connections": "1",
+    }
+    with RunningBroker(tmp_path / "data", settings) as running, running.client() as outer:
+        assert outer.call(MetadataRequest([])).brokers
+        inner_port = running.call(lambda broker: broker.services.listeners[1].port)
+        with Client(HOST, inner_port) as inner:
+            for limit, accepted in (("1", False), ("2", True), (None, True), ("1", False)):
+                config = AlterableConfig("listener.name.outer.max.connections", 0 if limit else 1, limit)
+                change = AlterConfigsResource(4, "1", [config])
+                (changed,) = inner.call(IncrementalAlterConfigsRequest([change])).responses
+                assert changed.error_code == 0
+                if limit is None:
+                    continue
+                with running.client() as second:
+                    if accepted:
+                        assert second.call(MetadataRequest([])).brokers
+                    else:
+                        with pytest.raises(ConnectionError):
+                            second.call(MetadataRequest([]))
+                running.call_until(lambda broker: broker.connection_count == 2)
+
+
+def test_a_broker_beyond_the_limit_takes_the_place_of_the_client_that_was_silent_longest(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": "OUTER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "max.connections": "2",
+    }
+    clock = VirtualClock()
+    with RunningBroker(tmp_path / "data", settings, clock=clock) as running, running.client() as first, running.client() as second:
+        for client in (second, first):
+            assert client.call(MetadataRequest([])).brokers
+            running.clock.advance(1)
+        with pytest.raises(ConnectionError), running.client() as third:
+            third.call(MetadataRequest([]))
+        with Client(HOST, running.call(lambda broker: broker.services.listeners[1].port)) as inner:
+            assert inner.call(MetadataRequest([])).brokers
+            with pytest.raises(ConnectionError):
+                second.call(MetadataRequest([]))
+            assert first.call(MetadataRequest([])).brokers
 
 
 def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from client_compat.support.places import NOT_ACKED, REFUSED, place
+from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, place
 from client_compat.support.verdict import AckVerdict, compare
 
 
@@ -26,6 +26,8 @@ def test_every_value_once_at_its_offset_is_good() -> None:
         ([place(0, 0)], {}, "lost"),
         ([place(0, 0)], {0: [place(0, 0), place(0, 1)]}, "doubled"),
         ([place(0, 0)], {0: [place(0, 1)]}, "misplaced"),
+        ([SOMEWHERE], {}, "lost"),
+        ([SOMEWHERE], {0: [place(0, 0), place(0, 1)]}, "doubled"),
         ([REFUSED], {}, "refused"),
         ([NOT_ACKED], {0: [place(0, 0)]}, "unanswered"),
     ],
@@ -38,3 +40,7 @@ def test_each_fault_is_counted_under_its_name(places: list[int], found: dict[int
 
 def test_a_fault_is_named_by_partition_and_offset() -> None:
     assert judged([place(3, 17)], {}).samples == ["client 0, acknowledged at partition 3 offset 17, is lost"]
+
+
+def test_a_value_that_the_client_was_told_is_there_already_may_stand_anywhere() -> None:
+    assert judged([place(0, 0), SOMEWHERE], {0: [place(0, 0)], 1: [place(5, 7)]}).good

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
-from ottla.broker.runtime.metadata.cluster_view import NO_LEADER, ClusterView
+from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.topic_dirs import TopicDir
 
@@ -44,7 +45,8 @@ async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
 async def test_a_topic_that_is_not_served_here_still_exists_with_all_its_partitions(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t", 2)])
-    opened.partitions.remove_topic("t")
+    for index in range(2):
+        opened.partitions.remove("t", index)
     assert view(opened).partition_count("t") == 2
     assert view(opened).by_name("t") is not None
     opened.close()
@@ -57,7 +59,7 @@ async def test_a_partition_is_at_its_leader_and_nowhere_while_the_only_broker_th
     assert topic is not None
     here = view(opened).place(topic, 0)
     assert (here.leader, here.offline, here.error) == (1, (), ErrorCode.NONE)
-    opened.partitions.remove_topic("t")
+    opened.partitions.remove("t", 0)
     gone = view(opened).place(topic, 0)
     assert (gone.leader, gone.offline, gone.error) == (NO_LEADER, (1,), ErrorCode.LEADER_NOT_AVAILABLE)
     elsewhere = view(opened, node_id=2).place(topic, 0)

@@ -59,7 +59,7 @@ async def test_the_deadline_ends_the_wait_with_false(scene: Scene) -> None:
 
 async def test_a_deleted_topic_ends_the_wait(scene: Scene) -> None:
     waiting = scene.wait(10_000)
-    scene.logs.partitions.remove_topic("t")
+    scene.logs.partitions.remove("t", 0)
     assert await waiting is True
 
 

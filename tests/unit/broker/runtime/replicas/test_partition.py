@@ -235,7 +235,7 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) ->
     durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     heard: list[int] = []
     partition.watchers["me"] = heard.append
-    opened.partitions.remove_topic("t")
+    opened.partitions.remove("t", 0)
     assert durable is not None
     with pytest.raises(Rejected):
         await durable

@@ -45,12 +45,21 @@ def test_a_partition_that_the_disk_refuses_is_answered_a_storage_error(scene: Pa
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_removed_topic_is_found_neither_by_name_nor_by_id(scene: PartitionScene) -> None:
-    removed = scene.partitions.remove_topic("t")
-    assert [partition.index for partition in removed] == [0, 1, 2]
-    assert all(partition.removed for partition in removed)
+def test_a_topic_without_partitions_here_is_found_neither_by_name_nor_by_id(scene: PartitionScene) -> None:
+    removed = [scene.partitions.remove("t", index) for index in range(3)]
+    assert [partition.removed for partition in removed if partition is not None] == [True] * 3
     assert scene.partitions.by_name("t") is scene.partitions.by_topic_id(TOPIC_ID) is None
-    assert scene.partitions.remove_topic("t") == []
+    assert scene.partitions.remove("t", 0) is None
+
+
+def test_a_removed_partition_leaves_the_others_of_its_topic(scene: PartitionScene) -> None:
+    scene.partitions.add_offline("t", TOPIC_ID, 3)
+    for index in (0, 3):
+        scene.partitions.remove("t", index)
+        with pytest.raises(Rejected) as caught:
+            scene.partitions.get("t", index)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [partition.index for partition in scene.partitions] == [1, 2]
 
 
 @pytest.mark.parametrize("topic", ["t", "other", TOPIC_ID, bytes(16)])

@@ -1,0 +1,50 @@
+"""Changes of settings, decided where they are to be: all here on one node; in a cluster loggers here, and the rest by the controller, after
+this broker has looked at what is its own (Kafka's `ConfigAdminManager`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.api.context import Context
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.controller.alter_configs import AlterResource, settled_by_the_broker
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+
+Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+
+
+async def change_configs(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
+    """An error or None for each of `changes`, which are those of `request`, when they are durable."""
+    if ctx.services.forwarding is not None:
+        return await _split(ctx, request, changes)
+    try:
+        return await ctx.services.topic_service.alter_configs(changes, validate_only=request.validate_only)
+    except Rejected as error:
+        return [error for _ in changes]
+
+
+async def _split(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
+    services = ctx.services
+    here = settled_by_the_broker(services.topics, changes, services.settings)
+    for index, error in here.items():
+        if changes[index].resource_type == ResourceType.BROKER_LOGGER and error is None and not request.validate_only:
+            services.topic_service.broker_configs.loggers.change(changes[index].ops)
+    rest: Any = [resource for index, resource in enumerate(request.resources) if index not in here]
+    there = {}
+    if rest:
+        from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a member of a cluster needs it
+
+        response = await handle(ctx, replace(request, resources=rest))
+        there = {(each.resource_type, each.resource_name): each for each in response.responses}
+    return [here[index] if index in here else _told(there.get((change.resource_type, change.name))) for index, change in enumerate(changes)]
+
+
+def _told(answer: object) -> Rejected | None:
+    """What the controller said of one resource; it says something of each."""
+    code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
+    return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")

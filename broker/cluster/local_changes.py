@@ -1,0 +1,60 @@
+"""What a change of the cluster's metadata means for the replicas of one broker (Kafka's `TopicsDelta.localChanges`).
+
+Rules that hold inside:
+- What is removed is told apart from what is led or followed, and has to be carried out first: a name that was created again is removed
+  under its old id and led or followed under the new one.
+- A partition of the same partition epoch as before has not changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+from ottla.broker.cluster.image_changes import ImageChanges, TopicChange
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReplica:
+    """A partition of which this broker has a replica, or has had one: then `topic` and `partition` are as they were."""
+
+    topic: TopicImage
+    index: int
+    partition: PartitionRegistration
+
+
+class LocalChanges(NamedTuple):
+    """`elected` are those of `leaders` that begin a leader epoch."""
+
+    removed: list[LocalReplica]
+    leaders: list[LocalReplica]
+    elected: list[LocalReplica]
+    followers: list[LocalReplica]
+
+
+def local_changes(changes: ImageChanges, node_id: int) -> LocalChanges:
+    """What `changes` of an image mean for the replicas of the broker `node_id`."""
+    local = LocalChanges([], [], [], [])
+    for change in changes.topics.values():
+        for index in sorted(change.partitions):
+            _sort_in(local, change, index, node_id)
+    return local
+
+
+def _sort_in(local: LocalChanges, change: TopicChange, index: int, node_id: int) -> None:
+    before = None if change.before is None else change.before.partitions.get(index)
+    after = None if change.after is None else change.after.partitions.get(index)
+    if change.after is None or after is None or node_id not in after.replicas:
+        if change.before is not None and before is not None and node_id in before.replicas:
+            local.removed.append(LocalReplica(change.before, index, before))
+        return
+    if before is not None and before.partition_epoch == after.partition_epoch:
+        return
+    replica = LocalReplica(change.after, index, after)
+    if after.leader != node_id:
+        local.followers.append(replica)
+        return
+    local.leaders.append(replica)
+    if before is None or before.leader_epoch != after.leader_epoch:
+        local.elected.append(replica)

@@ -1,0 +1,70 @@
+"""A client's request in an Envelope, to the controller and back (KIP-590, Kafka's `ForwardingManagerImpl`).
+
+Rule: the controller gets the client's request at the client's version and with its client id, and with who the client is and where it is.
+It is written anew from what was read, so that its answer, too, is one that this broker can read.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
+from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.principal import ANONYMOUS
+from ottla.protocol.schema import Message
+
+_CORRELATION_ID = 0
+_NO_ADDRESS = bytes(4)
+
+
+class VersionNotKnown(Exception):
+    """The controller does not know the version that the client speaks: it was negotiated while another one was the controller."""
+
+
+class Forwarding:
+    """The way to the controller for what clients ask of it. `versions` are the controller's, as `ControllerChannel.versions`."""
+
+    def __init__(self, channel: ControllerChannel) -> None:
+        self._channel = channel
+        self.versions = channel.versions
+
+    async def forward(self, request: Message, version: int, client_id: str | None, host: str) -> Any:
+        """The controller's response to the request of a client at `host`.
+
+        Raises VersionNotKnown, Rejected(REQUEST_TIMED_OUT) without an answer in time, and Rejected(UNKNOWN_SERVER_ERROR) where the
+        envelope came to nothing: the client did nothing wrong.
+        """
+        written = b"".join(encode_request(request.API_KEY, version, _CORRELATION_ID, client_id, request))
+        envelope = EnvelopeRequest(written[PREFIX_BYTES:], ANONYMOUS, _address_bytes(host))
+        try:
+            answer: EnvelopeResponse = await self._channel.call(envelope)
+        except ControllerUnreachable as error:
+            raise Rejected(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except UnsupportedByPeer as error:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            raise VersionNotKnown(f"the controller does not know version {version} of api key {request.API_KEY}")
+        if answer.error_code != ErrorCode.NONE:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller refuses the envelope with error {answer.error_code}")
+        try:
+            correlation_id, response = decode_response(request.API_KEY, version, answer.response_data or b"")
+        except ProtocolError as error:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        if correlation_id != _CORRELATION_ID:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the envelope holds the answer to request {correlation_id}")
+        return response
+
+
+def _address_bytes(host: str) -> bytes:
+    """Four or sixteen bytes; all zero where the peer's address is none of IP."""
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return _NO_ADDRESS

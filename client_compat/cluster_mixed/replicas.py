@@ -1,0 +1,118 @@
+"""The brokers' directories against each other: byte by byte up to the lowest high watermark, and which leader epoch began where.
+
+Rule: the brokers have stopped. Segments may begin at different offsets (each broker rolls by itself); the batches in them may not differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.protocol.records.batch import split_batches
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+NOT_REPLICATED = "__cluster_metadata-0"
+"""Every node keeps as much of it as it has read."""
+SAMPLES_MAX = 10
+
+
+class Batch(NamedTuple):
+    """One batch: where it stands, and its bytes as a digest."""
+
+    base_offset: int
+    next_offset: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One partition directory. `epochs` are (leader epoch, start offset)."""
+
+    directory: Path
+    batches: Sequence[Batch]
+    epochs: Sequence[tuple[int, int]]
+    high_watermark: int
+
+
+@dataclass(slots=True)
+class ReplicasVerdict:
+    """Counts of partitions, batches compared and bytes; `samples` names the first that differ."""
+
+    partitions: int = 0
+    batches: int = 0
+    differ: int = 0
+    epochs_differ: int = 0
+    samples: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return self.batches > 0 and not (self.differ or self.epochs_differ)
+
+    def note(self, text: str) -> None:
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append(text)
+
+
+def compare(directories: Sequence[Path]) -> ReplicasVerdict:
+    """All partitions that more than one broker has."""
+    verdict = ReplicasVerdict()
+    found: dict[str, list[Path]] = defaultdict(list)
+    for directory in directories:
+        for path in directory.iterdir():
+            if path.is_dir() and (path / LEADER_EPOCHS).exists() and path.name != NOT_REPLICATED:
+                found[path.name].append(path)
+    marks = {directory: high_watermarks(directory) for directory in directories}
+    for name, paths in sorted(found.items()):
+        if len(paths) > 1:
+            verdict.partitions += 1
+            _compare(verdict, name, [read(path, marks[path.parent].get(name, 0)) for path in paths])
+    return verdict
+
+
+def _compare(verdict: ReplicasVerdict, name: str, replicas: Sequence[Replica]) -> None:
+    end = min(replica.high_watermark for replica in replicas)
+    start = max((replica.batches[0].base_offset if replica.batches else 0) for replica in replicas)
+    first, *others = replicas
+    wanted, epochs = _between(first.batches, start, end), [one for one in first.epochs if one[1] < end]
+    verdict.batches += len(wanted)
+    for other in others:
+        found = _between(other.batches, start, end)
+        if found != wanted:
+            verdict.differ += 1
+            at = next((a for a, b in zip(wanted, found, strict=False) if a != b), None)
+            where = f"at offset {at.base_offset}" if at else f"{len(wanted)} and {len(found)} batches below {end}"
+            verdict.note(f"{name}: {first.directory.parent.name} and {other.directory.parent.name} differ: {where}")
+        if (theirs := [one for one in other.epochs if one[1] < end]) != epochs:
+            verdict.epochs_differ += 1
+            verdict.note(f"{name}: leader epochs of {first.directory.parent.name} {epochs}, of {other.directory.parent.name} {theirs}")
+
+
+def _between(batches: Sequence[Batch], start: int, end: int) -> list[Batch]:
+    return [batch for batch in batches if batch.base_offset >= start and batch.next_offset <= end]
+
+
+def read(directory: Path, high_watermark: int) -> Replica:
+    """A partition's batches and epochs."""
+    batches = []
+    for segment in sorted(directory.glob("*.log")):
+        data = segment.read_bytes()
+        for pos, header in split_batches(data):
+            digest = hashlib.sha256(data[pos : pos + header.size_bytes]).hexdigest()
+            batches.append(Batch(header.base_offset, header.next_offset, digest))
+    epochs = [(int(line[0]), int(line[1])) for line in _lines(directory / LEADER_EPOCHS)]
+    return Replica(directory, batches, epochs, high_watermark)
+
+
+def high_watermarks(directory: Path) -> Mapping[str, int]:
+    """By the name of the partition's directory."""
+    return {f"{topic}-{index}": int(offset) for topic, index, offset in _lines(directory / HIGH_WATERMARKS)}
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The rows of one of Kafka's checkpoint files, behind version and count; none where there is no file."""
+    return [line.split() for line in path.read_text().splitlines()[2:]] if path.exists() else []

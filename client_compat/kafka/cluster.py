@@ -1,0 +1,258 @@
+"""A KRaft cluster on loopback, each node a process: Apache Kafka's controllers, and brokers of either kind by their ids.
+
+Rules: a broker keeps its id, port and directory whatever serves it; every process is ended by its own id; timers are short, so that a
+broker that stands still is noticed in seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from client_compat.kafka.jars import default_version, jars
+from client_compat.kafka.reference import FORMAT_TIMEOUT_S, NEW_CLUSTER_ID, SETTINGS, TOLD, java_command
+from client_compat.support.admin import create_topic
+from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
+from client_compat.support.ports import free_port
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
+
+FIRST_BROKER, FIRST_CONTROLLER = 1, 101
+START_TIMEOUT_S = 120.0
+SETTLE_TIMEOUT_S = 120.0
+LOOK_S = 0.1
+METADATA_VERSION = 12
+CLEAN_EXITS = (0, 143)
+"""Of a node after SIGTERM; a JVM says 143."""
+
+COMMON: Mapping[str, str] = {
+    **SETTINGS,
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "leader.imbalance.check.interval.seconds": "2",
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+    "auto.create.topics.enable": "false",
+}
+"""What every node is started with. Leaders are back where they belong two seconds after a broker is."""
+
+
+class Kind(StrEnum):
+    """Whose broker it is."""
+
+    KAFKA = "kafka"
+    OTTLA = "ottla"
+
+
+ALL_KAFKA = (Kind.KAFKA,) * 3
+
+
+def kinds_of(text: str) -> list[Kind]:
+    """What somebody types, such as `kafka,ottla,ottla`. Raises `typer.BadParameter`."""
+    words = [word.strip() for word in text.split(",")]
+    if unknown := set(words).difference(Kind):
+        raise typer.BadParameter(f"a broker is {' or '.join(Kind)}, not {', '.join(sorted(unknown))}", param_hint="--brokers")
+    if len(words) < 3:
+        raise typer.BadParameter("three brokers at least: every partition has three replicas", param_hint="--brokers")
+    return [Kind(word) for word in words]
+
+
+@dataclass(slots=True)
+class Node:
+    """A controller or a broker. `start`, `stop` and the others act on its one process."""
+
+    node_id: int
+    directory: Path
+    settings: Mapping[str, str]
+    version: str
+    process: BrokerProcess
+    kind: Kind = Kind.KAFKA
+
+    @property
+    def properties(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.properties")
+
+    def write_properties(self) -> None:
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+
+    @property
+    def command(self) -> list[str]:
+        """What serves the directory. Raises `KafkaMissing`."""
+        if self.kind == Kind.OTTLA:
+            return [sys.executable, "-m", "ottla", "serve", "--config", str(self.properties)]
+        return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD)
+
+    def format(self, options: Sequence[str] = ()) -> None:
+        """`kafka-storage format`. Raises `BrokerFailed` with what the tool said."""
+        self.write_properties()
+        arguments = ["format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
+        command = java_command(self.version, "kafka.tools.StorageTool", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise BrokerFailed(f"the directory of node {self.node_id} was not formatted ({done.returncode}):\n{done.stdout}{done.stderr}")
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        self.process.argv, self.process.name = self.command, f"{self.kind} {self.node_id}"
+        self.process.spawn()
+
+    def start(self) -> float:
+        """Seconds until it listened. Raises `BrokerFailed`."""
+        self.spawn()
+        return self.process.wait_listening(START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """SIGTERM. Raises `BrokerFailed` when it does not end by itself."""
+        if (code := self.process.stop()) not in CLEAN_EXITS:
+            raise BrokerFailed(f"{self.process.name} did not stop cleanly: exit code {code}\n{self.process.output_tail()}")
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`. `settings` go over `COMMON`, everywhere."""
+
+    directory: Path
+    kinds: Sequence[Kind] = ALL_KAFKA
+    controllers: int = 1
+    version: str = field(default_factory=default_version)
+    controller_version: str = field(default_factory=default_version)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    quorum: list[Node] = field(init=False)
+    brokers: list[Node] = field(init=False)
+    _voters: str = field(init=False)
+    _topics: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        ports = [free_port() for _ in range(self.controllers)]
+        ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers)
+        self._voters = ",".join(f"{node_id}@{HOST}:{port}:{_directory_id(node_id)}" for node_id, port in zip(ids, ports, strict=True))
+        found = {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports)}
+        self.quorum = [
+            self._node("controller", node_id, port, self.controller_version, found) for node_id, port in zip(ids, ports, strict=True)
+        ]
+        self.brokers = [self._node("broker", FIRST_BROKER + at, free_port(), self.version, found) for at in range(len(self.kinds))]
+        for broker, kind in zip(self.brokers, self.kinds, strict=True):
+            broker.kind = kind
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, so that any one may be down."""
+        return ",".join(broker.process.bootstrap for broker in self.brokers)
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*self.quorum, *self.brokers]
+
+    def broker(self, node_id: int) -> Node:
+        return self.brokers[node_id - FIRST_BROKER]
+
+    def start(self) -> None:
+        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed` or `KafkaMissing`."""
+        for version in {self.version, self.controller_version}:
+            jars(version)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda node: node.format(["--initial-controllers", self._voters] if node in self.quorum else []), self.nodes))
+        for node in self.nodes:
+            node.spawn()
+        for node in self.nodes:
+            node.process.wait_listening(START_TIMEOUT_S)
+        self.settle()
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Three replicas of each partition; returns when every broker knows it. Raises KafkaException or `BrokerFailed`."""
+        create_topic(self.bootstrap, name, partitions, config, replicas=3)
+        self._topics.add(name)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until every broker sees all brokers and topics, and each partition led by its preferred replica, with all replicas in sync.
+        Raises `BrokerFailed`."""
+        end = time.monotonic() + SETTLE_TIMEOUT_S
+        while found := next(self._unsettled(), None):
+            if time.monotonic() > end:
+                raise BrokerFailed(f"the cluster did not settle within {SETTLE_TIMEOUT_S:.0f} s: {found}; see {self.directory}")
+            for node in self.nodes:
+                node.process.check_alive()
+            time.sleep(LOOK_S)
+
+    def _unsettled(self) -> Iterator[str]:
+        for broker in self.brokers:
+            try:
+                seen = self.seen_by(broker)
+            except (OSError, ConnectionError) as error:
+                yield f"{broker.process.name} does not answer: {error}"
+                return
+            if len(seen.brokers) < len(self.brokers):
+                yield f"{broker.process.name} sees brokers {sorted(one.node_id for one in seen.brokers)}"
+            if missing := self._topics.difference(topic.name or "" for topic in seen.topics):
+                yield f"{broker.process.name} does not know {sorted(missing)}"
+            for topic in seen.topics:
+                for one in topic.partitions:
+                    if one.leader_id != one.replica_nodes[0] or set(one.isr_nodes) != set(one.replica_nodes):
+                        where = f"{topic.name}-{one.partition_index}"
+                        yield f"{broker.process.name} sees {where} led by {one.leader_id}, {one.isr_nodes} of {one.replica_nodes} in sync"
+
+    def seen_by(self, broker: Node) -> MetadataResponse:
+        """What the broker's Metadata says of all topics."""
+        with Client(HOST, broker.process.port, client_id="cluster") as client:
+            answer: MetadataResponse = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION)
+        return answer
+
+    def stop(self) -> None:
+        """Stop the brokers cleanly, then the controllers. Raises `BrokerFailed`."""
+        for node in (*self.brokers, *self.quorum):
+            if node.process.alive:
+                node.stop()
+
+    def _node(self, word: str, node_id: int, port: int, version: str, found: Mapping[str, str]) -> Node:
+        directory = self.directory / f"{word}-{node_id}"
+        listener = "CONTROLLER" if word == "controller" else "PLAINTEXT"
+        own = {
+            "process.roles": word,
+            "node.id": str(node_id),
+            "log.dirs": str(directory),
+            "listeners": f"{listener}://{HOST}:{port}",
+            "advertised.listeners": f"{listener}://{HOST}:{port}",
+            **({} if word == "controller" else {"inter.broker.listener.name": listener, "broker.rack": f"rack-{node_id}"}),
+        }
+        process = BrokerProcess([], port, directory.with_name(f"{directory.name}.log"))
+        return Node(node_id, directory, {**COMMON, **found, **own, **self.settings}, version, process)
+
+
+@contextmanager
+def running(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, started; no process of it is left afterwards."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        end(node.process for node in (*cluster.brokers, *cluster.quorum))
+
+
+def end(processes: Iterable[BrokerProcess]) -> None:
+    """SIGKILL whatever of them still runs, or stands still."""
+    for process in processes:
+        if process.alive:
+            process.kill()
+
+
+def _directory_id(node_id: int) -> str:
+    """A Kafka uuid of its own for each controller's directory."""
+    return base64.urlsafe_b64encode(b"ottla-cluster" + node_id.to_bytes(3)).decode().rstrip("=")

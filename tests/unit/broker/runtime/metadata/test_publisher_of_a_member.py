@@ -1,0 +1,191 @@
+"""What a member of a cluster makes of the metadata that it is told (`Publisher.take`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import BrokerStanding
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.record import SimpleRecord
+from tests.support.member_dirs import MemberDir, broker, change, partition
+from tests.support.memory_files import MemoryFiles
+from tests.support.metadata_images import level
+
+ID, NEW_ID = b"i" * 16, b"n" * 16
+START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]
+
+
+@pytest.fixture
+async def member(tmp_path: Path) -> AsyncIterator[MemberDir]:
+    member = MemberDir(tmp_path / "data")
+    yield member
+    member.close()
+
+
+async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]), partition(ID, 2, [2, 3]))
+    assert member.roles() == {("t", 0): True, ("t", 1): False}
+    assert member.fetchers.leaders == {("t", 1): 2}
+    assert sorted(member.log_dir.logs) == [("t", 0), ("t", 1)]
+    assert member.catalog.partition_count("t") == 3
+
+
+async def test_a_topic_that_comes_later_is_served_like_one_of_the_first_image(member: MemberDir) -> None:
+    await member.told(*START)
+    await member.told(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    assert member.roles() == {("t", 0): True, ("t", 1): False}
+    assert member.partitions.get("t", 0).replica.shared
+
+
+async def test_a_leader_that_is_replaced_fetches_from_its_successor_and_leads_again_when_it_is_elected(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]))
+    await member.told(change(ID, 0, leader=2))
+    assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {("t", 0): 2})
+    with pytest.raises(Rejected):
+        member.partitions.get("t", 0).replica.check_leads()
+    await member.told(change(ID, 0, leader=1))
+    assert (member.roles(), member.fetchers.leaders) == ({("t", 0): True}, {})
+    assert member.partitions.get("t", 0).leader_epoch == 2
+
+
+async def test_fetching_begins_anew_with_a_leader_epoch_and_not_with_another_in_sync_set(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [2, 1]))
+    await member.told(change(ID, 0, isr=[2]))
+    assert member.fetchers.begun == 1
+    await member.told(change(ID, 0, leader=2))
+    assert member.fetchers.begun == 2
+
+
+async def test_without_a_leader_nothing_is_fetched(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [2, 1]))
+    await member.told(change(ID, 0, leader=-1))
+    assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {})
+
+
+async def test_amid_a_controlled_shutdown_only_a_replica_in_sync_goes_on_fetching(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    member.publisher.shutting_down = True
+    await member.told(change(ID, 0, leader=2), change(ID, 1, isr=[2]))
+    assert member.fetchers.leaders == {("t", 0): 2}
+
+
+async def test_a_replica_that_is_assigned_elsewhere_goes_with_its_directory_and_leaves_its_neighbours(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [1, 2]))
+    deleted: list[str] = []
+    member.publisher.on_deleted.append(lambda topic: deleted.append(topic.name))
+    await member.told(change(ID, 0, replicas=[2, 3], isr=[2, 3]))
+    assert (member.roles(), member.fetchers.leaders) == ({("t", 1): True}, {})
+    assert not (member.log_dir.path / "t-0").exists()
+    assert deleted == [], "the topic is there, elsewhere"
+
+
+async def test_a_name_that_is_created_again_in_the_same_batch_has_an_empty_log_of_its_new_id(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]))
+    old = member.partitions.get("t", 0)
+    await member.told(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), partition(NEW_ID, 0, [1, 2]))
+    assert old.removed
+    assert member.partitions.get("t", 0).log.topic_id == NEW_ID
+    assert member.partitions.by_topic_id(ID) is None
+
+
+async def test_who_listens_hears_of_a_deleted_topic_of_which_nothing_was_here(member: MemberDir) -> None:
+    deleted: list[bytes] = []
+    member.publisher.on_deleted.append(lambda topic: deleted.append(topic.topic_id))
+    await member.told(*START, partition(ID, 0, [2, 3]))
+    await member.told(RemoveTopicRecord(ID))
+    assert deleted == [ID]
+
+
+async def test_coordinators_hear_of_each_leadership_that_begins_or_ends_from_the_first_image_on(member: MemberDir) -> None:
+    heard: list[tuple[object, ...]] = []
+    member.publisher.on_elected.append(lambda *told: heard.append(("elected", *told)))
+    member.publisher.on_resigned.append(lambda *told: heard.append(("resigned", *told)))
+    await member.told(*START, partition(ID, 0, [1, 2], epoch=4), partition(ID, 1, [2, 1]))
+    assert heard == [("elected", "t", 0, 4), ("resigned", "t", 1, 0)]
+    heard.clear()
+    await member.told(change(ID, 0, isr=[1]))
+    assert heard == [], "no leadership has begun"
+    await member.told(change(ID, 0, leader=2), change(ID, 1, leader=1))
+    assert heard == [("elected", "t", 1, 1), ("resigned", "t", 0, 5)]
+    heard.clear()
+    await member.told(RemoveTopicRecord(ID))
+    assert heard == [("resigned", "t", 0, None), ("resigned", "t", 1, None)]
+
+
+async def test_leaders_know_of_every_broker_what_is_registered_now(member: MemberDir) -> None:
+    await member.told(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
+    assert member.brokers.standings == {1: BrokerStanding(5), 2: BrokerStanding(6, fenced=True)}
+    await member.told(
+        BrokerRegistrationChangeRecord(2, 6, fenced=-1),
+        BrokerRegistrationChangeRecord(1, 5, in_controlled_shutdown=1),
+    )
+    assert member.brokers.standings == {1: BrokerStanding(5, shutting_down=True), 2: BrokerStanding(6)}
+    await member.told(UnregisterBrokerRecord(2, 6))
+    assert list(member.brokers.standings) == [1]
+
+
+async def test_settings_reach_logs_that_are_open_and_those_that_are_made_later(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"))
+    await member.told(ConfigRecord(ResourceType.BROKER, "", "message.max.bytes", "99"), partition(ID, 1, [2, 1]))
+    for index in range(2):
+        config = member.partitions.get("t", index).log.config
+        assert (config.retention_ms, config.max_message_bytes) == (7, 99)
+
+
+async def test_what_is_no_replica_of_the_first_image_is_set_aside_as_stray_and_kept(tmp_path: Path) -> None:
+    member = MemberDir(tmp_path)
+    await member.told(*START, *(partition(ID, index, [1, 2]) for index in range(3)))
+    member.close()
+    (tmp_path / "t-2" / "partition.metadata").unlink()
+    again = MemberDir(tmp_path)
+    await again.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 3]), partition(ID, 2, [2, 1]))
+    assert sorted(again.roles()) == [("t", 0), ("t", 2)]
+    strays = sorted(path.name.rpartition(".")[0] for path in tmp_path.iterdir() if path.name.endswith("-stray"))
+    assert strays == ["t-1", "t-2"]
+    again.close()
+
+
+async def test_a_log_that_was_found_goes_on_where_it_ended(tmp_path: Path) -> None:
+    member = MemberDir(tmp_path)
+    await member.told(*START, partition(ID, 0, [1]))
+    member.partitions.get("t", 0).append_records([SimpleRecord(None, b"x")])
+    end = member.partitions.get("t", 0).log.log_end_offset
+    member.close()
+    again = MemberDir(tmp_path)
+    await again.told(*START, partition(ID, 0, [1], epoch=3))
+    found = again.partitions.get("t", 0)
+    assert (found.leader_epoch, found.log.log_end_offset) == (3, end)
+    again.close()
+
+
+async def test_a_partition_that_the_disk_refuses_is_offline_and_holds_no_other_up(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    member = MemberDir(tmp_path, files=files)
+
+    def refusing(operation: str, path: Path) -> None:
+        if "t-0" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    await member.told(*START)
+    files.on_call = refusing
+    await member.told(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    assert member.roles() == {("t", 1): False}
+    with pytest.raises(Rejected) as refused:
+        member.partitions.get("t", 0)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    await member.told(change(ID, 0, leader=2), change(ID, 1, leader=1))
+    assert member.roles() == {("t", 1): True}
+    member.close()

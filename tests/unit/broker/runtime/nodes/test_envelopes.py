@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from ottla.broker.runtime.nodes.link import Node
+from ottla.protocol.codec import Request
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.k58_envelope import EnvelopeResponse
+from ottla.protocol.principal import DefaultPrincipalData
+from ottla.protocol.schema import Message, decode
+from tests.support.cluster_members import MemberInMemory, enveloped, inside
+
+CONTROLLER = Node(3000, "controller", 9093)
+CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
+Decide = Callable[[Request], Message]
+
+
+def made(request: Request) -> EnvelopeResponse:
+    """The answer of a controller that makes all topics."""
+    inner = inside(request)
+    return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[MemberInMemory]:
+    cluster = MemberInMemory()
+    yield cluster
+    await cluster.end()
+
+
+async def test_the_controller_gets_the_clients_request_and_who_sent_it(cluster: MemberInMemory) -> None:
+    await cluster.begin(made)
+    await cluster.member.ask(CREATE, 6, "app")
+    (asked,) = cluster.controller.asked
+    inner = inside(asked)
+    assert (inner.header.api_version, inner.header.client_id, inner.body) == (6, "app", CREATE)
+    assert bytes(asked.body.client_host_address) == bytes([10, 1, 2, 3])
+    principal = bytes(asked.body.request_principal)
+    assert (principal[:2], decode(DefaultPrincipalData, principal[2:], 0)) == (b"\0\0", DefaultPrincipalData("User", "ANONYMOUS"))
+
+
+@pytest.mark.parametrize(
+    ("host", "packed"), [("::1", bytes(15) + b"\1"), ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"), ("node1", bytes(4))]
+)
+async def test_a_clients_address_is_told_in_bytes(cluster: MemberInMemory, host: str, packed: bytes) -> None:
+    await cluster.begin(made)
+    cluster.member.peer.host = host
+    await cluster.member.ask(CREATE, 7)
+    assert bytes(cluster.controller.asked[0].body.client_host_address) == packed

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.image import EMPTY, BrokerRegistration, MetadataImage
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.life_cycle import Incarnation, Pace, State
+from ottla.broker.cluster.metadata_loader import Provenance, Published
+from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver
+from ottla.broker.runtime.nodes.link import Node
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import Request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
+from tests.support.node_links import LinkedPlace
+from tests.support.simulation import settle
+
+CONTROLLER = Node(3000, "controller", 9093)
+SERVED: dict[int, tuple[int, int]] = {ApiKey.BROKER_REGISTRATION: (0, 4), ApiKey.BROKER_HEARTBEAT: (0, 2)}
+EPOCH, DIRECTORY, INTERVAL = 12, b"\x10" * 16, 2_000
+
+
+class Living(LinkedPlace):
+    """A broker's life, and a controller that registers it at offset 12, where it answers at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.published_offset = 0
+        self.registered: list[int] = []
+        self.lost: list[str] = []
+        self.asked: list[Any] = []
+        self.refuses = ErrorCode.NONE
+        self.lets_go = False
+        self.life = BrokerLife(
+            ControllerChannel(
+                self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="life", retry_timeout_ms=INTERVAL
+            ),
+            Incarnation(5, "cluster", b"\x07" * 16, [Endpoint("PLAINTEXT", "h", 9092, 0)], [DIRECTORY]),
+            Pace(INTERVAL, registration_timeout_ms=60_000),
+            clock=self.clock,
+            timers=self.timers,
+            published_offset=lambda: self.published_offset,
+            on_registered=self.registered.append,
+            on_lost=self.lost.append,
+        )
+
+    async def start(self) -> Living:
+        await self.answering(CONTROLLER, self.answer, SERVED)
+        self.life.start()
+        await settle()
+        return self
+
+    async def run(self) -> Living:
+        """Until the broker runs."""
+        await self.start()
+        self.published_offset = EPOCH
+        await self.pass_ms(10)
+        self.life.ready_to_unfence()
+        await settle()
+        assert self.life.state is State.RUNNING
+        return self
+
+    def answer(self, request: Request) -> Any:
+        body = request.body
+        self.asked.append(body)
+        if isinstance(body, BrokerRegistrationRequest):
+            return BrokerRegistrationResponse(error_code=self.refuses, broker_epoch=-1 if self.refuses else EPOCH)
+        caught_up = body.current_metadata_offset >= EPOCH
+        return BrokerHeartbeatResponse(
+            error_code=self.refuses,
+            is_caught_up=caught_up,
+            is_fenced=body.want_fence or not caught_up,
+            should_shut_down=self.lets_go and body.want_shut_down,
+        )
+
+
+@pytest.fixture
+async def living() -> Living:
+    return Living()
+
+
+async def test_a_broker_is_registered_then_caught_up_then_unfenced(living: Living) -> None:
+    await living.start()
+    assert (living.registered, living.life.broker_epoch, living.life.state) == ([EPOCH], EPOCH, State.STARTING)
+    assert not living.life.caught_up.done()
+    living.published_offset = EPOCH
+    await living.pass_ms(10)
+    assert living.life.caught_up.done()
+    await living.pass_ms(10 * INTERVAL)
+    assert not living.life.unfenced.done()
+    living.life.ready_to_unfence()
+    await living.life.unfenced
+
+
+async def test_heartbeats_go_on_at_their_interval_and_say_what_was_published_by_then(living: Living) -> None:
+    await living.run()
+    before = len(living.asked)
+    living.published_offset = 30
+    await living.pass_ms(INTERVAL - 1)
+    assert len(living.asked) == before
+    await living.pass_ms(1)
+    assert [beat.current_metadata_offset for beat in living.asked[before:]] == [30]
+
+
+async def test_a_refused_registration_is_tried_again_until_it_succeeds(living: Living) -> None:
+    living.refuses = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    await living.start()
+    await living.pass_ms(INTERVAL)
+    assert [type(each) for each in living.asked] == [BrokerRegistrationRequest] * 2
+    living.refuses = ErrorCode.NONE
+    await living.pass_ms(INTERVAL)
+    assert living.registered == [EPOCH]
+
+
+async def test_a_broker_that_no_controller_registers_is_lost_and_whoever_waits_is_told(living: Living) -> None:
+    living.life.start()
+    for _ in range(60):
+        assert living.lost == []
+        await living.pass_ms(1_000)
+    assert living.lost == ["not registered with a controller in initial.broker.registration.timeout.ms=60000"]
+    for milestone in (living.life.caught_up, living.life.unfenced):
+        with pytest.raises(LifeOver):
+            await milestone
+
+
+async def test_a_controller_that_is_gone_for_a_while_changes_nothing(living: Living) -> None:
+    node = await living.answering(CONTROLLER, living.answer, SERVED)
+    living.life.start()
+    await settle()
+    living.published_offset = EPOCH
+    node.stop()
+    for _ in range(120):
+        await living.pass_ms(1_000)
+    assert (living.lost, living.life.state) == ([], State.STARTING)
+    await living.answering(CONTROLLER, living.answer, SERVED)
+    for _ in range(5):
+        await living.pass_ms(1_000)
+    assert living.life.caught_up.done()
+
+
+async def test_a_controlled_shutdown_ends_when_the_controller_lets_go(living: Living) -> None:
+    await living.run()
+    shutdown = asyncio.ensure_future(living.life.controlled_shutdown())
+    await settle()
+    assert living.asked[-1].want_shut_down
+    living.lets_go = True
+    await living.pass_ms(50)
+    assert await shutdown
+    assert living.life.state is State.SHUTTING_DOWN
+
+
+async def test_a_controlled_shutdown_to_which_no_controller_agrees_has_an_end(living: Living) -> None:
+    await living.run()
+    shutdown = asyncio.ensure_future(living.life.controlled_shutdown(timeout_ms=10_000))
+    await settle()
+    for _ in range(10):
+        await living.pass_ms(1_000)
+    assert not await shutdown
+
+
+async def test_a_broker_that_does_not_run_yet_is_let_go_at_once(living: Living) -> None:
+    await living.start()
+    assert await living.life.controlled_shutdown()
+
+
+async def test_a_failed_directory_is_told(living: Living) -> None:
+    await living.run()
+    living.life.directory_failed(DIRECTORY)
+    await settle()
+    assert living.asked[-1].offline_log_dirs == [DIRECTORY]
+
+
+@pytest.mark.parametrize(("directories", "registrations"), [((), 2), ((DIRECTORY,), 1)])
+async def test_metadata_that_lacks_this_brokers_directories_makes_it_register_again(
+    living: Living, directories: tuple[bytes, ...], registrations: int
+) -> None:
+    await living.run()
+    registration = BrokerRegistration(5, EPOCH, b"\x07" * 16, {}, {}, None, False, False, False, directories, None)
+    image = MetadataImage(features={"metadata.version": 30}, brokers={5: registration})
+    living.life.published(Published(image, Provenance(), difference(EMPTY, image)))
+    await settle()
+    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.asked) == registrations
+    assert living.life.state is State.RUNNING
+    living.life.published(Published(image, Provenance(), difference(image, image)))
+    await settle()
+    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.asked) == registrations
+
+
+async def test_a_stopped_life_asks_nothing_more(living: Living) -> None:
+    await living.run()
+    living.life.stop()
+    before = len(living.asked)
+    await living.pass_ms(10 * INTERVAL)
+    assert (len(living.asked), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)

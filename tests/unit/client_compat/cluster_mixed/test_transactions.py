@@ -1,0 +1,47 @@
+"""What readers must find of each transaction, and what `judge` must see in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from client_compat.cluster_mixed.transactions import Outcome, TxnVerdict, judge, value_of
+
+PARTITIONS = 3
+
+
+def judged(outcome: Outcome, partitions: list[int]) -> TxnVerdict:
+    """One committed transaction that is there, and one of `outcome` that is in `partitions`."""
+    seen = [(partition, value_of("java", 0)) for partition in range(PARTITIONS)]
+    return judge(
+        {"java": [Outcome.COMMITTED, outcome]}, PARTITIONS, [*seen, *((partition, value_of("java", 1)) for partition in partitions)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "partitions"), [(Outcome.COMMITTED, [0, 1, 2]), (Outcome.ABORTED, []), (Outcome.UNKNOWN, []), (Outcome.UNKNOWN, [2, 0, 1])]
+)
+def test_a_transaction_that_is_whole_or_not_there_as_its_client_was_told_is_good(outcome: Outcome, partitions: list[int]) -> None:
+    assert judged(outcome, partitions).good
+
+
+@pytest.mark.parametrize(
+    ("outcome", "partitions", "what"),
+    [
+        (Outcome.COMMITTED, [], "lost"),
+        (Outcome.COMMITTED, [0, 1], "torn"),
+        (Outcome.UNKNOWN, [1], "torn"),
+        (Outcome.COMMITTED, [0, 1, 1, 2], "doubled"),
+        (Outcome.ABORTED, [0, 1, 2], "shown"),
+        (Outcome.ABORTED, [2], "shown"),
+        (Outcome.ABORTED, [7], "strange"),
+    ],
+)
+def test_each_fault_is_counted_under_its_name(outcome: Outcome, partitions: list[int], what: str) -> None:
+    verdict = judged(outcome, partitions)
+    assert getattr(verdict, what) == 1
+    assert not verdict.good
+    assert len(verdict.samples) == 1
+
+
+def test_a_run_without_a_single_commit_is_not_good() -> None:
+    assert not judge({"java": [Outcome.ABORTED]}, PARTITIONS, []).good

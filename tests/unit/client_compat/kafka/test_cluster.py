@@ -1,0 +1,50 @@
+"""What a cluster's nodes are told, without starting one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Kind, Node, kinds_of
+
+
+def told(node: Node) -> dict[str, str]:
+    node.write_properties()
+    return dict(line.split("=", 1) for line in node.properties.read_text().splitlines())
+
+
+def test_every_node_has_its_own_id_and_address_and_all_know_the_controllers(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA], controllers=3)
+    settings = [told(node) for node in cluster.nodes]
+    assert [one["node.id"] for one in settings] == ["101", "102", "103", "1", "2", "3"]
+    assert [one["process.roles"] for one in settings] == ["controller"] * 3 + ["broker"] * 3
+    assert len({one["listeners"] for one in settings}) == 6
+    controllers = ",".join(node.process.bootstrap for node in cluster.quorum)
+    assert {one["controller.quorum.bootstrap.servers"] for one in settings} == {controllers}
+    assert cluster.bootstrap == ",".join(node.process.bootstrap for node in cluster.brokers)
+
+
+def test_a_broker_of_another_kind_keeps_id_port_and_directory(tmp_path: Path) -> None:
+    broker = Cluster(tmp_path).broker(2)
+    before, port = told(broker), broker.process.port
+    broker.kind = Kind.OTTLA
+    assert broker.command[1:] == ["-m", "ottla", "serve", "--config", str(broker.properties)]
+    assert (told(broker), broker.process.port) == (before, port)
+
+
+def test_settings_of_the_caller_win(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, settings={"min.insync.replicas": "1"})
+    assert {told(node)["min.insync.replicas"] for node in cluster.nodes} == {"1"}
+
+
+def test_kinds_are_read_as_typed() -> None:
+    assert kinds_of("kafka, ottla,ottla") == [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA]
+    assert kinds_of(",".join(ALL_KAFKA)) == list(ALL_KAFKA)
+
+
+@pytest.mark.parametrize("text", ["ottla,ottla", "kafka,ottla,redpanda", ""])
+def test_what_is_no_cluster_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        kinds_of(text)
