@@ -56,7 +56,7 @@ _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.v
 """Broker settings that open logs keep themselves."""
 
 
-class Fetchers(Protocol):
+class FetcherManager(Protocol):
     """Who fetches for the partitions that this broker follows."""
 
     def follow(self, partition: Partition, leader: int) -> None:
@@ -87,7 +87,7 @@ class Publisher:
         self.on_deleted: list[Callable[[TopicImage], None]] = []
         self.on_elected: list[Callable[[str, int, int], None]] = []
         self.on_resigned: list[Callable[[str, int, int | None], None]] = []
-        self.fetchers: Fetchers | None = None
+        self.fetchers: FetcherManager | None = None
         self.shutting_down = False
         """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
         self._opened = False
