@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from ottla.broker.runtime.nodes.life import BrokerLife
 
 from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import NEW_CLUSTER_ID, ReferenceBroker
@@ -20,6 +19,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.life import BrokerLife
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.protocol.client import Client
