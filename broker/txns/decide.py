@@ -215,6 +215,8 @@ def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     after_rotation = txn.prev_producer_id == producer_id and epoch == EPOCH_MAX - 1 and txn.producer_epoch == 0
     retry = after_rotation or txn.producer_epoch == epoch + 1
+    if retry and txn.producer_epoch == EPOCH_MAX and txn.state not in PREPARED:
+        return _refused(ErrorCode.PRODUCER_FENCED)  # an abort in version 0 or 1 by the coordinator, whose own this epoch is
     if txn.producer_id != producer_id and not after_rotation:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _may_end(txn.state, current=epoch == txn.producer_epoch, retry=retry):

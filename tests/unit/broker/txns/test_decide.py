@@ -311,6 +311,12 @@ def test_the_decision_gives_the_next_epoch(commit: bool, state: TxnState) -> Non
     assert (decision.write.state, decision.write.producer_epoch, decision.producer_epoch) == (state, 5, 5)
 
 
+def test_the_coordinators_own_epoch_is_given_to_no_retry() -> None:
+    fenced = txn(TxnState.ONGOING, LAST).fenced().prepared(commit=False, now_ms=NOW)
+    assert end(fenced, 2, False, (PID, LAST)).error is CONCURRENT
+    assert end(fenced.completed(NOW), 2, False, (PID, LAST)) == Decision(FENCED)
+
+
 def test_a_retry_is_answered_with_what_the_first_answer_said() -> None:
     retried = end(txn(TxnState.COMPLETE_COMMIT, version=2), 2, True, RETRY)
     assert (retried.error, retried.producer_id, retried.producer_epoch, retried.write) == (OK, PID, 4, None)
