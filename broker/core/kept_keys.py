@@ -20,6 +20,10 @@ def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Valid
     return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", validator, dynamic=True)
 
 
+def _throttle(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(name, _T.LONG, None, f"{doc} Kept, without effect.", _NOT_NEGATIVE, dynamic=True, internal=True)
+
+
 THREADS: Final = (
     "background.threads",
     "num.io.threads",
@@ -56,15 +60,9 @@ _DYNAMIC = (
     _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
     _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
     _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
-    ConfigKey(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        _T.LONG,
-        None,
-        "Bytes a second that move between data directories. Kept, without effect.",
-        _NOT_NEGATIVE,
-        dynamic=True,
-        internal=True,
-    ),
+    _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers."),
+    _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
+    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories."),
 )
 
 

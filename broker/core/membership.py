@@ -45,6 +45,8 @@ def _combined_problems(settings: BrokerSettings) -> Iterator[str]:
 
 
 def _member_problems(settings: BrokerSettings) -> Iterator[str]:
+    if "node.id" not in settings.explicit:
+        yield "node.id must be given when process.roles=broker"
     named = voters(settings.controller_quorum_voters)
     if not named and not settings.controller_quorum_bootstrap_servers:
         yield "process.roles=broker needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"

@@ -144,14 +144,6 @@ class BrokerSettings:
     replica_selector_class: str | None = _member(
         _STRING, None, "Which replica a consumer is sent to: by default the leader, with RackAwareReplicaSelector the nearest."
     )
-    leader_replication_throttled_rate: int | None = _member(
-        _LONG, None, "Bytes a second that leaders send to throttled followers.", _NOT_NEGATIVE, dynamic=True, internal=True
-    )
-    follower_replication_throttled_rate: int | None = _member(
-        _LONG, None, "Bytes a second that throttled followers read.", _NOT_NEGATIVE, dynamic=True, internal=True
-    )
-    replication_quota_window_num: int = _member(_INT, 11, "Samples over which those are measured.", _POSITIVE)
-    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of such a sample, in seconds.", _POSITIVE)
 
     # --- connections and requests --------------------------------------------------------------------------------------------
     socket_request_max_bytes: int = _key(_INT, 104_857_600, "The largest request.", _POSITIVE)

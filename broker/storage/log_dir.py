@@ -20,6 +20,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -172,6 +173,9 @@ class LogDir:
             raise LogDirRefused(f"{path} belongs to node {self.meta.node_id}; node.id is {settings.node_id}")
         if settings.cluster_id and settings.cluster_id != self.meta.cluster_id:
             raise LogDirRefused(f"{path} belongs to cluster {self.meta.cluster_id}; cluster.id is {settings.cluster_id}")
+        if self.meta.directory_id == bytes(16):  # of a Kafka before 3.7; a cluster knows directories by their ids
+            self.meta = replace(self.meta, directory_id=random_id(self._random_bytes))
+            self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
 
     def _read_offsets(self, name: str) -> dict[Key, int]:
         path = self.path / name

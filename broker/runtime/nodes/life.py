@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Request, Response, State, must_register_again
 from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.meta_properties import random_id
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 
@@ -159,6 +163,26 @@ class BrokerLife:
                 milestone.set_result(None)
         if ended and not self._over.done():
             self._over.set_result(None)
+
+
+def incarnation_of(
+    settings: BrokerSettings, log_dir: LogDir, listeners: Sequence[Endpoint], random_bytes: Callable[[int], bytes]
+) -> Incarnation:
+    """What a process that begins now says of itself; `listeners` are those that it advertises, with the ports that it has."""
+    return Incarnation(
+        settings.node_id,
+        log_dir.cluster_id,
+        random_id(random_bytes),
+        listeners,
+        [log_dir.meta.directory_id],
+        settings.broker_rack,
+        log_dir.previous_broker_epoch,
+    )
+
+
+def pace_of(settings: BrokerSettings) -> Pace:
+    """The times of a life, as they are set."""
+    return Pace(settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms)
 
 
 def _milestone() -> asyncio.Future[None]:

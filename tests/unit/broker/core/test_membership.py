@@ -73,6 +73,7 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
     ("given", "words"),
     [
         ({"process.roles": "controller"}, r"process\.roles=controller: there is no controller without a broker here"),
+        ({name: text for name, text in MEMBER.items() if name != "node.id"}, r"node\.id must be given"),
         ({"process.roles": "broker,client"}, r"process\.roles: String must be one of: broker, controller"),
         ({**MEMBER, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=broker needs controller\.quorum\.bootstrap\.servers"),
         ({**MEMBER, "controller.quorum.voters": "2@one:9093"}, r"controller\.quorum\.voters=2@one:9093: .* node id 2 must not be among"),

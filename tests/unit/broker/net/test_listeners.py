@@ -59,7 +59,12 @@ def test_an_advertised_listener_is_what_a_client_is_told() -> None:
 
 
 def member(listeners: str, advertised: str = "", **others: str) -> BrokerSettings:
-    given = {"process.roles": "broker", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "CONTROLLER"}
+    given = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": "one:9093",
+        "controller.listener.names": "CONTROLLER",
+    }
     named = {name.replace("_", "."): text for name, text in others.items()}
     return load({**given, "listeners": listeners, "advertised.listeners": advertised, **named}, {}, None).settings
 

@@ -145,6 +145,18 @@ def test_a_meta_properties_that_kafka_wrote_is_read(tmp_path: Path) -> None:
     log_dir.close()
 
 
+def test_a_directory_of_an_older_kafka_is_given_its_id_once(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
+    log_dir = opened(tmp_path)
+    given = log_dir.meta
+    assert (given.cluster_id, given.node_id) == ("MkU3OEVBNTcwNTJENDM2Qg", 1)
+    assert given.directory_id != bytes(16)
+    log_dir.close()
+    log_dir = opened(tmp_path)
+    assert log_dir.meta == given
+    log_dir.close()
+
+
 # --- stops and starts --------------------------------------------------------------------------------------------------------
 
 

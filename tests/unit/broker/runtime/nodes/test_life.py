@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,11 @@ from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.life_cycle import Incarnation, Pace, State
 from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
-from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver
+from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
@@ -198,3 +202,17 @@ async def test_a_stopped_life_asks_nothing_more(living: Living) -> None:
     before = len(living.asked)
     await living.pass_ms(10 * INTERVAL)
     assert (len(living.asked), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)
+
+
+async def test_a_process_says_of_itself_what_its_settings_and_its_directory_say(tmp_path: Path) -> None:
+    settings = BrokerSettings(node_id=5, broker_rack="east", cluster_id="cluster", broker_heartbeat_interval_ms=7)
+    for epoch in (-1, 12):
+        log_dir = LogDir.open(tmp_path, settings, 0)
+        listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]
+        one, other = (incarnation_of(settings, log_dir, listeners, os.urandom) for _ in range(2))
+        assert one.incarnation_id != other.incarnation_id
+        assert (one.broker_id, one.cluster_id, one.rack, one.listeners) == (5, "cluster", "east", listeners)
+        assert (one.directories, one.previous_epoch) == ([log_dir.meta.directory_id], epoch)
+        log_dir.broker_epoch = 12
+        log_dir.close()
+    assert pace_of(settings) == Pace(7, 60_000, 30_000)
