@@ -149,7 +149,7 @@ class Broker:
         if late:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
-        await self.services.topic_service.stop()
+        await self.services.topic_maker.stop()
         self._driver.stop()
         self._flusher.close()
         self.log_dir.close(clean=True)
@@ -230,7 +230,10 @@ class Broker:
             partitions=partitions,
             topics=topic_service.catalog,
             cluster=cluster,
-            topic_service=topic_service,
+            topic_maker=topic_service,
+            broker_configs=topic_service.broker_configs,
+            metadata_offset=lambda: topic_service.metadata_log.log.log_end_offset - 1,
+            deciding=topic_service,
             groups=groups,
             markers=markers,
             txns=txns,

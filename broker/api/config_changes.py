@@ -33,7 +33,7 @@ async def _split(ctx: Context, request: Request, changes: Sequence[AlterResource
     here = settled_by_the_broker(services.topics, changes, services.settings)
     for index, error in here.items():
         if changes[index].resource_type == ResourceType.BROKER_LOGGER and error is None and not request.validate_only:
-            services.topic_service.broker_configs.loggers.change(changes[index].ops)
+            services.broker_configs.loggers.change(changes[index].ops)
     rest: Any = [resource for index, resource in enumerate(request.resources) if index not in here]
     there = {}
     if rest:

@@ -14,6 +14,7 @@ from ottla.broker.api.reply import CLOSE, Reply
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.coordination.txn_verification import TxnVerification
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+    from ottla.broker.runtime.metadata.topic_making import TopicMaker
     from ottla.broker.runtime.metadata.topic_service import TopicService
     from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
@@ -97,7 +99,10 @@ class Services:
     topics: Catalog
     """What topics exist, here or elsewhere: partitions that are not in `partitions` may well be in it."""
     cluster: ClusterView
-    topic_service: TopicService
+    topic_maker: TopicMaker
+    broker_configs: BrokerConfigs
+    metadata_offset: Callable[[], int]
+    """Of the last record of the cluster's metadata that counts here."""
     groups: GroupService
     markers: LocalMarkers
     txns: TxnService
@@ -110,8 +115,16 @@ class Services:
     stop_at_once: Callable[[BaseException], None]
     """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)
+    deciding: TopicService | None = None
+    """What decides about topics, settings and producer ids; None in a member of a cluster, whose controller does."""
     forwarding: Forwarding | None = None
     """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
+
+    @property
+    def topic_service(self) -> TopicService:
+        """What decides here, where this process decides."""
+        assert self.deciding is not None
+        return self.deciding
 
 
 class Context:

@@ -40,7 +40,7 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     if request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
-        ctx.services.topic_service.begin_auto_create(
+        ctx.services.topic_maker.begin_auto_create(
             name for name in names if ctx.services.topics.topic(name) is None and name_problem(name) is None
         )
     return _respond(ctx, request, [_describe_name(ctx, name) for name in names])

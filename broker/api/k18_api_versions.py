@@ -57,7 +57,7 @@ def _response(ctx: Context) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=_own_api_keys() if services.forwarding is None else _listed(services.forwarding),
         supported_features=[SupportedFeatureKey(name, first, last) for name, (first, last) in shown.items()],
-        finalized_features_epoch=services.topic_service.metadata_log.log.log_end_offset - 1,
+        finalized_features_epoch=services.metadata_offset(),
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items()],
     )
 

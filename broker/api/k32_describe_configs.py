@@ -28,7 +28,7 @@ def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResp
 
 def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
-    broker_configs = ctx.services.topic_service.broker_configs
+    broker_configs = ctx.services.broker_configs
     kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
         entries = describe_configs(ctx.services.topics, broker_configs, kind, name, keys)

@@ -93,3 +93,10 @@ def internal_topic_configs(name: str, settings: BrokerSettings) -> dict[str, str
 def internal_topic_partitions(name: str, settings: BrokerSettings) -> int:
     """How many partitions the broker gives its own topic."""
     return settings.offsets_topic_num_partitions if name == CONSUMER_OFFSETS else settings.transaction_state_log_num_partitions
+
+
+def internal_topic_replicas(name: str, settings: BrokerSettings) -> int:
+    """How many replicas a member of a cluster asks for its own topic."""
+    if name == CONSUMER_OFFSETS:
+        return settings.offsets_topic_replication_factor
+    return settings.transaction_state_log_replication_factor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,9 +14,9 @@ from ottla.broker.controller.alter_configs import AlterResource, alter_configs
 from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, Placement, create_partitions, create_topics
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
 from ottla.broker.controller.producer_ids import allocate_block
-from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.controller import Controller
+from ottla.broker.runtime.metadata.topic_making import AutoCreation
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
     from ottla.broker.runtime.metadata.publisher import Publisher
-
-peer_logger = logging.getLogger(PEERS)
 
 
 class TopicService:
@@ -50,8 +46,7 @@ class TopicService:
         self.publisher = publisher
         self.controller = Controller(catalog, metadata_log, publisher.publish)
         self._random_bytes = random_bytes
-        self._making: set[asyncio.Task[None]] = set()
-        self._being_made: set[str] = set()
+        self._auto_creation = AutoCreation(self.auto_create)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -106,30 +101,8 @@ class TopicService:
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     def begin_auto_create(self, names: Iterable[str]) -> None:
-        """Begins to make missing topics with the broker's defaults; returns at once. One that is being made so is not begun again.
-
-        Nobody is told what becomes of it but the log: whoever needs the topic asks whether it is there.
-        """
-        wanted = [name for name in names if name not in self._being_made]
-        if not wanted:
-            return
-        self._being_made.update(wanted)
-        making = asyncio.get_running_loop().create_task(self._auto_create_in_background(wanted))
-        self._making.add(making)
-        making.add_done_callback(self._making.discard)
-
-    async def _auto_create_in_background(self, names: Sequence[str]) -> None:
-        try:
-            answers = await self.auto_create(names)
-        except Rejected as error:
-            first = shown(names[0])
-            peer_logger.warning("%d topic(s) were asked for, the first is %s, and none can be created: %s", len(names), first, error)
-            return
-        finally:
-            self._being_made.difference_update(names)
-        for name, refused in answers.items():
-            if refused is not None:
-                peer_logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
+        """Begins to make missing topics with the broker's defaults; see `TopicMaker.begin_auto_create`."""
+        self._auto_creation.begin(names)
 
     async def ensure(self, name: str) -> TopicImage:
         """The topic, served; created with its defaults if it is not there. Raises Rejected."""
@@ -145,8 +118,7 @@ class TopicService:
 
     async def stop(self) -> None:
         """Waits for operations that have begun."""
-        while self._making:
-            await asyncio.gather(*self._making, return_exceptions=True)
+        await self._auto_creation.finish()
         await self.controller.stop()
         self.broker_configs.loggers.reset()
 

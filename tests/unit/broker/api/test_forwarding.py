@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from ottla.broker.api.reply import CLOSE
-from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
@@ -20,9 +19,7 @@ from ottla.protocol.schema import Message
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
 from tests.support.simulation import settle
 
-CONTROLLER = Node(3000, "controller", 9093)
 CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
-Decide = Callable[[Request], Message]
 
 
 def made(request: Request) -> EnvelopeResponse:

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.codec import Request
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.principal import DefaultPrincipalData
-from ottla.protocol.schema import Message, decode
+from ottla.protocol.schema import decode
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
 
-CONTROLLER = Node(3000, "controller", 9093)
 CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
-Decide = Callable[[Request], Message]
 
 
 def made(request: Request) -> EnvelopeResponse:

@@ -1,0 +1,102 @@
+"""What a member of a cluster needs of topics and producer ids, done by the controller (Kafka's `DefaultAutoTopicCreationManager` and
+`RPCProducerIdManager`).
+
+Rules: the controller decides with its own defaults but for what this broker's settings say explicitly; an internal topic is asked for with
+explicit numbers and settings. What was created is known here when the metadata log says so, never from the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions, internal_topic_replicas
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.topic_making import AutoCreation
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
+from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.core.settings import BrokerSettings
+
+CONTROLLERS_CHOICE: Final = -1
+_LAST_ID: Final = 2**63 - 1
+
+
+class RemoteTopics:
+    """A `TopicMaker` that asks. `broker_epoch` is that of this broker's registration."""
+
+    def __init__(self, channel: ControllerChannel, catalog: Catalog, settings: BrokerSettings, broker_epoch: Callable[[], int]) -> None:
+        self._channel = channel
+        self._catalog = catalog
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._auto_creation = AutoCreation(self.auto_create)
+        self._ids_given = 0
+
+    async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
+        """See `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        wanted = [self._wanted(name) for name in names]
+        response: CreateTopicsResponse = await self._ask(CreateTopicsRequest(wanted, timeout_ms=self._settings.request_timeout_ms))
+        return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
+
+    def begin_auto_create(self, names: Iterable[str]) -> None:
+        """See `TopicMaker.begin_auto_create`."""
+        self._auto_creation.begin(names)
+
+    async def ensure(self, name: str) -> TopicImage:
+        """The topic. Raises Rejected(COORDINATOR_NOT_AVAILABLE) where it is not there: it is being made, whoever needs it comes again."""
+        topic = self._catalog.topic(name)
+        if topic is None:
+            self.begin_auto_create([name])
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {name} is being created.")
+        return topic
+
+    async def allocate_producer_ids(self) -> range:
+        """See `TopicMaker.allocate_producer_ids`. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), which every client bears."""
+        request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
+        try:
+            response: AllocateProducerIdsResponse = await self._ask(request)
+        except Rejected as error:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+        start, count = response.producer_id_start, response.producer_id_len
+        if response.error_code != ErrorCode.NONE:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gives error {response.error_code} for producer ids")
+        if start < self._ids_given or not 0 < count <= _LAST_ID - start:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gives {count} producer ids from {start} on")
+        self._ids_given = start + count
+        return range(start, start + count)
+
+    async def stop(self) -> None:
+        """Waits for nothing: the controller does what it was asked for."""
+        self._auto_creation.give_up()
+
+    def _wanted(self, name: str) -> CreatableTopic:
+        settings = self._settings
+        if is_internal(name):
+            configs = [CreatableTopicConfig(*each) for each in internal_topic_configs(name, settings).items()]
+            return CreatableTopic(name, internal_topic_partitions(name, settings), internal_topic_replicas(name, settings), configs=configs)
+        partitions = settings.num_partitions if "num.partitions" in settings.explicit else CONTROLLERS_CHOICE
+        replicas = settings.default_replication_factor if "default.replication.factor" in settings.explicit else CONTROLLERS_CHOICE
+        return CreatableTopic(name, partitions, replicas)
+
+    async def _ask(self, request: Message) -> Any:
+        try:
+            return await self._channel.call(request)
+        except ControllerUnreachable as error:
+            raise Rejected(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except UnsupportedByPeer as error:
+            raise Rejected(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+
+
+def _refusal(code: int, message: str | None) -> Rejected | None:
+    if code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+        return None
+    return Rejected(ErrorCode(code), message or "")

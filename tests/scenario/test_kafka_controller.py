@@ -1,0 +1,204 @@
+"""What a member of a cluster asks of a controller, asked of Apache Kafka's: over links, through the channel, and in envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing, jars
+from client_compat.kafka.reference import NEW_CLUSTER_ID, NODE_ID, ReferenceBroker
+from client_compat.support.brokers import HOST
+from ottla.broker.api.routes import FORWARDED, SPLIT
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.configs.config_op import OpType
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.network import Sockets
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
+from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k44_incremental_alter_configs as incremental
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.schema import Message
+from tests.support.cluster_members import Member
+
+OWN_ID = 7
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]:
+    try:
+        jars()
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    with ReferenceBroker(tmp_path_factory.mktemp("kafka") / "data", {"num.partitions": "3"}) as running:
+        yield running
+
+
+class Place:
+    """An Ottla broker over a directory of its own, and a channel to Kafka's controller."""
+
+    def __init__(self, kafka: ReferenceBroker, data_dir: Path) -> None:
+        self.kafka = kafka
+        self.controller = Node(NODE_ID, HOST, kafka.controller_port)
+        self.clock, self.timers = Clock(), Timers()
+        self.driver = TimerDriver(self.timers, self.clock)
+        self.driver.start()
+        self.channel = ControllerChannel(
+            self.connect, lambda: self.controller, clock=self.clock, timers=self.timers, name="test", retry_timeout_ms=TIMEOUT_MS
+        )
+        settings = {"log.dir": str(data_dir), "listeners": f"PLAINTEXT://{HOST}:0", "node.id": str(OWN_ID)}
+        self.broker = Broker(load(settings, {}, None).settings, Faults())
+
+    def connect(self, node: Node) -> NodeClient:
+        return NodeClient(node, Sockets(), clock=self.clock, timers=self.timers, random=Random(1), client_id=str(OWN_ID))
+
+    async def ask(self, request: Message, version: int | None = None) -> Any:
+        """The answer that a client of the Ottla broker gets."""
+        return await self.member.ask(request, type(request).MAX_VERSION if version is None else version)
+
+    def ask_kafka(self, request: Message) -> Any:
+        with Client(HOST, self.kafka.port) as client:
+            return client.call(request)
+
+    def remote_topics(self, broker_epoch: int = -1) -> RemoteTopics:
+        return RemoteTopics(self.channel, self.broker.services.topics, self.broker.settings, lambda: broker_epoch)
+
+
+@pytest.fixture
+async def place(kafka: ReferenceBroker, tmp_path: Path) -> AsyncIterator[Place]:
+    place = Place(kafka, tmp_path / "data")
+    await place.broker.start()
+    place.member = Member(place.broker, place.channel)
+    yield place
+    place.channel.close()
+    await place.broker.stop()
+    place.driver.stop()
+
+
+async def test_both_listeners_of_kafka_are_asked_over_links(place: Place) -> None:
+    at_controller, at_broker = place.connect(place.controller), place.connect(Node(-1, HOST, place.kafka.port))
+    described = await at_controller.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=TIMEOUT_MS)
+    assert (described.error_code, described.cluster_id) == (0, NEW_CLUSTER_ID)
+    assert [broker.port for broker in described.brokers] == [place.kafka.controller_port]
+    assert at_controller.versions(ApiKey.BROKER_REGISTRATION) == (0, 4)
+    with pytest.raises(UnsupportedByPeer):
+        await at_controller.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
+    told = await at_broker.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
+    assert [broker.port for broker in told.brokers] == [place.kafka.port]
+    at_controller.close()
+    at_broker.close()
+
+
+async def test_topics_are_created_grown_and_deleted_by_the_controller_for_clients_of_this_broker(place: Place) -> None:
+    create = CreateTopicsRequest([CreatableTopic("made", 2, 1), CreatableTopic("no/name", 1, 1)])
+    made, refused = (await place.ask(create)).topics
+    assert (made.error_code, made.num_partitions, refused.error_code) == (0, 2, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    (again, _) = (await place.ask(create, 5)).topics
+    assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    (grown,) = (await place.ask(CreatePartitionsRequest([CreatePartitionsTopic("made", 4, None)], TIMEOUT_MS))).results
+    assert grown.error_code == 0
+    (deleted,) = (await place.ask(DeleteTopicsRequest([DeleteTopicState("made")]))).responses
+    assert (deleted.error_code, deleted.topic_id) == (0, made.topic_id)
+
+
+async def test_what_only_a_controller_knows_is_told_by_it(place: Place) -> None:
+    await place.ask(CreateTopicsRequest([CreatableTopic("moved", 1, 1)]))
+    quorum = await place.ask(DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])]))
+    assert quorum.topics[0].partitions[0].leader_id == NODE_ID
+    assert (await place.ask(ListPartitionReassignmentsRequest(topics=None))).topics == []
+    elected = await place.ask(ElectLeadersRequest(topic_partitions=[TopicPartitions("moved", [0])]))
+    assert elected.replica_election_results[0].partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
+    cancelled = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("moved", [ReassignablePartition(0, None)])])
+    answer = await place.ask(cancelled)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    features = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 99)], validate_only=True)
+    assert (await place.ask(features)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (await place.ask(UnregisterBrokerRequest(99))).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_brokers_own(place: Place) -> None:
+    await place.ask(CreateTopicsRequest([CreatableTopic("set", 1, 1)]))
+
+    def change(kind: int, name: str, key: str, value: str) -> incremental.AlterConfigsResource:
+        return incremental.AlterConfigsResource(kind, name, [incremental.AlterableConfig(key, OpType.SET, value)])
+
+    resources = [
+        change(ResourceType.TOPIC, "set", "retention.ms", "12345"),
+        change(ResourceType.BROKER, str(NODE_ID), "max.connections", "5"),
+        change(ResourceType.TOPIC, "absent", "retention.ms", "12345"),
+    ]
+    answers = (await place.ask(incremental.IncrementalAlterConfigsRequest(resources))).responses
+    assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    describe = DescribeConfigsRequest([DescribeConfigsResource(ResourceType.TOPIC, "set", ["retention.ms"])])
+    assert place.ask_kafka(describe).results[0].configs[0].value == "12345"
+
+
+async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(place: Place) -> None:
+    await place.ask(ListPartitionReassignmentsRequest(topics=None))
+    forwarded = {*FORWARDED, *SPLIT}
+
+    def those(response: Any) -> dict[int, tuple[int, int]]:
+        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys if api.api_key in forwarded}
+
+    ours = await place.ask(ApiVersionsRequest("test", "1"))
+    assert those(ours) == those(place.ask_kafka(ApiVersionsRequest("test", "1")))
+
+
+async def test_missing_topics_are_made_by_the_controller_with_its_defaults(place: Place) -> None:
+    topics = place.remote_topics()
+    assert await topics.auto_create(["needed", "__transaction_state"]) == {"needed": None, "__transaction_state": None}
+    assert await topics.auto_create(["needed"]) == {"needed": None}
+    described = place.ask_kafka(MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")]))
+    assert [len(topic.partitions) for topic in described.topics] == [3, place.broker.settings.transaction_state_log_num_partitions]
+
+
+async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(place: Place) -> None:
+    stale = f"error {ErrorCode.STALE_BROKER_EPOCH.value} "
+    with pytest.raises(Rejected, match=stale):
+        await place.remote_topics(broker_epoch=5).allocate_producer_ids()
+    features = [Feature("metadata.version", 7, 30), Feature("transaction.version", 0, 2), Feature("group.version", 0, 1)]
+    features += [Feature(name, 0, 1) for name in ("eligible.leader.replicas.version", "share.version", "streams.version", "kraft.version")]
+    registered = await place.channel.call(
+        BrokerRegistrationRequest(
+            OWN_ID, NEW_CLUSTER_ID, bytes(range(16)), [Listener("PLAINTEXT", HOST, 9092)], features, None, log_dirs=[bytes(range(1, 17))]
+        )
+    )
+    assert registered.error_code == 0
+    topics = place.remote_topics(registered.broker_epoch)
+    first, second = [await topics.allocate_producer_ids() for _ in range(2)]
+    assert len(first) == len(second) == 1000
+    assert first.stop <= second.start
+    with pytest.raises(Rejected, match=stale):
+        await place.remote_topics(registered.broker_epoch + 1).allocate_producer_ids()

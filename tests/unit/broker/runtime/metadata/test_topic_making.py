@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.topic_making import AutoCreation
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.simulation import settle
+
+
+class Making:
+    """Creates when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.answer: asyncio.Future[dict[str, Rejected | None]] = asyncio.get_running_loop().create_future()
+        self.creation = AutoCreation(self.create)
+
+    async def create(self, names: Sequence[str]) -> dict[str, Rejected | None]:
+        self.asked.append(list(names))
+        return await asyncio.shield(self.answer)
+
+
+async def test_a_topic_that_is_being_made_is_not_begun_again_and_one_that_was_made_is() -> None:
+    making = Making()
+    making.creation.begin(["a", "b"])
+    making.creation.begin(["b", "c"])
+    making.creation.begin(["a"])
+    await settle()
+    assert making.asked == [["a", "b"], ["c"]]
+    making.answer.set_result({})
+    await making.creation.finish()
+    making.creation.begin(["a"])
+    await settle()
+    assert making.asked[2:] == [["a"]]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_the_log_says_what_could_not_be_made_and_it_can_be_tried_again(whole: bool, caplog: pytest.LogCaptureFixture) -> None:
+    making = Making()
+    refusal = Rejected(ErrorCode.POLICY_VIOLATION, "too many")
+    making.creation.begin(["a"])
+    await settle()
+    if whole:
+        making.answer.set_exception(refusal)
+    else:
+        making.answer.set_result({"a": refusal})
+    with caplog.at_level(logging.WARNING):
+        await making.creation.finish()
+    assert "too many" in caplog.text
+    making.answer = asyncio.get_running_loop().create_future()
+    making.creation.begin(["a"])
+    await settle()
+    assert making.asked == [["a"], ["a"]]
+    making.creation.give_up()
+    await settle()
+    assert len(asyncio.all_tasks()) == 1

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.metadata_records import PartitionRecord, TopicRecord
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings_load import load
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from tests.support.node_links import LinkedPlace
+from tests.support.simulation import settle
+
+CONTROLLER = Node(3000, "controller", 9093)
+SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
+
+
+class Member(LinkedPlace):
+    """A broker, number 7 of epoch 42, whose controller answers with `answers`, one after the other."""
+
+    async def begin(self, *answers: Any, **settings: str) -> RemoteTopics:
+        left = list(answers)
+        self.controller = await self.answering(CONTROLLER, lambda request: left.pop(0) if left else None, SERVED)
+        self.channel = ControllerChannel(
+            self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="test", retry_timeout_ms=60_000
+        )
+        self.catalog = Catalog()
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        member = {
+            "process.roles": "broker",
+            "node.id": "7",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "controller:9093",
+        }
+        self.topics = RemoteTopics(self.channel, self.catalog, load({**member, **given}, {}, None).settings, lambda: 42)
+        return self.topics
+
+    @property
+    def asked(self) -> list[Any]:
+        return [request.body for request in self.controller.asked]
+
+
+def made(*names: str, error: int = 0) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name, error_code=error) for name in names])
+
+
+@pytest.fixture
+async def member() -> AsyncIterator[Member]:
+    member = Member()
+    yield member
+    await member.topics.stop()
+    member.channel.close()
+    await settle()
+
+
+async def test_the_controller_chooses_what_this_broker_was_not_told(member: Member) -> None:
+    topics = await member.begin(made("a"))
+    assert await topics.auto_create(["a"]) == {"a": None}
+    (wanted,) = member.asked[0].topics
+    assert (wanted.name, wanted.num_partitions, wanted.replication_factor, wanted.configs) == ("a", -1, -1, [])
+
+
+async def test_what_this_broker_was_told_is_asked_for(member: Member) -> None:
+    topics = await member.begin(made("a"), num_partitions="5", default_replication_factor="2")
+    await topics.auto_create(["a"])
+    (wanted,) = member.asked[0].topics
+    assert (wanted.num_partitions, wanted.replication_factor) == (5, 2)
+
+
+async def test_internal_topics_are_asked_for_with_this_brokers_numbers_and_settings(member: Member) -> None:
+    topics = await member.begin(
+        made("__consumer_offsets", "__transaction_state"),
+        offsets_topic_num_partitions="4",
+        offsets_topic_replication_factor="2",
+        transaction_state_log_num_partitions="3",
+        transaction_state_log_replication_factor="1",
+    )
+    await topics.auto_create(["__consumer_offsets", "__transaction_state"])
+    offsets, transactions = member.asked[0].topics
+    assert (offsets.num_partitions, offsets.replication_factor) == (4, 2)
+    assert ("cleanup.policy", "compact") in [(config.name, config.value) for config in offsets.configs]
+    assert (transactions.num_partitions, transactions.replication_factor) == (3, 1)
+    assert "min.insync.replicas" in [config.name for config in transactions.configs]
+
+
+@pytest.mark.parametrize(("code", "there"), [(ErrorCode.TOPIC_ALREADY_EXISTS, True), (ErrorCode.INVALID_REPLICATION_FACTOR, False)])
+async def test_a_topic_that_another_broker_had_made_is_there(member: Member, code: ErrorCode, there: bool) -> None:
+    topics = await member.begin(made("a", error=code))
+    answers = await topics.auto_create(["a"])
+    assert (answers["a"] is None) == there
+
+
+async def test_one_request_for_each_topic_is_under_way(member: Member) -> None:
+    topics = await member.begin()
+    topics.begin_auto_create(["a"])
+    topics.begin_auto_create(["a"])
+    await settle()
+    assert [[topic.name for topic in request.topics] for request in member.asked] == [["a"]]
+
+
+async def test_who_needs_a_topic_that_is_not_there_comes_again_until_the_metadata_log_tells_of_it(member: Member) -> None:
+    topics = await member.begin(made("a"))
+    for _ in range(2):
+        with pytest.raises(Rejected) as refused:
+            await topics.ensure("a")
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await settle()
+    assert len(member.asked) == 1
+    topic_id = bytes(range(16))
+    partition = PartitionRecord(0, topic_id, replicas=[7], isr=[7], leader=7)
+    member.catalog.apply([TopicRecord("a", topic_id), partition])
+    assert (await topics.ensure("a")).topic_id == topic_id
+
+
+async def test_a_creation_without_a_controller_is_refused_in_time(member: Member) -> None:
+    topics = await member.begin()
+    creation = asyncio.ensure_future(topics.auto_create(["a"]))
+    await settle()
+    for _ in range(2):
+        await member.pass_ms(30_000)
+        await member.pass_ms(100)
+    refused = await member.outcome(creation)
+    assert isinstance(refused, Rejected)
+    assert refused.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_blocks_of_producer_ids_are_asked_for_with_the_brokers_epoch(member: Member) -> None:
+    topics = await member.begin(
+        AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000),
+        AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000),
+    )
+    assert [await topics.allocate_producer_ids() for _ in range(2)] == [range(1000, 2000), range(5000, 6000)]
+    assert (member.asked[0].broker_id, member.asked[0].broker_epoch) == (7, 42)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+        AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED),
+        AllocateProducerIdsResponse(producer_id_start=1999, producer_id_len=1000),
+        AllocateProducerIdsResponse(producer_id_start=-1, producer_id_len=1000),
+        AllocateProducerIdsResponse(producer_id_start=2000, producer_id_len=-1),
+        AllocateProducerIdsResponse(producer_id_start=2000, producer_id_len=0),
+        AllocateProducerIdsResponse(producer_id_start=2**63 - 5, producer_id_len=1000),
+    ],
+)
+async def test_no_producer_id_is_taken_from_an_error_or_an_impossible_block(member: Member, wrong: AllocateProducerIdsResponse) -> None:
+    topics = await member.begin(AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000), wrong)
+    await topics.allocate_producer_ids()
+    with pytest.raises(Rejected) as refused:
+        await topics.allocate_producer_ids()
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
