@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -16,6 +17,7 @@ from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import MixedRun, run
 from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Node, kinds_of
 from client_compat.kafka.jars import KafkaMissing, default_version
+from client_compat.matrix.clients import CLIENTS as EVERY_CLIENT
 from client_compat.matrix.clients import JAVA, BuildFailed
 from client_compat.matrix.control import ClientMissing, ProgramFailed
 from client_compat.support import program
@@ -33,7 +35,11 @@ def main(
     brokers: Annotated[str, typer.Option(help="Whose broker each is: kafka or ottla, at least three.")] = ",".join(ALL_KAFKA),
     controllers: Annotated[int, typer.Option(min=1, help="Apache Kafka controllers.")] = 1,
     controller_version: Annotated[str | None, typer.Option(help="Their version, such as 4.0.2; by default the brokers'.")] = None,
-    takeover: Annotated[bool, typer.Option(help="Instead: put the other kind of broker on each directory in turn, and back.")] = False,
+    fault: Annotated[
+        list[Fault] | None,
+        typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
+    ] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
     careless: Annotated[
         bool, typer.Option(help="acks=1, no idempotence, unclean elections: records are lost, and the run says so.")
     ] = False,
@@ -45,23 +51,25 @@ def main(
     console = program.new_console()
     seed = random.randrange(SEED_MAX) if seed is None else seed
     kinds = kinds_of(brokers)
+    if unknown := set(client or ()).difference(EVERY_CLIENT):
+        raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
     replace(console, directory, MARKER)
     console.print(f"Brokers {brokers}, {controllers} controller(s) of Apache Kafka {controller_version or default_version()}, seed {seed}.")
     with (
-        or_exit(console, "The cluster did not survive", KafkaMissing, ClientMissing, ProgramFailed, BuildFailed),
+        or_exit(console, "The cluster did not survive", KafkaException, KafkaMissing, ClientMissing, ProgramFailed, BuildFailed),
         progress(console) as display,
     ):
-        clients = clients_here(console)
+        clients = client or clients_here(console)
         bar = display.add_task("Faults under load", total=faults, note="starting")
 
-        def on_fault(found: MixedRun, broker: Node, fault: Fault) -> None:
+        def on_fault(found: MixedRun, broker: Node, done_to_it: Fault) -> None:
             done = found.faults.total()
-            display.update(bar, completed=done, note=f"{broker.process.name}: {fault}, settled in {found.back_seconds[-1]:.1f} s")
+            display.update(bar, completed=done, note=f"{broker.process.name}: {done_to_it}, settled in {found.back_seconds[-1]:.1f} s")
             if not console.is_terminal:
-                console.print(f"{done}: {broker.process.name}, {fault}, settled in {found.back_seconds[-1]:.1f} s", style="dim")
+                console.print(f"{done}: {broker.process.name}, {done_to_it}, settled in {found.back_seconds[-1]:.1f} s", style="dim")
 
         cluster = Cluster(directory.absolute(), kinds, controllers, controller_version=controller_version or default_version())
-        found = run(cluster, clients, faults, (Fault.TAKEOVER,) if takeover else EVERY, seed, careless=careless, on_fault=on_fault)
+        found = run(cluster, clients, faults, fault or EVERY, seed, careless=careless, on_fault=on_fault)
     _print(console, found, directory)
     raise typer.Exit(0 if found.good else 1)
 
@@ -88,10 +96,12 @@ def _print(console: Console, found: MixedRun, directory: Path) -> None:
     ):
         table.add_row(name, *(f"{number:,}" for number in numbers))
     console.print(table)
-    for fault in Fault:
-        if by_broker := {node_id: count for (node_id, kind), count in sorted(found.faults.items()) if kind == fault}:
-            console.print(f"{fault}: " + ", ".join(f"broker {node_id} {count} times" for node_id, count in by_broker.items()))
+    for kind in Fault:
+        if by_broker := {node_id: count for (node_id, one), count in sorted(found.faults.items()) if one == kind}:
+            console.print(f"{kind}: " + ", ".join(f"broker {node_id} {count} times" for node_id, count in by_broker.items()))
     console.print(f"{txns.aborted:,} transactions aborted, {txns.unknown:,} commits unanswered.")
+    if found.hung:
+        console.print(f"[yellow]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
     if back := found.back_seconds:
         console.print(f"Settled after a fault in {statistics.median(back):.1f} s (median), {max(back):.1f} s at most.")
     same = found.replicas

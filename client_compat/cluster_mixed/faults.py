@@ -20,13 +20,13 @@ CUT_OFF_S = (0.3, 1.5)
 
 
 class Fault(StrEnum):
-    """By the words of the report."""
+    """By the words of the command line."""
 
     RESTART = "restart"
-    KILL = "SIGKILL"
-    STOP = "SIGSTOP"
-    CUT_OFF = "SIGKILL, followers stopped"
-    TAKEOVER = "taken over"
+    KILL = "kill"
+    STOP = "stop"
+    CUT_OFF = "cut-off"
+    TAKEOVER = "takeover"
 
 
 def restart(cluster: Cluster, broker: Node, rng: random.Random) -> None:
@@ -77,3 +77,4 @@ DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], None]] = {
     Fault.TAKEOVER: take_over,
 }
 EVERY = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
+"""What a broker comes back from by itself."""

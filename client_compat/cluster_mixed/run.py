@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from client_compat.cluster_mixed import replicas, transactions
 from client_compat.cluster_mixed.faults import DO, Fault
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
-from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, transacting
+from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, group_of, transacting
 from client_compat.kafka.cluster import Cluster, Node, running
 from client_compat.support.load import Load, RunningLoad, under
-from client_compat.support.reading import read_with_confluent
+from client_compat.support.reading import committed, read_with_confluent
 from client_compat.support.verdict import AckVerdict, judge
 from client_compat.support.workers import RunFailed
 
@@ -47,6 +47,8 @@ class MixedRun:
     back_seconds: list[float] = field(default_factory=list)
     """From each fault until the cluster had settled."""
     seconds: float = 0.0
+    hung: list[str] = field(default_factory=list)
+    """Clients that were killed because a call to them did not come back, once for each time."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     replicas: ReplicasVerdict = field(default_factory=ReplicasVerdict)
@@ -96,9 +98,11 @@ def run(
             txns.finish(FLUSH_TIMEOUT_S)
             acks.finish(FLUSH_TIMEOUT_S)
         found.acks = judge(load, PARTITIONS)
+        found.hung = [one.name for one in txns.loads for _ in range(one.hung)]
         told = {one.name: one.outcomes for one in txns.loads}
+        offsets = {one: committed(cluster.bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told}
         seen = read_with_confluent(cluster.bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")
-        found.transactions = transactions.judge(told, PARTITIONS, ((one.partition, one.value) for one in seen))
+        found.transactions = transactions.judge(told, offsets, PARTITIONS, ((one.partition, one.value) for one in seen))
         cluster.settle()
         cluster.stop()
     directories = [broker.directory for broker in cluster.brokers]

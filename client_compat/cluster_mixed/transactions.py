@@ -1,6 +1,7 @@
 """Transactions from real clients that never stop for a dead broker, and what readers must find of each.
 
-Rules: a transaction writes one record to every partition and is numbered; a number is never tried again. Whatever goes wrong, the producer
+Rules: a transaction is numbered, writes one record to every partition, and commits the offset behind its number for a group of its
+client's; a number is never tried again. Whatever goes wrong, the producer
 is opened anew with its transactional id, which ends what the last one left. Commits that nobody answered may be there or not, but whole.
 """
 
@@ -16,8 +17,8 @@ from enum import IntEnum
 from pathlib import Path
 
 from client_compat.matrix.clients import CLIENTS
-from client_compat.matrix.control import ClientError, ProgramFailed
-from client_compat.matrix.facades import Client, Producer, Record
+from client_compat.matrix.control import ClientError, ClientMissing, ProgramFailed
+from client_compat.matrix.facades import Client, Consumer, Producer, Record
 from client_compat.support.workers import RunFailed
 
 ABORT_EVERY = 7
@@ -25,6 +26,8 @@ PAUSE_S = 0.1
 TRANSACTION_TIMEOUT_MS = 60_000
 SEND_TIMEOUT_MS = 60_000
 SAMPLES_MAX = 10
+_LOG = logging.getLogger("client_compat.transactions")
+_LOG.propagate = False
 
 
 class Outcome(IntEnum):
@@ -63,45 +66,67 @@ def value_of(client: str, number: int) -> bytes:
     return f"{client}:{number}".encode()
 
 
-class TransactionalLoad:
-    """One client's transactions, on a thread that drives its program until `stop`."""
+def group_of(client: str) -> str:
+    return f"mixed-{client}"
 
-    def __init__(self, client: Client, topic: str, partitions: int, stop: threading.Event) -> None:
-        self.name, self.outcomes, self.ended = client.name, list[Outcome](), 0
-        """`ended`: how many transactions ended as they were told to, which grows while the load is served."""
-        self._client, self._topic, self._partitions, self._stop = client, topic, partitions, stop
-        self._log = logging.getLogger(f"transactions.{client.name}")
-        self.error: ProgramFailed | None = None
-        self.thread = threading.Thread(target=self._run, name=f"transactions-{client.name}", daemon=True)
+
+class TransactionalLoad:
+    """One client's transactions, on a thread that drives its program until `stop`. `log` is the program's."""
+
+    def __init__(self, client: str, log: Path, bootstrap: str, topic: str, partitions: int, *, stop: threading.Event) -> None:
+        self.name, self.outcomes = client, list[Outcome]()
+        self.ended = 0
+        """How many transactions ended as they were told to, which grows while the load is served."""
+        self.hung = 0
+        """Programs that were killed because a call of the client's did not come back."""
+        self.error: Exception | None = None
+        self.thread = threading.Thread(target=self._run, name=f"transactions-{client}", daemon=True)
+        self._program_log, self._bootstrap, self._topic, self._partitions, self._stop = log, bootstrap, topic, partitions, stop
+        self._log = _LOG.getChild(client)
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                self._one_producer()
-        except ProgramFailed as error:
+            while not self._one_program():
+                self.hung += 1
+        except (ClientMissing, ClientError, ProgramFailed) as error:
             self.error = error
 
-    def _one_producer(self) -> None:
-        """From its opening to its first failure, or to the end of the load."""
-        producer: Producer | None = None
-        try:
-            producer = self._client.producer(transactional_id=f"mixed-{self.name}", transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-            while not self._stop.is_set():
-                self._transact(producer)
-        except ClientError as error:
-            self._log.warning("after transaction %d: %s", len(self.outcomes) - 1, error)
-            self._stop.wait(PAUSE_S)
-        finally:
-            if producer is not None:
-                with suppress(ClientError):
-                    producer.close()
+    def _one_program(self) -> bool:
+        """Whether the load came to its end, with nothing left open; else the program had to be killed. Raises when it does not start."""
+        with CLIENTS[self.name].program(self._program_log) as program:
+            client = Client(self.name, program, self._bootstrap)
+            consumer = client.consumer(group=group_of(self.name))
+            try:
+                while not self._one_producer(client, consumer):
+                    self._stop.wait(PAUSE_S)
+            except ProgramFailed as error:
+                self._log.error("after transaction %d, its program is killed: %s", len(self.outcomes) - 1, error)
+                program.kill()
+                return False
+        return True
 
-    def _transact(self, producer: Producer) -> None:
+    def _one_producer(self, client: Client, consumer: Consumer) -> bool:
+        """From its opening, which ends what the last one left, to the end of the load; False: to its first failure."""
+        producer, failure = None, None
+        try:
+            producer = client.producer(transactional_id=group_of(self.name), transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+            while not self._stop.is_set():
+                self._transact(producer, consumer)
+        except ClientError as error:
+            failure = error
+            self._log.warning("after transaction %d: %s", len(self.outcomes) - 1, error)
+        if producer is not None:
+            with suppress(ClientError):
+                producer.close()
+        return failure is None
+
+    def _transact(self, producer: Producer, consumer: Consumer) -> None:
         number = len(self.outcomes)
         self.outcomes.append(Outcome.ABORTED)
         producer.begin()
         records = [Record(value_of(self.name, number), partition=partition) for partition in range(self._partitions)]
         producer.send_ok(self._topic, records, timeout_ms=SEND_TIMEOUT_MS)
+        producer.send_offsets(consumer, {(self._topic, 0): number + 1})
         if number % ABORT_EVERY == ABORT_EVERY - 1:
             producer.abort()
         else:
@@ -123,7 +148,7 @@ class RunningTransactions:
         return [load.ended for load in self.loads]
 
     def check(self) -> None:
-        """Raises `RunFailed` when a client's program is gone or hangs."""
+        """Raises `RunFailed` when a client's program cannot be started."""
         for load in self.loads:
             if load.error is not None:
                 raise RunFailed(f"{load.name}: {load.error}")
@@ -140,23 +165,42 @@ class RunningTransactions:
 
 @contextmanager
 def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningTransactions]:
-    """All clients at work until `finish`; no program is left afterwards. Raises `ClientMissing` or `ProgramFailed`."""
+    """All clients at work until `finish`; no program is left afterwards."""
     stop, loads = threading.Event(), []
     with ExitStack() as stack:
+        stack.enter_context(_logged_to(directory / "transactions.log"))
         for name in clients:
-            program = stack.enter_context(CLIENTS[name].program(directory / f"transactions-{name}.log"))
-            loads.append(TransactionalLoad(Client(name, program, bootstrap), topic, partitions, stop))
+            loads.append(TransactionalLoad(name, directory / f"transactions-{name}.log", bootstrap, topic, partitions, stop=stop))
         stack.callback(stop.set)
         for load in loads:
             load.thread.start()
         yield RunningTransactions(loads, stop)
 
 
-def judge(outcomes: Mapping[str, Sequence[Outcome]], partitions: int, seen: Iterable[tuple[int, bytes]]) -> TxnVerdict:
-    """`outcomes` by client and number, and what a read_committed consumer was given: (partition, value)."""
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    """What went wrong, and after which transaction."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    _LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        _LOG.removeHandler(handler)
+        handler.close()
+
+
+def judge(
+    outcomes: Mapping[str, Sequence[Outcome]], offsets: Mapping[str, int], partitions: int, seen: Iterable[tuple[int, bytes]]
+) -> TxnVerdict:
+    """`outcomes` by client and number, the offset that its group has, and what a read_committed consumer was given: (partition, value)."""
     verdict = TxnVerdict()
     copies = Counter(seen)
     for client, told in outcomes.items():
+        wanted = max((number + 1 for number in range(len(told)) if copies[0, value_of(client, number)]), default=0)
+        if offsets[client] != wanted:
+            verdict.torn += 1
+            verdict.note(f"{client}: the group's offset is {offsets[client]}, the last transaction that readers are given is {wanted - 1}")
         for number, outcome in enumerate(told):
             _judge_one(verdict, f"{client} {number}", outcome, [copies.pop((p, value_of(client, number)), 0) for p in range(partitions)])
     verdict.strange = copies.total()

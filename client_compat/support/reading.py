@@ -88,10 +88,15 @@ def ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
 
 def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:
     """Records between what the group committed and the ends of the log."""
+    return sum(ends(bootstrap, topic, partitions)) - sum(committed(bootstrap, group, topic, partitions))
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
+    """The offset that the group committed in each partition, 0 where it has none."""
     consumer = _consumer(bootstrap, "read_committed", group)
-    committed = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
+    found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
     consumer.close()
-    return sum(ends(bootstrap, topic, partitions)) - sum(max(0, tp.offset) for tp in committed)
+    return [max(0, tp.offset) for tp in found]
 
 
 def _consumer(bootstrap: str, isolation: str, group: str = "reader") -> Consumer:

@@ -12,9 +12,8 @@ PARTITIONS = 3
 def judged(outcome: Outcome, partitions: list[int]) -> TxnVerdict:
     """One committed transaction that is there, and one of `outcome` that is in `partitions`."""
     seen = [(partition, value_of("java", 0)) for partition in range(PARTITIONS)]
-    return judge(
-        {"java": [Outcome.COMMITTED, outcome]}, PARTITIONS, [*seen, *((partition, value_of("java", 1)) for partition in partitions)]
-    )
+    more = [(partition, value_of("java", 1)) for partition in partitions]
+    return judge({"java": [Outcome.COMMITTED, outcome]}, {"java": 2 if 0 in partitions else 1}, PARTITIONS, [*seen, *more])
 
 
 @pytest.mark.parametrize(
@@ -43,5 +42,12 @@ def test_each_fault_is_counted_under_its_name(outcome: Outcome, partitions: list
     assert len(verdict.samples) == 1
 
 
+@pytest.mark.parametrize("offset", [0, 2])
+def test_a_group_whose_offset_is_not_that_of_the_last_visible_transaction_is_torn(offset: int) -> None:
+    seen = [(partition, value_of("java", 0)) for partition in range(PARTITIONS)]
+    verdict = judge({"java": [Outcome.COMMITTED, Outcome.ABORTED]}, {"java": offset}, PARTITIONS, seen)
+    assert (verdict.torn, verdict.good) == (1, False)
+
+
 def test_a_run_without_a_single_commit_is_not_good() -> None:
-    assert not judge({"java": [Outcome.ABORTED]}, PARTITIONS, []).good
+    assert not judge({"java": [Outcome.ABORTED]}, {"java": 0}, PARTITIONS, []).good
