@@ -165,7 +165,7 @@ class _Told(NamedTuple):
 
 
 class ObserverState:
-    """`election` is what was on disk. `voters` are known addresses by node: of settings, and of the newest voters' record."""
+    """`election` is what was on disk; `bootstrap` has ids where the settings name the voters."""
 
     def __init__(
         self,
@@ -186,6 +186,7 @@ class ObserverState:
         self._left_alone: dict[QuorumNode, int] = {}
         self._failures: dict[QuorumNode, int] = {}
         self.voters: Mapping[int, QuorumNode] = {peer.node_id: peer for peer in bootstrap if peer.node_id >= 0}
+        """Addresses that are known without an answer: of settings, or of the newest voters' record."""
         self.epoch = election.epoch
         self.leader_id = election.leader_id
         if election.epoch < log.last_epoch:
@@ -201,6 +202,12 @@ class ObserverState:
     def election(self) -> Election:
         """What is to be on disk."""
         return Election(self.epoch, self.leader_id)
+
+    def know(self, voters: Mapping[int, QuorumNode]) -> None:
+        """The log names these voters: a leader that was known without its address can be followed now."""
+        self.voters = voters
+        if self.leader is None:
+            self.leader = voters.get(self.leader_id)
 
     # --- whom to ask for what ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import Origin
 from ottla.broker.storage.snapshot_files import SnapshotFiles
-from ottla.protocol.records.batch import split_batches
 from ottla.protocol.schema import Buffer
 
 if TYPE_CHECKING:
@@ -85,13 +84,8 @@ class RaftLog:
 
         Raises RecordsError for what is no batch, `Rejected`: CORRUPT_MESSAGE for what does not follow the log, else the disk refuses.
         """
-        end = 0
-        for position, header in split_batches(records):
-            if header.partition_leader_epoch > epoch_max:
-                break
-            end = position + header.size_bytes
-        if end:
-            self.log.append(memoryview(records)[:end], origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
+        if records:
+            self.log.append(records, origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drops `offset` and what follows. Raises OSError."""

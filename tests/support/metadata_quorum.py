@@ -14,6 +14,7 @@ from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from ottla.broker.cluster.raft_records import Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import MovableClock
@@ -23,10 +24,11 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k59_fetch_snapshot as k59
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.schema import encode
 from tests.support.metadata_images import made_of
 
 LEVEL = 30
-LEADER_CHANGE_KEY = b"\0\0\0\2"
+LEADER_CHANGE_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\6"
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,15 @@ class Controller:
     def append_value(self, epoch: int, *encoded: bytes) -> None:
         base = self.end
         values = [SimpleRecord(None, value, 1000 + base) for value in encoded]
-        data = build_batch(values or [SimpleRecord(LEADER_CHANGE_KEY, b"", 1000)], base_offset=base, leader_epoch=epoch, control=not values)
-        self.entries.append(LogEntry(base, base + max(len(values), 1), epoch, data, not values))
+        self._append(epoch, values or [SimpleRecord(LEADER_CHANGE_KEY, b"", 1000)], control=not values)
+
+    def append_voters(self, epoch: int, *voters: Node) -> None:
+        named = VotersRecord(0, [Voter(node_id, bytes(16), [VoterEndpoint("CONTROLLER", host, port)]) for node_id, host, port in voters])
+        self._append(epoch, [SimpleRecord(VOTERS_KEY, encode(named, 0), 1000)], control=True)
+
+    def _append(self, epoch: int, records: list[SimpleRecord], *, control: bool) -> None:
+        data = build_batch(records, base_offset=self.end, leader_epoch=epoch, control=control)
+        self.entries.append(LogEntry(self.end, self.end + len(records), epoch, data, control))
 
 
 class MemoryQuorum:
@@ -177,7 +186,9 @@ class MemoryQuorum:
     # --- what it serves --------------------------------------------------------------------------------------------------------------
 
     def connect(self, node: Node) -> MemoryLink:
-        return MemoryLink(self, next(member for member in self.members.values() if member.node[1:] == node[1:]))
+        """A link to the member at that address; where none is, to one that is down."""
+        nobody = Controller(node, is_up=False)
+        return MemoryLink(self, next((member for member in self.members.values() if member.node[1:] == node[1:]), nobody))
 
     async def answer(self, member: Controller, request: Any, timeout_ms: int) -> Any:
         self.asked.append((member.node.node_id, request))

@@ -301,7 +301,7 @@ class MetadataObserver:
         if voters is not None:
             name = self._settings.controller_listener
             at = [(voter.voter_id, endpoint) for voter in voters.voters for endpoint in voter.endpoints if endpoint.name == name]
-            self._state.voters = {voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at}
+            self._state.know({voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at})
 
     # --- now and then --------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Rules that hold inside:
 - One is made at a time, on a thread: an image never changes, so nothing waits for it.
-- Only where a batch ends, and only of what was published.
+- Only where all that was loaded is published: that is where a batch ends, and not inside a transaction.
 - One that could not be written is told and left: the log still has everything.
 """
 
@@ -46,10 +46,10 @@ class SnapshotMaker:
         self._making: asyncio.Future[None] | None = None
 
     def published(self, published: Published) -> None:
-        """This is published now, and the feed has loaded nothing after it but what is inside a transaction."""
+        """This is published now."""
         place = published.provenance
-        whole = place.batch_aligned and place.offset + 1 == self._feed.next_offset
-        if whole and self._is_due() and (self._making is None or self._making.done()):
+        all_of_it = place.offset + 1 == self._feed.next_offset
+        if all_of_it and self._is_due() and (self._making is None or self._making.done()):
             self._make(SnapshotId(place.offset + 1, place.epoch), published)
 
     def _is_due(self) -> bool:

@@ -276,5 +276,16 @@ def test_each_bootstrap_server_is_asked_by_some_observer_first() -> None:
 def test_the_address_of_a_voters_record_serves_where_an_answer_names_none() -> None:
     state = observer()
     assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == []
-    state.voters = {1: ONE}
+    state.know({1: ONE})
     assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == [SaveElection(Election(5, 1))]
+
+
+def test_a_leader_whose_address_was_not_known_is_followed_when_the_log_names_the_voters() -> None:
+    state = observer(leader=1)
+    assert state.leader is None
+    state.know({2: TWO})
+    assert state.leader is None
+    state.know({1: ONE, 2: TWO})
+    assert asked(state).peer == ONE
+    state.know({2: TWO})
+    assert state.leader == ONE

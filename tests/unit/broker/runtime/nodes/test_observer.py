@@ -265,3 +265,19 @@ async def test_a_publication_that_waits_for_the_quorum_does_not_keep_the_log_fro
     await settle()
     assert scene.observer.applied_offset == scene.quorum.high_watermark - 1
     await scene.observer.stop()
+
+
+async def test_a_restart_finds_the_leader_by_the_voters_that_its_own_log_names_when_no_bootstrap_server_is_there(
+    scene: ObserverScene,
+) -> None:
+    scene.quorum.leader.append_voters(1, *(member.node for member in scene.quorum.members.values()))
+    scene.quorum.commit()
+    scene.observer.start()
+    await scene.pass_time(40)
+    scene.bootstrap = [Node(-1, "gone", 1)]
+    await scene.restart()
+    scene.quorum.set("a", "1")
+    scene.quorum.commit()
+    await scene.pass_time(40)
+    assert scene.published[-1].image.configs == {(2, "topic"): {"a": "1"}}
+    await scene.observer.stop()

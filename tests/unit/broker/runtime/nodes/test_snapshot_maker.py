@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.metadata_records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot
 from ottla.broker.runtime.nodes.observer import UPKEEP_MS, ObserverSettings
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
@@ -70,6 +71,22 @@ async def test_none_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> None:
     await scene.pass_time(3_500_000, 500_000)
     await change(scene, "1")
     assert made(scene) == {}
+    await scene.observer.stop()
+
+
+async def test_none_is_made_inside_a_transaction_nor_amid_the_batch_in_which_one_begins() -> None:
+    scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=1)))
+    before = made(scene)
+    one, two = ConfigRecord(2, "topic", "a", "1"), ConfigRecord(2, "topic", "b", "1")
+    scene.quorum.write(one, BeginTransactionRecord("t"), two)
+    scene.quorum.commit()
+    await settle()
+    assert scene.published[-1].image.configs == {(2, "topic"): {"a": "1"}}
+    assert made(scene) == before
+    scene.quorum.write(EndTransactionRecord())
+    scene.quorum.commit()
+    await settle()
+    assert max(made(scene)).end_offset == scene.quorum.high_watermark
     await scene.observer.stop()
 
 
