@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
@@ -53,7 +54,7 @@ from ottla.protocol.schema import Message
 from tests.support.cluster_members import Member
 
 OWN_ID = 7
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ async def test_topics_are_created_grown_and_deleted_by_the_controller_for_client
     assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     (grown,) = (await place.ask(CreatePartitionsRequest([CreatePartitionsTopic("made", 4, None)], TIMEOUT_MS))).results
     assert grown.error_code == 0
-    (deleted,) = (await place.ask(DeleteTopicsRequest([DeleteTopicState("made")]))).responses
+    (deleted,) = (await place.ask(DeleteTopicsRequest([DeleteTopicState("made")], timeout_ms=TIMEOUT_MS))).responses
     assert (deleted.error_code, deleted.topic_id) == (0, made.topic_id)
 
 
@@ -202,3 +203,12 @@ async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(plac
     assert first.stop <= second.start
     with pytest.raises(Rejected, match=stale):
         await place.remote_topics(registered.broker_epoch + 1).allocate_producer_ids()
+
+
+async def test_a_request_waits_for_a_controller_that_was_killed_and_comes_back(place: Place) -> None:
+    await place.ask(CreateTopicsRequest([CreatableTopic("before", 1, 1)]))
+    place.kafka.kill()
+    waiting = asyncio.ensure_future(place.ask(CreateTopicsRequest([CreatableTopic("after", 1, 1), CreatableTopic("before", 1, 1)])))
+    await asyncio.to_thread(place.kafka.start)
+    after, before = (await waiting).topics
+    assert (after.error_code, before.error_code) == (0, ErrorCode.TOPIC_ALREADY_EXISTS)
