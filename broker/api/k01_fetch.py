@@ -50,8 +50,6 @@ _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 ANY_REPLICA_SINCE: Final = 11
 """Consumers from this version on may be sent to followers (KIP-392)."""
 
-_CONSUMER: Final = -1
-
 
 class _Asker(NamedTuple):
     """Who fetches. `node` is the broker that follows, or -1 for a consumer; `broker_epoch` of its incarnation, -1 where it does not say."""
@@ -60,10 +58,14 @@ class _Asker(NamedTuple):
     broker_epoch: int
     isolation: Isolation
     only_leader: bool
+    follows: bool = False
 
-    @property
-    def follows(self) -> bool:
-        return self.node >= 0
+
+_CONSUMERS: Final = {
+    (isolation, only_leader): _Asker(-1, -1, isolation, only_leader)
+    for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+    for only_leader in (False, True)
+}
 
 
 class _Read:
@@ -105,9 +107,9 @@ def _asker(ctx: Context, request: FetchRequest) -> _Asker:
     state = request.replica_state
     node = state.replica_id if ctx.version >= 15 else request.replica_id
     if node >= 0:
-        return _Asker(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True)
+        return _Asker(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True, follows=True)
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-    return _Asker(_CONSUMER, -1, isolation, only_leader=ctx.version < ANY_REPLICA_SINCE)
+    return _CONSUMERS[isolation, ctx.version < ANY_REPLICA_SINCE]
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:

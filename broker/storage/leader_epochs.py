@@ -57,8 +57,13 @@ class LeaderEpochs:
         self._replace([*kept, EpochStart(epoch, start_offset)])
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, for recovery: does not write the file; `save` does."""
+        """As `assign`, for recovery: does not write the file; `save` does.
+
+        What the file says to begin there or later is of a leadership whose records were cut off: a power loss kept its line.
+        """
         if epoch > self.latest:
+            while self._entries and self._entries[-1].start_offset >= start_offset:
+                self._entries.pop()
             self._entries.append(EpochStart(epoch, start_offset))
             self.latest = epoch
 

@@ -310,7 +310,12 @@ class LogDir:
 
         Raises `FsyncFailed`. A checkpoint that cannot be written now is with the next ones.
         """
-        written = [self.recovery_point_checkpoint(), self.log_start_checkpoint(), self.cleaner_checkpoint()]
+        written = [
+            self.recovery_point_checkpoint(),
+            self.log_start_checkpoint(),
+            self.high_watermark_checkpoint(),
+            self.cleaner_checkpoint(),
+        ]
 
         def write() -> None:
             try:

@@ -101,6 +101,8 @@ class ReplicaBroker:
         self.log_dir = services.log_dir = LogDir.open(directory, settings, clock.now_ms(), files=self.files, threads=InlineThreads)
         log = self.log_dir.logs.get((TOPIC, 0)) or self.log_dir.create_log(TOPIC, 0, TOPIC_ID, cluster.config)
         log.config = cluster.config
+        if log.topic_id != TOPIC_ID:  # a power cut took the file that names it
+            self.log_dir.name_topic(log, TOPIC_ID)
         self.partition: Partition = partitions.add(log)
         connect = partial(
             NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
@@ -113,7 +115,8 @@ class ReplicaBroker:
         self.learn(cluster.controller.rules.state)
 
     def learn(self, state: Registration) -> None:
-        """Metadata says who leads."""
+        """Metadata says who lives and who leads."""
+        self.brokers.standings = self.cluster.controller.rules.standings
         if state.leader == self.node:
             self.fetchers.forget(self.partition)
             self.partition.lead(state)

@@ -261,7 +261,7 @@ class _Fetcher:
             if action is FetchAction.ASK_OFFSETS:
                 out_of_range.append((key, self._plan.asked(key)))
             elif action is FetchAction.FAIL:
-                logger.error("Broker %d has left the epoch of %s behind (error %d)", self._leader, self._name(key), data.error_code)
+                logger.info("Not fetching %s from broker %d until metadata is newer: %d", self._name(key), self._leader, data.error_code)
             elif not isinstance(action, FetchAction):
                 self._carry_out(key, action, data)
         for key, sent in out_of_range:

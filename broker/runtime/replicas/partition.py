@@ -396,15 +396,19 @@ class Partition:
                 self.log.advance_high_watermark(self.replica.high_watermark)
             else:
                 self.log.leader_said(self.replica.high_watermark)
+        if effects > COMMITTED:
+            self._act_for_others(effects)
+        if self._waits.queues:
+            self._release(Condition.COMMITTED, self.replica.high_watermark)
+            self._release(Condition.REPLICATED, self.replica.high_watermark)
+            self._release(Condition.ON_DISK, self.replica.own_end)
+
+    def _act_for_others(self, effects: int) -> None:
         if effects & PROPOSE:
             assert self._membership is not None, "one broker has nobody to propose"
             self._membership.propose(self)
         if effects & LOW_WATERMARK and self._deletions:
             self._release_deletions()
-        if self._waits.queues:
-            self._release(Condition.COMMITTED, self.replica.high_watermark)
-            self._release(Condition.REPLICATED, self.replica.high_watermark)
-            self._release(Condition.ON_DISK, self.replica.own_end)
 
     def _release(self, condition: Condition, end: int) -> None:
         futures = self._waits.reached(condition, end)

@@ -48,7 +48,7 @@ class Partitions:
     def __init__(self, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
         self._flusher = flusher
         self._clock = clock
-        self._membership = membership
+        self.membership = membership
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
 
@@ -56,7 +56,7 @@ class Partitions:
         """Serve the partition of `log`, which is open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
-        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self._membership)
+        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self.membership)
         topic.offline.discard(log.partition)
         return partition
 
@@ -93,7 +93,7 @@ class Partitions:
 
     def missing(self, topic: TopicKey, index: int) -> Rejected:
         """What is said of a partition that is not here: that others have it, or nobody (KAFKA ReplicaManager.getPartitionOrError)."""
-        if self._membership is not None and self._membership.has(topic, index):
+        if self.membership is not None and self.membership.has(topic, index):
             return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -76,6 +76,10 @@ def start_background_work(
         lambda: _off_the_loop(flusher, [log_dir.high_watermark_checkpoint()]),
         name="high watermark checkpoint",
     )
+    if partitions.membership is not None:
+        housekeeping.every(
+            max(1, settings.replica_lag_time_max_ms // 2), each(lambda partition: partition.look_for_laggards()), name="replicas that lag"
+        )
     if settings.log_cleaner_enable:
         cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
         housekeeping.every(

@@ -115,3 +115,10 @@ def test_every_change_leaves_and_answers_what_kafkas_cache_does(tmp_path: Path) 
         assert [made.end_offset_for(epoch, 99) for epoch in range(-1, 10)] == pairs(ends), line
         assert [made.epoch_at(offset) for offset in range(13)] == [int(epoch) for epoch in at.split()], line
     assert len(lines) == 210
+
+
+def test_a_batch_that_recovery_finds_where_an_empty_epoch_began_takes_that_epochs_place(tmp_path: Path) -> None:
+    made = epochs(tmp_path, (1, 0), (3, 10), (4, 12))
+    made.note(5, 10)
+    made.save()
+    assert stored(made) == [(1, 0), (5, 10)]

@@ -252,8 +252,14 @@ def test_a_new_topic_does_not_begin_with_the_offsets_of_an_older_one_of_its_name
     old.delete_records_before(2)
     old.flush()
     log_dir.cleaned["topic", 2] = 3
-    for write in (log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint(), log_dir.cleaner_checkpoint()):
-        write()
+    checkpoints = (
+        log_dir.recovery_point_checkpoint,
+        log_dir.log_start_checkpoint,
+        log_dir.high_watermark_checkpoint,
+        log_dir.cleaner_checkpoint,
+    )
+    for checkpoint in checkpoints:
+        checkpoint()()
     log_dir.delete_log("topic", 2)
     log_dir.removal_checkpoint()()
     append(log_dir.create_log("topic", 2, b"2" * 16, LogConfig()))
@@ -261,6 +267,7 @@ def test_a_new_topic_does_not_begin_with_the_offsets_of_an_older_one_of_its_name
     again = opened(tmp_path)
     log = again.logs["topic", 2]
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point, again.cleaned) == (0, 1, 0, {})
+    assert log.high_watermark == 0
     again.close()
 
 

@@ -12,6 +12,9 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.storage.files import FILES, Files
@@ -30,11 +33,13 @@ class WatchedFiles(Files):
 
 
 class Scene:
-    def __init__(self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2) -> None:
+    def __init__(
+        self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2, membership: Membership | None = None
+    ) -> None:
         self.path = path
         self.clock, self.timers = VirtualClock(), Timers()
         self.clock.advance(1)
-        self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files)
+        self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files, membership=membership)
         housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
         logs = self.logs
         start_background_work(housekeeping, BrokerSettings(), self.clock, logs.log_dir, logs.partitions, flusher=logs.flusher)
@@ -216,3 +221,17 @@ async def test_a_bug_that_one_partition_meets_keeps_no_other_from_its_turn(
     monkeypatch.undo()
     scene.advance(300_000)
     assert [log.log_start_offset for log in logs] == [1, 1]
+
+
+async def test_a_member_of_a_cluster_looks_for_replicas_that_lag_every_half_of_replica_lag_time_max_ms(tmp_path: Path) -> None:
+    proposed: list[Partition] = []
+    membership = Membership(Brokers(), proposed.append, lambda *_: True, 30_000)
+    scene = Scene(tmp_path / "data", LogConfig(), membership=membership)
+    partition = scene.logs.partitions.get("t", 0)
+    partition.lead(Registration(1, (1, 2), (1, 2), 1, 1))
+    scene.append()
+    scene.advance(30_000)
+    assert proposed == []
+    scene.advance(15_000)
+    assert proposed == [partition]
+    scene.logs.close()
