@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
@@ -77,12 +78,12 @@ class Peer:
             callback()
 
     @property
-    def broker_address(self) -> tuple[str, int]:
-        """Where this client is to find the broker: the advertised listener, or else the address that it dialled."""
+    def dialled(self) -> Dialled:
+        """Where this client came in, and is to find the broker: the advertised listener, or else the address that it dialled."""
         listener = self.listener
         host = listener.advertised_host if listener.advertised_host is not None else self.local_host
         port = listener.advertised_port if listener.advertised_port is not None else self.local_port
-        return host, port
+        return Dialled(listener.name, host, port)
 
 
 @dataclass(slots=True)

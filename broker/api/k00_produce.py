@@ -26,6 +26,8 @@ from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -50,7 +52,6 @@ from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
 if TYPE_CHECKING:
     import asyncio
 
-    from ottla.broker.api.context import Services
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import TopicPartitions
     from ottla.broker.storage.txn_guard import VerificationGuard
@@ -63,6 +64,12 @@ _LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
+
+REDIRECTED_SINCE = 10
+"""Producers from this version on are told who leads instead."""
+
+BY_ID_SINCE = 13
+"""Topics are named by their ids."""
 
 ABORTABLE_SINCE = 11
 """Producers from this version on understand TRANSACTION_ABORTABLE."""
@@ -115,7 +122,9 @@ def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> Pr
         _close_on_error(responses)
         return None
     response = ProduceResponse(responses)
-    return _answer_after(ctx.services, waits, response, request.timeout_ms) if waits else response
+    if waits:
+        return _answer_after(ctx, waits, response, request.timeout_ms)
+    return response if ctx.services.cluster.decides else _redirected(ctx, response)
 
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
@@ -228,13 +237,13 @@ def _append(
 
 
 def _key(ctx: Context, topic: TopicProduceData) -> str | bytes:
-    return topic.topic_id if ctx.version >= 13 else topic.name
+    return topic.topic_id if ctx.version >= BY_ID_SINCE else topic.name
 
 
 def _find_topic(ctx: Context, topic: TopicProduceData) -> TopicPartitions | None:
     """The topic by name, or from v13 by id, if partitions of it are here."""
     partitions = ctx.services.partitions
-    found = partitions.by_topic_id(topic.topic_id) if ctx.version >= 13 else partitions.by_name(topic.name)
+    found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
     return None if found is not None and found.name == CLUSTER_METADATA else found
 
 
@@ -294,9 +303,9 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 
-async def _answer_after(services: Services, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
+async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
     """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
-    await wait_at_most(services.timers, services.clock, timeout_ms, [future for future, _ in waits])
+    await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [future for future, _ in waits])
     for future, answer in waits:
         try:
             if not future.done():
@@ -306,4 +315,20 @@ async def _answer_after(services: Services, waits: Waits, response: ProduceRespo
             failed = _error(answer.index, rejected)
             answer.error_code, answer.base_offset, answer.log_append_time_ms = failed.error_code, -1, -1
             answer.log_start_offset, answer.error_message = -1, failed.error_message
+    return response if ctx.services.cluster.decides else _redirected(ctx, response)
+
+
+def _redirected(ctx: Context, response: ProduceResponse) -> ProduceResponse:
+    """With who leads the partitions that this broker does not lead, and where, for clients that ask there at once (KIP-951)."""
+    if ctx.version < REDIRECTED_SINCE:
+        return response
+    cluster, leaders = ctx.services.cluster, set()
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = cluster.current_leader(topic.topic_id if ctx.version >= BY_ID_SINCE else topic.name, answer.index)
+                answer.current_leader = LeaderIdAndEpoch(leader, epoch)
+                leaders.add(leader)
+    found = (cluster.alive(leader, ctx.peer.dialled) for leader in sorted(leaders))
+    response.node_endpoints = [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]
     return response

@@ -46,6 +46,9 @@ _ISOLATIONS = {0, 1}
 
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
+REDIRECTED_SINCE: Final = 16
+"""Clients from this version on are told who leads instead (KIP-951)."""
+
 
 ANY_REPLICA_SINCE: Final = 11
 """Consumers from this version on may be sent to followers (KIP-392)."""
@@ -247,17 +250,10 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionData:
     aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
     data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
-    if rejected.code in _REDIRECTING:
-        data.current_leader = _leader(ctx, target)
+    if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
+        leader = ctx.services.cluster.current_leader(target.topic, target.asked.partition)
+        data.current_leader = LeaderIdAndEpoch(*leader)
     return data
-
-
-def _leader(ctx: Context, target: FetchTarget) -> LeaderIdAndEpoch:
-    try:
-        replica = ctx.services.partitions.get(target.topic, target.asked.partition).replica
-    except Rejected:
-        return LeaderIdAndEpoch()
-    return LeaderIdAndEpoch(ctx.services.node_id if replica.leads else replica.others.registration.leader, replica.leader_epoch)
 
 
 def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
@@ -279,7 +275,6 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
 
 def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
     """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
-    if not any(data.current_leader.leader_id == ctx.services.node_id for _, data in results):
-        return []
-    host, port = ctx.peer.broker_address
-    return [NodeEndpoint(ctx.services.node_id, host, port, ctx.services.settings.broker_rack)]
+    leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
+    found = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in leaders)
+    return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]

@@ -1,4 +1,4 @@
-"""Metadata (key 3), versions 0-13: this broker, and the topics that were asked for with their partitions.
+"""Metadata (key 3), versions 0-13: the brokers that live, and the topics that were asked for with their partitions.
 
 Promises:
 - Which topics: version 0 means all by an empty list, later versions by null; from version 12 a request with topic ids is answered by id
@@ -6,11 +6,14 @@ Promises:
 - A missing topic that was named is begun to be created where both the broker and the request allow it, and is UNKNOWN_TOPIC_OR_PARTITION in
   this answer: the client asks again (KAFKA: DefaultAutoTopicCreationManager). One that cannot be created stays unknown, and the log says
   why; only a name that no topic may have is told at once. Asking for all topics creates none.
-- The broker's address is the advertised one, or else the address at which this client's connection arrived.
+- Brokers are at the listener that the client dialled. One broker's address is the advertised one, or else the address at which this
+  client's connection arrived. A leader without such a listener is LISTENER_NOT_FOUND, none at all LEADER_NOT_AVAILABLE.
 - A topic that is being deleted is in the answer whole, or is UNKNOWN_TOPIC_OR_PARTITION without partitions; never in between.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -25,6 +28,12 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.runtime.metadata.cluster_view import Place
+
+LISTENER_NOT_FOUND_SINCE = 6
+"""Clients of older versions are told that there is no leader."""
 
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
@@ -48,11 +57,14 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
 
 def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     services = ctx.services
-    host, port = ctx.peer.broker_address
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(services.node_id, host, port, services.settings.broker_rack)],
+        brokers=[
+            MetadataResponseBroker(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in services.cluster.brokers(ctx.peer.dialled)
+            if not broker.fenced
+        ],
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        controller_id=services.cluster.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -79,13 +91,18 @@ def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
-    partitions = []
-    for index in sorted(topic.partitions):
-        place = ctx.services.cluster.place(topic, index)
-        state = place.state
-        partitions.append(
-            MetadataResponsePartition(
-                place.error, index, place.leader, state.leader_epoch, list(state.replicas), list(state.isr), list(place.offline)
-            )
-        )
+    at = ctx.peer.dialled
+    partitions = [_partition(ctx, index, ctx.services.cluster.place(topic, index, at)) for index in sorted(topic.partitions)]
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
+
+
+def _partition(ctx: Context, index: int, place: Place) -> MetadataResponsePartition:
+    """To a client of version 0 only replicas that it can reach are named, and it is told where that leaves some out."""
+    state, error = place.state, place.error
+    replicas, isr = state.replicas, state.isr
+    if ctx.version == 0 and place.hidden:
+        replicas, isr = (tuple(node for node in nodes if node not in place.hidden) for nodes in (replicas, isr))
+        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
+    if error is ErrorCode.LISTENER_NOT_FOUND and ctx.version < LISTENER_NOT_FOUND_SINCE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(error, index, place.leader, state.leader_epoch, list(replicas), list(isr), list(place.offline))

@@ -14,6 +14,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api.context import Context
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,6 +34,9 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
+_TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE}
+
+
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer at once, but for the very first question about a group, or about a transactional id."""
     shards: Shards[Any]
@@ -41,7 +46,12 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
         shards = ctx.services.txns.shards
     else:
         return _refusal(ctx, request, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
-    return _found(ctx, request) if shards.exist else _create_then_find(ctx, request, shards)
+    if shards.exist:
+        return _found(ctx, request)
+    if ctx.services.cluster.decides:
+        return _create_then_find(ctx, request, shards)
+    ctx.services.topic_service.begin_auto_create([_TOPICS[request.key_type]])
+    return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic is being created")
 
 
 async def _create_then_find(ctx: Context, request: FindCoordinatorRequest, shards: Shards[Any]) -> FindCoordinatorResponse:
@@ -64,9 +74,14 @@ def _found(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
 def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    host, port = ctx.peer.broker_address
+    services = ctx.services
+    topic = services.topics.topic(_TOPICS[key_type])
+    count = 0 if topic is None else len(topic.partitions)
+    found = services.cluster.coordinator(topic, partition_of(key, count), ctx.peer.dialled) if topic is not None and count else None
+    if found is None:
+        return Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads the coordinator's partition now")
     # Kafka's words for "no error": one for the versions that ask for a single key, none for those that ask for many.
-    return Coordinator(key, ctx.services.node_id, host, port, error_message="" if ctx.version >= 4 else "NONE")
+    return Coordinator(key, found.node_id, found.host, found.port, error_message="" if ctx.version >= 4 else "NONE")
 
 
 def _refusal(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode, message: str) -> FindCoordinatorResponse:

@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60), versions 0-2: the cluster's id, its brokers and its controller, which are all this one.
+"""DescribeCluster (key 60), versions 0-2: the cluster's id, its brokers and its controller.
 
-Promises: the address is that of Metadata. Asking a broker's listener for controllers is MISMATCHED_ENDPOINT_TYPE, for anything else
-UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
+Promises: brokers and addresses are those of Metadata; from version 2 on fenced brokers are told where they are asked for. Asking a
+broker's listener for controllers is MISMATCHED_ENDPOINT_TYPE, for anything else UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
             error_message=f"This listener is for brokers; the request asks for endpoint type {request.endpoint_type}.",
         )
     services = ctx.services
-    host, port = ctx.peer.broker_address
     response = DescribeClusterResponse(
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
-        brokers=[DescribeClusterBroker(services.node_id, host, port, services.settings.broker_rack)],
+        controller_id=services.cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(*broker)
+            for broker in services.cluster.brokers(ctx.peer.dialled)
+            if request.include_fenced_brokers or not broker.fenced
+        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -74,16 +74,15 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
 
 
 def _partition(ctx: Context, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
-    place = ctx.services.cluster.place(topic, index)
+    place = ctx.services.cluster.place(topic, index, ctx.peer.dialled)
     state = place.state
     return DescribeTopicPartitionsResponsePartition(
-        error_code=place.error,
         partition_index=index,
         leader_id=place.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
         offline_replicas=list(place.offline),
     )

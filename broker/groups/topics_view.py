@@ -35,8 +35,8 @@ class TopicInfo:
     name: str
     topic_id: bytes
     partitions: int
-    rack: str | None = None
-    """Where its replicas are: that of the one broker."""
+    racks: tuple[tuple[str, ...], ...] = ()
+    """Of each partition the racks of its replicas, sorted; none where no broker has one."""
 
 
 class TopicsView(Protocol):
@@ -99,10 +99,14 @@ def hash_of(topics: Iterable[TopicInfo]) -> int:
 
 
 def _facts_of(topic: TopicInfo) -> bytes:
-    """What Kafka's computeTopicHash feeds: a rack stands behind each partition, with its length on both sides."""
-    rack = b"" if topic.rack is None else _INT.pack(_units(topic.rack)) + _text(topic.rack)
+    """What Kafka's computeTopicHash feeds: the racks stand behind each partition, each with its length on both sides."""
     head = _TOPIC_HEAD.pack(_TOPIC_HASH_VERSION, *_TOPIC_ID.unpack(topic.topic_id)) + _text(topic.name) + _INT.pack(topic.partitions)
-    return head + b"".join(_INT.pack(index) + rack for index in range(topic.partitions))
+    racks = topic.racks or ((),) * topic.partitions
+    return head + b"".join(_INT.pack(index) + b"".join(map(_rack, racks[index])) for index in range(topic.partitions))
+
+
+def _rack(rack: str) -> bytes:
+    return _INT.pack(_units(rack)) + _text(rack)
 
 
 def _text(text: str) -> bytes:

@@ -56,7 +56,7 @@ KAFKAS_HASHES = {
 @pytest.mark.parametrize("facts", KAFKAS_HASHES, ids=lambda facts: f"{facts[0][:9]}-{facts[1]}-{facts[2]}")
 def test_the_hash_is_kafkas(facts: tuple[str, int, str | None]) -> None:
     name, partitions, rack = facts
-    assert hash_of([TopicInfo(name, TOPIC_ID, partitions, rack)]) == KAFKAS_HASHES[facts]
+    assert hash_of([TopicInfo(name, TOPIC_ID, partitions, () if rack is None else ((rack,),) * partitions)]) == KAFKAS_HASHES[facts]
 
 
 def test_the_hash_of_several_topics_is_kafkas() -> None:

@@ -50,12 +50,12 @@ def test_a_listener_that_cannot_be_served_is_refused_by_name(given: BrokerSettin
 
 
 def test_without_an_advertised_listener_a_client_is_told_the_address_that_it_dialled() -> None:
-    assert Peer("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).broker_address == ("192.168.1.5", 9092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).dialled == ("PLAINTEXT", "192.168.1.5", 9092)
 
 
 def test_an_advertised_listener_is_what_a_client_is_told() -> None:
     listener = Listener("PLAINTEXT", "0.0.0.0", 9092, "kafka.example", 19092)
-    assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).broker_address == ("kafka.example", 19092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).dialled == ("PLAINTEXT", "kafka.example", 19092)
 
 
 def member(listeners: str, advertised: str = "", **others: str) -> BrokerSettings:

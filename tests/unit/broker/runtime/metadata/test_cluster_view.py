@@ -5,9 +5,11 @@ from pathlib import Path
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
-from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.topic_dirs import TopicDir
+
+AT = Dialled("PLAINTEXT", "me", 1)
 
 
 def view(opened: TopicDir, node_id: int = 1, rack: str | None = None) -> ClusterView:
@@ -38,7 +40,7 @@ async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
     await opened.service.create_topics([NewTopic("t")])
     info = view(opened, rack="r").by_name("t")
     assert info is not None
-    assert info.rack == "r"
+    assert info.racks == (("r",),)
     opened.close()
 
 
@@ -57,11 +59,11 @@ async def test_a_partition_is_at_its_leader_and_nowhere_while_the_only_broker_th
     await opened.service.create_topics([NewTopic("t")])
     topic = opened.service.catalog.topic("t")
     assert topic is not None
-    here = view(opened).place(topic, 0)
+    here = view(opened).place(topic, 0, AT)
     assert (here.leader, here.offline, here.error) == (1, (), ErrorCode.NONE)
     opened.partitions.remove("t", 0)
-    gone = view(opened).place(topic, 0)
+    gone = view(opened).place(topic, 0, AT)
     assert (gone.leader, gone.offline, gone.error) == (NO_LEADER, (1,), ErrorCode.LEADER_NOT_AVAILABLE)
-    elsewhere = view(opened, node_id=2).place(topic, 0)
+    elsewhere = view(opened, node_id=2).place(topic, 0, AT)
     assert (elsewhere.leader, elsewhere.offline, elsewhere.error) == (1, (), ErrorCode.NONE)
     opened.close()
