@@ -224,7 +224,11 @@ class Publisher:
         if (name, index) in self._log_dir.failed:
             self._partitions.add_offline(name, topic_id, index)
             return None
-        return self._partitions.add(self._log_of(replica))
+        log = self._log_of(replica)
+        if replica.partition.leader == self._settings.node_id:
+            # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
+            log.become_leader(replica.partition.leader_epoch)
+        return self._partitions.add(log)
 
     def _log_of(self, replica: LocalReplica) -> PartitionLog:
         topic = replica.topic
