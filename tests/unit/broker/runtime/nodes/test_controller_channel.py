@@ -180,6 +180,21 @@ async def test_a_controller_that_does_not_answer_is_left_after_the_retry_time_at
     assert first.connections[0].transport.is_closing()
 
 
+async def test_a_request_that_is_under_way_when_its_time_is_over_may_still_be_answered(cluster: Cluster) -> None:
+    held: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    first = await cluster.answering(FIRST, lambda request: held, SERVED)
+    cluster.controller = None
+    call = cluster.ask(beat(1))
+    await settle()
+    await cluster.pass_ms(59_000)
+    cluster.controller = FIRST
+    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    assert len(first.asked) == 1
+    await cluster.pass_ms(2_000)
+    held.set_result(BrokerHeartbeatResponse(throttle_time_ms=1))
+    assert (await call).throttle_time_ms == 1
+
+
 async def test_without_a_retry_time_a_request_waits_for_ever() -> None:
     cluster = Cluster(retry_timeout_ms=None)
     first = await cluster.answering(FIRST, lambda request: None, SERVED)
