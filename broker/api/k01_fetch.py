@@ -7,15 +7,16 @@ INVALID_REQUEST; a negative leader epoch is none. Which batches belong to aborte
 READ_COMMITTED; nothing is filtered.
 
 Who follows reads to the log's end, and only from the leader, which learns by it how far the follower's log reaches (a fetch that diverges
-says nothing of that). Consumers of version 11 on may read from any replica, up to its own high watermark. Order of the checks:
-leader epoch, leader, assigned replica, out of range, divergence (KAFKA Partition.fetchRecords).
+says nothing of that). Consumers of version 11 on may read from any replica, up to its own high watermark, and with
+replica.selector.class a leader sends those of another rack to the follower there. Order of the checks: leader epoch, leader, assigned
+replica, out of range, divergence (KAFKA Partition.fetchRecords).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api.context import Context
 from ottla.broker.core import limits
@@ -168,7 +169,8 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _
             partition = ctx.services.partitions.get(target.topic, asked.partition)
             read.watched.append(partition)
             _check(request, partition, asked, asker)
-            data = _diverging(partition, asked)
+            data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not asker.follows else None
+            data = data or _diverging(partition, asked)
             if data is None:
                 end = partition.log.log_end_offset
                 data, on_older_segment = _read_one(partition, asked, left, asker.isolation, min_one_batch=not read.bytes)
@@ -177,7 +179,7 @@ def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _
                     partition.fetched(_progress(asker, asked), end)
         except Rejected as rejected:
             data = _error(ctx, target, rejected)
-        read.must_answer = read.must_answer or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+        read.must_answer = read.must_answer or _is_news(data)
         size = len(data.records) if data.records else 0
         read.bytes += size
         left = max(0, left - size)
@@ -201,6 +203,16 @@ def _progress(asker: _Asker, asked: FetchPartition) -> FollowerFetch:
     return FollowerFetch(asker.node, asked.fetch_offset, asked.log_start_offset, asker.broker_epoch, max(asked.current_leader_epoch, -1))
 
 
+def _is_news(data: PartitionData) -> bool:
+    return data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+
+
+def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> PartitionData | None:
+    """Which other replica a consumer in `rack` is to read from, if there is a nearer one (KIP-392)."""
+    node = partition.preferred_replica(rack, asked.fetch_offset) if partition.replica.shared else None
+    return None if node is None else _without_records(partition, asked, preferred_read_replica=node)
+
+
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
     """Where the client's log and ours part, if they do (KIP-595): it read `last_fetched_epoch` further than we have it."""
     if asked.last_fetched_epoch < 0:
@@ -211,16 +223,13 @@ def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | N
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:
         return None
-    return PartitionData(
-        asked.partition,
-        ErrorCode.NONE,
-        log.high_watermark,
-        log.last_stable_offset,
-        log.log_start_offset,
-        EpochEndOffset(epoch, end_offset),
-        aborted_transactions=None,
-        records=b"",
-    )
+    return _without_records(partition, asked, diverging_epoch=EpochEndOffset(epoch, end_offset))
+
+
+def _without_records(partition: Partition, asked: FetchPartition, **news: Any) -> PartitionData:
+    log = partition.log
+    offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    return PartitionData(asked.partition, ErrorCode.NONE, *offsets, aborted_transactions=None, records=b"", **news)
 
 
 def _read_one(

@@ -24,12 +24,14 @@ from tests.support.replica_brokers import LAG_MS, TOPIC, TOPIC_ID, Cluster, run
 LATEST = -1
 
 
-async def fetch(cluster: Cluster, node: int, offset: int, *, replica: int = -1, version: int = 17, **fields: Any) -> PartitionData:
+async def fetch(
+    cluster: Cluster, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any
+) -> PartitionData:
     """What the broker answers to a fetch of a consumer, or of broker `replica`, that waits for nothing."""
     asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
     state = ReplicaState(replica, cluster.controller.rules.standings[replica].epoch if replica in cluster.brokers else -1)
     topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
-    request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics)
+    request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics, rack_id=rack)
     response = await cluster.call(node, request, version)
     data: PartitionData = response.responses[0].partitions[0]
     return data
@@ -465,6 +467,28 @@ def test_a_consumer_reads_committed_records_of_any_replica_and_before_version_11
         assert (await fetch(cluster, 2, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scene)
+
+
+def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has_what_it_asks_for() -> None:
+    """KIP-392."""
+
+    async def scene(cluster: Cluster) -> None:
+        await cluster.elect(1)
+        await cluster.produce(1, b"a")
+        racks = {1: "here", 2: "there", 3: "there"}
+        assert (await fetch(cluster, 1, 0, rack="there")).preferred_read_replica == -1, "without replica.selector.class"
+        cluster[1].membership.rack_of = racks.get
+        sent_on = await fetch(cluster, 1, 0, rack="there")
+        assert (sent_on.preferred_read_replica, sent_on.records, sent_on.high_watermark) == (3, b"", 1)
+        for rack in ("here", "elsewhere", ""):
+            assert (await fetch(cluster, 1, 0, rack=rack)).preferred_read_replica == -1
+        cluster[2].membership.rack_of = racks.get
+        assert (await fetch(cluster, 2, 0, rack="here")).preferred_read_replica == -1, "only the leader sends on"
+        await cluster[3].crash()
+        await cluster.produce(1, b"b")
+        assert (await fetch(cluster, 1, 2, rack="there")).preferred_read_replica == 2
+
+    run(scene, nodes=(1, 2, 3))
 
 
 def test_a_consumer_that_waits_at_a_follower_is_answered_when_that_hears_of_the_commit() -> None:

@@ -95,7 +95,7 @@ class ReplicaBroker:
         clock, timers = cluster.clock, self.broker.timers
         self.proposals = Proposals(cluster.controller, self.node, self.brokers, clock=clock, timers=timers)
         self.flusher = Flusher(self.broker.stop_at_once, InlineThreads)
-        membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
+        self.membership = membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
         partitions = services.partitions = Partitions(self.flusher, clock, membership)
         directory = Path(f"/replicas{self.node}")
         self.log_dir = services.log_dir = LogDir.open(directory, settings, clock.now_ms(), files=self.files, threads=InlineThreads)

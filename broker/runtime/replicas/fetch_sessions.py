@@ -114,7 +114,7 @@ class FetchContext:
 
 def _changed(target: FetchTarget, data: PartitionData) -> bool:
     """Whether the partition is to be sent; remembers what the client is told."""
-    changed = bool(data.records) or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+    changed = bool(data.records) or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
     changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
     # After an error the next response must show the partition again, whatever it holds.
     target.told_high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else -1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
+from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.waits import Condition, Waits
 from ottla.broker.storage.batch_check import check_produce_batch
@@ -49,13 +50,15 @@ class Membership:
     """What the partitions of a cluster's member have in common; a broker without others has none of it.
 
     `brokers` is kept up to date by whoever follows the metadata; `propose` takes a partition whose replica has a `proposal`; `has` says
-    whether the cluster has a partition of this topic (by name or by id) and number.
+    whether the cluster has a partition of this topic (by name or by id) and number. `rack_of` gives the rack of a broker that consumers can
+    reach, where replica.selector.class is the one that looks at racks.
     """
 
     brokers: Brokers
     propose: Callable[[Partition], None]
     has: Callable[[str | bytes, int], bool]
     lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS
+    rack_of: Callable[[int], str | None] | None = None
 
 
 class Partition:
@@ -261,6 +264,13 @@ class Partition:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
         return future
+
+    def preferred_replica(self, rack: str, offset: int) -> int | None:
+        """The follower that a consumer in `rack` is to read `offset` from; None where it is this broker."""
+        membership = self._membership
+        if membership is None or membership.rack_of is None or not self.replica.leads:
+            return None
+        return preferred(self.replica.others, rack, offset, membership.rack_of)
 
     # --- following ---------------------------------------------------------------------------------------------------------------
 
