@@ -30,6 +30,8 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRespon
 FIRST_BROKER, FIRST_CONTROLLER = 1, 101
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+"""A broker that stops hands over what it leads first."""
 LOOK_S = 0.1
 METADATA_VERSION = 12
 CLEAN_EXITS = (0, 143)
@@ -100,10 +102,10 @@ class Node:
         return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD)
 
     def format(self, options: Sequence[str] = ()) -> None:
-        """`kafka-storage format`. Raises `BrokerFailed` with what the tool said."""
+        """`kafka-storage format`, or `ottla format`, which is told the same. Raises `BrokerFailed` with what the tool said."""
         self.write_properties()
-        arguments = ["format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
-        command = java_command(self.version, "kafka.tools.StorageTool", *arguments)
+        tool = [sys.executable, "-m", "ottla"] if self.kind == Kind.OTTLA else java_command(self.version, "kafka.tools.StorageTool")
+        command = [*tool, "format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode:
             raise BrokerFailed(f"the directory of node {self.node_id} was not formatted ({done.returncode}):\n{done.stdout}{done.stderr}")
@@ -120,7 +122,7 @@ class Node:
 
     def stop(self) -> None:
         """SIGTERM. Raises `BrokerFailed` when it does not end by itself."""
-        if (code := self.process.stop()) not in CLEAN_EXITS:
+        if (code := self.process.stop(STOP_TIMEOUT_S)) not in CLEAN_EXITS:
             raise BrokerFailed(f"{self.process.name} did not stop cleanly: exit code {code}\n{self.process.output_tail()}")
 
 

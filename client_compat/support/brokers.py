@@ -101,13 +101,13 @@ class BrokerProcess:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    def stop(self) -> int:
-        """SIGTERM, then SIGKILL after `STOP_TIMEOUT_S`; returns the exit code. A process that already ended is left alone."""
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM, then SIGKILL after `timeout_s`; returns the exit code. A process that already ended is left alone."""
         process = self._running()
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(STOP_TIMEOUT_S)
+                process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
         return process.wait()

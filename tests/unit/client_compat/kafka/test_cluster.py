@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Kind, Node, kinds_of
+from client_compat.kafka.reference import NEW_CLUSTER_ID
 
 
 def told(node: Node) -> dict[str, str]:
@@ -48,3 +49,11 @@ def test_kinds_are_read_as_typed() -> None:
 def test_what_is_no_cluster_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         kinds_of(text)
+
+
+def test_an_ottla_broker_formats_its_own_directory_with_the_clusters_id(tmp_path: Path) -> None:
+    broker = Cluster(tmp_path, [Kind.OTTLA] * 3).broker(2)
+    broker.format()
+    written = (broker.directory / "meta.properties").read_text().splitlines()
+    assert "node.id=2" in written
+    assert f"cluster.id={NEW_CLUSTER_ID}" in written
