@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _SIZE = struct.Struct(">i")
+_SIZE_BYTES = _SIZE.size
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 
 
@@ -69,7 +70,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
     last = encode(msg, head, parts)
     if parts:
         return _sized(head, parts, last)
-    _SIZE.pack_into(head, 0, len(head) - _SIZE.size)
+    _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
     return [head]
 
 
@@ -77,7 +78,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
     """A request ready to be written. Raises as `encode_response` does."""
     flexible = version >= type(msg).FLEXIBLE_SINCE
     header = RequestHeader(api_key, version, correlation_id, client_id)
-    head = bytearray(_SIZE.size) + request_header(header, flexible)
+    head = bytearray(_SIZE_BYTES) + request_header(header, flexible)
     parts: list[Buffer] = []
     return _sized(head, parts, encoder(type(msg), version)(msg, head, parts))
 
@@ -93,11 +94,11 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
     """Write the size into `head`, which is the first of the parts, or `last` itself when nothing was split off."""
     if not parts:
-        _SIZE.pack_into(head, 0, len(head) - _SIZE.size)
+        _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
         return [head]
     if last:
         parts.append(last)
-    _SIZE.pack_into(head, 0, sum(map(len, parts)) - _SIZE.size)
+    _SIZE.pack_into(head, 0, sum(map(len, parts)) - _SIZE_BYTES)
     return parts
 
 

@@ -13,6 +13,7 @@ from ottla.protocol.errors import MalformedHeader
 from ottla.protocol.wire import Bad, skip_tags
 
 _REQUEST = struct.Struct(">hhih")
+_REQUEST_BYTES = _REQUEST.size
 _CORRELATION_ID = struct.Struct(">i")
 
 
@@ -28,15 +29,15 @@ class RequestHeader:
 
 def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
     """The plain part, which all versions of all APIs share, and the position after it. Raises MalformedHeader."""
-    if len(buf) < _REQUEST.size:
+    if len(buf) < _REQUEST_BYTES:
         raise MalformedHeader(f"request of {len(buf)} bytes")
     api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)
     if size < 0:
-        return RequestHeader(api_key, api_version, correlation_id, None), _REQUEST.size
-    end = _REQUEST.size + size
+        return RequestHeader(api_key, api_version, correlation_id, None), _REQUEST_BYTES
+    end = _REQUEST_BYTES + size
     if end > len(buf):
         raise MalformedHeader(f"client id of {size} bytes in a request of {len(buf)} bytes")
-    return RequestHeader(api_key, api_version, correlation_id, str(buf[_REQUEST.size : end], "utf-8", "replace")), end
+    return RequestHeader(api_key, api_version, correlation_id, str(buf[_REQUEST_BYTES:end], "utf-8", "replace")), end
 
 
 def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:

@@ -188,7 +188,7 @@ class Partition:
         """
         replica = self.replica
         if info.last_offset < (replica.own_end if condition is Condition.ON_DISK else replica.high_watermark):
-            if condition is Condition.REPLICATED and replica.shared:
+            if replica.shared and condition is Condition.REPLICATED:
                 replica.check_enough_have_it()
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
