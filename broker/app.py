@@ -42,6 +42,7 @@ from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime.metadata.topic_recovery import open_topics
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
@@ -59,6 +60,7 @@ from ottla.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
+    from ottla.broker.member import Member
 
 logger = logging.getLogger("ottla.broker")
 
@@ -89,6 +91,7 @@ class Broker:
         self._flusher = Flusher(self.stop_at_once, world.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
+        self._member: Member | None = None
         self._dispatcher: Dispatcher
         self._shared: Shared
 
@@ -126,8 +129,12 @@ class Broker:
             try:
                 self._driver.start()
                 self.services = await self._open_services()
+                if self._member is not None:
+                    await self._member.unfence()
                 await self._accept()
             except BaseException:
+                if self._member is not None:
+                    await self._member.stop()
                 self._driver.stop()
                 self.log_dir.close(clean=False)
                 raise
@@ -140,6 +147,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order; what cannot be answered in time is cut."""
+        if self._member is not None:
+            await self._member.leave()
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
@@ -150,6 +159,8 @@ class Broker:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
+        if self._member is not None:
+            await self._member.stop()
         self._driver.stop()
         self._flusher.close()
         self.log_dir.close(clean=True)
@@ -188,25 +199,22 @@ class Broker:
 
     async def _open_services(self) -> Services:
         settings, clock, timers = self.settings, self.clock, self.timers
-        random_bytes = self.world.random.randbytes
-        partitions = Partitions(self._flusher, clock)
-        topic_service = open_topics(
-            self.log_dir, settings, clock=clock, flusher=self._flusher, partitions=partitions, random_bytes=random_bytes
-        )
-        cluster = ClusterView(topic_service.catalog, partitions, settings.node_id, settings.broker_rack)
-        overrides_of = partial(topic_service.catalog.configs, ResourceType.GROUP)
+        metadata = await self._join() if settings.is_member else self._open_alone()
+        catalog, partitions, topics = metadata.catalog, metadata.partitions, metadata.topics
+        cluster = ClusterView(catalog, partitions, settings.node_id, settings.broker_rack)
+        overrides_of = partial(catalog.configs, ResourceType.GROUP)
         groups = GroupService(
             settings,
             clock,
             timers,
             partitions,
-            topic_service.ensure,
+            topics.ensure,
             cluster=cluster,
             overrides_of=overrides_of,
         )
-        topic_service.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         await groups.load()
-        producer_ids = ProducerIds(topic_service.allocate_producer_ids)
+        producer_ids = ProducerIds(topics.allocate_producer_ids)
         markers = LocalMarkers(partitions, groups)
         txns = TxnService(
             settings,
@@ -215,8 +223,8 @@ class Broker:
             partitions,
             send_marker=markers.write_as_only_coordinator,
             producer_ids=producer_ids,
-            create_topic=topic_service.ensure,
-            catalog=topic_service.catalog,
+            create_topic=topics.ensure,
+            catalog=catalog,
             faults=self._faults,
         )
         await txns.load()
@@ -228,12 +236,13 @@ class Broker:
             cluster_id=self.log_dir.cluster_id,
             log_dir=self.log_dir,
             partitions=partitions,
-            topics=topic_service.catalog,
+            topics=catalog,
             cluster=cluster,
-            topic_maker=topic_service,
-            broker_configs=topic_service.broker_configs,
-            metadata_offset=lambda: topic_service.metadata_log.log.log_end_offset - 1,
-            deciding=topic_service,
+            topic_maker=topics,
+            broker_configs=metadata.broker_configs,
+            metadata_offset=metadata.offset,
+            deciding=metadata.deciding,
+            forwarding=metadata.forwarding,
             groups=groups,
             markers=markers,
             txns=txns,
@@ -242,10 +251,46 @@ class Broker:
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),
             flusher=self._flusher,
-            random_bytes=random_bytes,
+            random_bytes=self.world.random.randbytes,
             stop_at_once=self.stop_at_once,
             listeners=self._server.listeners,
         )
+
+    def _open_alone(self) -> MetadataParts:
+        partitions = Partitions(self._flusher, self.clock)
+        deciding = open_topics(
+            self.log_dir,
+            self.settings,
+            clock=self.clock,
+            flusher=self._flusher,
+            partitions=partitions,
+            random_bytes=self.world.random.randbytes,
+        )
+        log = deciding.metadata_log.log
+        return MetadataParts(
+            deciding.catalog,
+            deciding.broker_configs,
+            partitions,
+            deciding.publisher,
+            deciding,
+            lambda: log.log_end_offset - 1,
+            deciding=deciding,
+        )
+
+    async def _join(self) -> MetadataParts:
+        from ottla.broker.member import Member  # noqa: PLC0415 # a start of one node does not pay for it
+
+        self._member = Member(
+            self.settings,
+            self.world,
+            timers=self.timers,
+            flusher=self._flusher,
+            log_dir=self.log_dir,
+            listeners=self._server.listeners,
+            on_lost=self.stop_at_once,
+        )
+        await self._member.join()
+        return self._member.parts
 
     async def _accept(self) -> None:
         settings = self.settings

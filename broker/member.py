@@ -1,0 +1,290 @@
+"""What a broker of a cluster has that one by itself has not: it follows the quorum's metadata, registers, beats, fetches and proposes.
+
+Start: the observer reads the metadata log, and the broker registers; when the controller says that this broker has read as far as its own
+registration, metadata is carried out whole, and from then on change by change -> the rest of the broker is built -> the controller lets
+clients come -> connections are accepted.
+
+Stop: the controller moves what is led here, while everybody is served -> all of it ends.
+
+Source: KAFKA BrokerServer.startup, shutdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.life_cycle import Incarnation, Pace
+from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.observer_state import Observer, ObserverLimits
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.config_keys import INT32_MAX
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.membership import controllers
+from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.runtime.metadata.parts import MetadataParts
+from ottla.broker.runtime.metadata.publisher import Publisher
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.envelopes import Forwarding
+from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
+from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.partition import Membership
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.storage.raft_log import MetadataRetention
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Listener
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.storage.partition_log import PartitionLog
+    from ottla.broker.world import World
+
+FORWARDING_MS: Final = 60_000
+"""How long a client's request looks for a controller (NodeToControllerChannelManager's for forwarding)."""
+
+
+class Member:
+    """`on_lost` is told why this broker cannot be a member any longer; its process has to end."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        world: World,
+        *,
+        timers: Timers,
+        flusher: Flusher,
+        log_dir: LogDir,
+        listeners: Sequence[Listener],
+        on_lost: Callable[[BaseException], None],
+    ) -> None:
+        self._settings, self._world, self._timers, self._log_dir, self._on_lost = settings, world, timers, log_dir, on_lost
+        self._catalog = Catalog()
+        self._brokers = Brokers()
+        configs = BrokerConfigs(settings, self._catalog)
+        self._connect = partial(
+            NodeClient,
+            network=world.network,
+            clock=world.clock,
+            timers=timers,
+            random=world.random,
+            client_id=f"broker-{settings.node_id}",
+        )
+        self._newest: Published | None = None
+        self._joined = False
+        self._channels: list[ControllerChannel] = []
+        self._observer = self._make_observer(flusher)
+        self._life = self._make_life(listeners)
+        self._proposals = Proposals(
+            self._channel("alter-partition", None), settings.node_id, self._brokers, clock=world.clock, timers=timers
+        )
+        self._fetchers = Fetchers(self._following())
+        membership = Membership(self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms)
+        partitions = Partitions(flusher, world.clock, membership)
+        self._publisher = Publisher(
+            self._catalog,
+            configs,
+            log_dir=log_dir,
+            partitions=partitions,
+            flusher=flusher,
+            clock=world.clock,
+            brokers=self._brokers,
+        )
+        self._publisher.fetchers = self._fetchers
+        forwarding = self._channel("forwarding", FORWARDING_MS)
+        self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch)
+        self.parts = MetadataParts(
+            self._catalog,
+            configs,
+            partitions,
+            self._publisher,
+            self._topics,
+            lambda: self._observer.applied_offset,
+            forwarding=Forwarding(forwarding),
+        )
+
+    # --- life --------------------------------------------------------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Registers, reads the metadata as far as the registration, and carries it out. Raises ConnectionError where that cannot be."""
+        self._observer.start()
+        self._life.start()
+        await _reached(self._life.caught_up)
+        first = self._newest
+        assert first is not None, "the controller calls a broker caught up that has published nothing"
+        self._joined = True
+        await self._publisher.take(Published(first.image, first.provenance, difference(EMPTY, first.image)))
+
+    async def unfence(self) -> None:
+        """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
+        self._life.ready_to_unfence()
+        await _reached(self._life.unfenced)
+
+    async def leave(self) -> None:
+        """The controller moves what is led here, as long as it may take. To be called while everybody is served."""
+        self._publisher.shutting_down = True
+        if self._settings.controlled_shutdown_enable:
+            await self._life.controlled_shutdown()
+
+    async def stop(self) -> None:
+        """Ask, fetch and follow nothing more. A clean stop notes the epoch of this incarnation."""
+        self._log_dir.broker_epoch = self._life.broker_epoch
+        await self._proposals.stop()
+        await self._fetchers.stop()
+        await self._topics.stop()
+        self._life.stop()
+        await self._observer.stop()
+        for channel in self._channels:
+            channel.close()
+
+    def address_of(self, node: int) -> Node | None:
+        """Where another broker listens for this one; None while it is not registered, or fenced."""
+        broker = self._catalog.image.brokers.get(node)
+        endpoint = None if broker is None or broker.fenced else broker.listeners.get(self._between_brokers)
+        return None if endpoint is None else Node(node, endpoint.host, endpoint.port)
+
+    # --- metadata ----------------------------------------------------------------------------------------------------------------
+
+    async def _published(self, published: Published) -> None:
+        """Before this broker has read what the cluster knew when it came, nothing is carried out: an old image would call new replicas
+        strays."""
+        self._newest = published
+        if self._joined:
+            await self._publisher.take(published)
+        self._life.published(published)
+
+    def _registered(self, epoch: int) -> None:
+        self._brokers.own_epoch = epoch
+
+    def _has(self, topic: str | bytes, index: int) -> bool:
+        found = self._catalog.topic(topic) if isinstance(topic, str) else self._catalog.topic_by_id(topic)
+        return found is not None and index in found.partitions
+
+    # --- what it is made of ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _between_brokers(self) -> str:
+        return inter_broker_listener(self._settings)
+
+    def _channel(self, name: str, retry_timeout_ms: int | None) -> ControllerChannel:
+        channel = ControllerChannel(
+            self._connect,
+            lambda: self._observer.controller,
+            clock=self._world.clock,
+            timers=self._timers,
+            name=name,
+            retry_timeout_ms=retry_timeout_ms,
+            socket_timeout_ms=self._settings.controller_socket_timeout_ms,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def _make_observer(self, flusher: Flusher) -> MetadataObserver:
+        settings, meta = self._settings, self._log_dir.meta
+        return MetadataObserver(
+            self._metadata_log(),
+            Observer(settings.node_id, meta.directory_id, meta.cluster_id),
+            [Node(*address) for address in controllers(settings)],
+            connect=self._connect,
+            clock=self._world.clock,
+            timers=self._timers,
+            flusher=flusher,
+            random=self._world.random,
+            on_published=self._published,
+            on_failure=self._on_lost,
+            settings=_observer_settings(settings),
+        )
+
+    def _metadata_log(self) -> PartitionLog:
+        key = (CLUSTER_METADATA, 0)
+        config = LogConfig(
+            retention_ms=-1,
+            retention_bytes=-1,
+            max_message_bytes=INT32_MAX,
+            segment_bytes=self._settings.metadata_log_segment_bytes,
+            segment_ms=self._settings.metadata_log_segment_ms,
+        )
+        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config)
+        log.config = config
+        return log
+
+    def _make_life(self, listeners: Sequence[Listener]) -> BrokerLife:
+        settings, world = self._settings, self._world
+        incarnation = Incarnation(
+            settings.node_id,
+            self._log_dir.cluster_id,
+            world.random.randbytes(16),
+            registered_listeners(settings, listeners),
+            [self._log_dir.meta.directory_id],
+            settings.broker_rack,
+            self._log_dir.previous_broker_epoch,
+        )
+        pace = Pace(
+            settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms
+        )
+        return BrokerLife(
+            self._channel("heartbeat", settings.broker_heartbeat_interval_ms),
+            incarnation,
+            pace,
+            clock=world.clock,
+            timers=self._timers,
+            published_offset=lambda: self._observer.applied_offset,
+            on_registered=self._registered,
+            on_lost=lambda why: self._on_lost(LifeOver(why)),
+        )
+
+    def _following(self) -> Following:
+        settings = self._settings
+        return Following(
+            settings.node_id,
+            self._brokers,
+            self._connect,
+            self.address_of,
+            lambda: self._catalog.image.metadata_level,
+            self._world.clock,
+            self._timers,
+            FetchLimits(
+                settings.replica_fetch_wait_max_ms,
+                settings.replica_fetch_min_bytes,
+                settings.replica_fetch_response_max_bytes,
+                settings.replica_fetch_max_bytes,
+            ),
+            settings.replica_socket_timeout_ms,
+            settings.num_replica_fetchers,
+        )
+
+
+async def _reached(milestone: Awaitable[None]) -> None:
+    try:
+        await milestone
+    except LifeOver as error:
+        raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+
+
+def _observer_settings(settings: BrokerSettings) -> ObserverSettings:
+    return ObserverSettings(
+        settings.controller_quorum_request_timeout_ms,
+        settings.controller_listener_names[0].upper(),
+        ObserverLimits(
+            backoff_ms=settings.controller_quorum_retry_backoff_ms,
+            fetch_max_bytes=settings.controller_quorum_fetch_max_bytes,
+            snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
+        ),
+        MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
+        SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+    )

@@ -1,0 +1,31 @@
+"""What the rest of a broker is built on: the cluster's metadata as it is known here, and who decides about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.runtime.metadata.publisher import Publisher
+    from ottla.broker.runtime.metadata.topic_making import TopicMaker
+    from ottla.broker.runtime.metadata.topic_service import TopicService
+    from ottla.broker.runtime.nodes.envelopes import Forwarding
+    from ottla.broker.runtime.replicas.partitions import Partitions
+
+
+class MetadataParts(NamedTuple):
+    """Either `deciding` is there, where this process decides, or `forwarding`, in a member of a cluster.
+
+    `offset` is that of the last record of the metadata that counts here.
+    """
+
+    catalog: Catalog
+    broker_configs: BrokerConfigs
+    partitions: Partitions
+    publisher: Publisher
+    topics: TopicMaker
+    offset: Callable[[], int]
+    deciding: TopicService | None = None
+    forwarding: Forwarding | None = None
