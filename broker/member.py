@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import difference
-from ottla.broker.cluster.life_cycle import Incarnation, Pace
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import Observer, ObserverLimits
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
@@ -35,7 +34,7 @@ from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.envelopes import Forwarding
-from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver
+from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
@@ -225,22 +224,11 @@ class Member:
 
     def _make_life(self, listeners: Sequence[Listener]) -> BrokerLife:
         settings, world = self._settings, self._world
-        incarnation = Incarnation(
-            settings.node_id,
-            self._log_dir.cluster_id,
-            world.random.randbytes(16),
-            registered_listeners(settings, listeners),
-            [self._log_dir.meta.directory_id],
-            settings.broker_rack,
-            self._log_dir.previous_broker_epoch,
-        )
-        pace = Pace(
-            settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms
-        )
+        incarnation = incarnation_of(settings, self._log_dir, registered_listeners(settings, listeners), world.random.randbytes)
         return BrokerLife(
             self._channel("heartbeat", settings.broker_heartbeat_interval_ms),
             incarnation,
-            pace,
+            pace_of(settings),
             clock=world.clock,
             timers=self._timers,
             published_offset=lambda: self._observer.applied_offset,

@@ -1,0 +1,52 @@
+"""A member that finds no cluster: its start ends with the reason, and its directory is free again. What members do is in tests/scenario."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from ottla.broker.app import Broker
+from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.storage.formatting import format_directory
+from ottla.broker.world import World
+from tests.support.memory_files import MemoryFiles
+from tests.support.memory_network import MemoryNetwork
+from tests.support.simulation import InlineThreads, TimelessLoop, settle
+
+DIRECTORY = Path("/node1")
+WANTED = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "controller:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://node1:9092",
+    "log.dir": str(DIRECTORY),
+    "initial.broker.registration.timeout.ms": "60000",
+}
+
+
+async def refused(exit_codes: list[int]) -> tuple[str, list[str]]:
+    clock, files = VirtualClock(), MemoryFiles()
+    format_directory(DIRECTORY, "b3R0bGEtcmVmZXJlbmNlMA", 1, {METADATA_VERSION: METADATA_LEVEL}, clock.now_ms(), files=files)
+    world = World(clock, files, MemoryNetwork(), Random(1), InlineThreads)
+    broker = Broker(load(WANTED, {}, None).settings, Faults(), world, exit_now=exit_codes.append)
+    starting = asyncio.ensure_future(broker.start())
+    for _ in range(70):
+        await settle()
+        clock.advance(1_000)
+    await settle()
+    assert starting.done(), "it waits for a controller for ever"
+    return str(starting.exception()), [str(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+def test_a_member_that_no_controller_registers_ends_after_the_time_that_is_set_for_it_and_leaves_nothing_behind() -> None:
+    exit_codes: list[int] = []
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        why, left = runner.run(refused(exit_codes))
+    assert "did not come into its cluster" in why
+    assert exit_codes == [1]
+    assert left == []
