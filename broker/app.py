@@ -60,7 +60,7 @@ from ottla.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
-    from ottla.broker.member import Member
+    from ottla.broker.member import ClusterMember
 
 logger = logging.getLogger("ottla.broker")
 
@@ -91,7 +91,7 @@ class Broker:
         self._flusher = Flusher(self.stop_at_once, world.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
-        self._member: Member | None = None
+        self._member: ClusterMember | None = None
         self._dispatcher: Dispatcher
         self._shared: Shared
 
@@ -278,9 +278,9 @@ class Broker:
         )
 
     async def _join(self) -> MetadataParts:
-        from ottla.broker.member import Member  # noqa: PLC0415 # a start of one node does not pay for it
+        from ottla.broker.member import ClusterMember  # noqa: PLC0415 # a start of one node does not pay for it
 
-        self._member = Member(
+        self._member = ClusterMember(
             self.settings,
             self.world,
             timers=self.timers,
@@ -314,7 +314,7 @@ class Broker:
     def _warm_up(self) -> None:
         """Import the handlers one a turn, now that clients can connect: none of their first requests has to wait for that."""
         loop = asyncio.get_running_loop()
-        routes = iter(ROUTES.values())
+        routes = iter((ROUTES if self._member is None else ROUTES_OF_A_MEMBER).values())
 
         def next_one() -> None:
             route = next(routes, None)

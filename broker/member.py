@@ -58,7 +58,7 @@ FORWARDING_MS: Final = 60_000
 """How long a client's request looks for a controller (NodeToControllerChannelManager's for forwarding)."""
 
 
-class Member:
+class ClusterMember:
     """`on_lost` is told why this broker cannot be a member any longer; its process has to end."""
 
     def __init__(
@@ -146,6 +146,7 @@ class Member:
         await self._proposals.stop()
         await self._fetchers.stop()
         await self._topics.stop()
+        self.parts.broker_configs.loggers.reset()
         self._life.stop()
         await self._observer.stop()
         for channel in self._channels:
