@@ -84,11 +84,12 @@ class Fetchers:
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition from `leader` from now on, in its present leader epoch; to be called when that is new. -1: nobody leads."""
-        self.forget(partition)
-        if leader == NO_LEADER:
-            return
         place = leader, fetcher_of(partition.topic, partition.index, self._following.fetchers)
         fetcher = self._fetchers.get(place)
+        if fetcher is None or self._by_partition.get(partition) is not fetcher:
+            self.forget(partition)
+        if leader == NO_LEADER:
+            return
         if fetcher is None:
             fetcher = self._fetchers[place] = _Fetcher(leader, self._following)
         self._by_partition[partition] = fetcher
@@ -100,7 +101,7 @@ class Fetchers:
         if fetcher is None:
             return
         fetcher.forget(partition)
-        if fetcher not in self._by_partition.values():
+        if not fetcher.partitions:
             fetcher.stop()
             self._fetchers = {place: other for place, other in self._fetchers.items() if other is not fetcher}
 
@@ -128,7 +129,7 @@ class _Fetcher:
         self._leader = leader
         self._following = following
         self._plan = FetchPlan(following.node, following.brokers, following.limits)
-        self._partitions: dict[PartitionKey, Partition] = {}
+        self.partitions: dict[PartitionKey, Partition] = {}
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._reached = True
@@ -137,12 +138,12 @@ class _Fetcher:
 
     def follow(self, partition: Partition) -> None:
         key = _key(partition)
-        self._partitions[key] = partition
+        self.partitions[key] = partition
         self._plan.follow(key, partition.log, partition.leader_epoch)
         self._tell()
 
     def forget(self, partition: Partition) -> None:
-        self._partitions.pop(_key(partition), None)
+        self.partitions.pop(_key(partition), None)
         self._plan.forget(_key(partition))
         self._tell()
 
@@ -241,7 +242,7 @@ class _Fetcher:
                 self._carry_out(key, action)
 
     async def _offset(self, key: PartitionKey, sent: FetchPartition, which: int) -> int:
-        partition = self._partitions.get(key)
+        partition = self.partitions.get(key)
         if partition is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         asked = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
@@ -269,7 +270,7 @@ class _Fetcher:
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
         """Do to the log what is to be done; an action that appends comes with `data`."""
-        partition = self._partitions.get(key)
+        partition = self.partitions.get(key)
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)
             return
@@ -304,5 +305,5 @@ class _Fetcher:
         self._plan.fail(key)
 
     def _name(self, key: PartitionKey) -> str:
-        partition = self._partitions.get(key)
+        partition = self.partitions.get(key)
         return f"{key[0].hex()}-{key[1]}" if partition is None else f"{partition.topic}-{partition.index}"

@@ -170,6 +170,17 @@ async def test_a_partition_has_one_fetcher_and_a_leader_that_nobody_follows_is_h
     assert not follower.fetchers.is_fetched(follower.partition(0))
 
 
+async def test_a_new_epoch_of_the_same_leader_goes_on_over_the_connection_that_is_there(follower: Follower) -> None:
+    await follower.follow(0)
+    await follower.follow(0, epoch=2)
+    await follower.answer(data(0, b"a"))
+    assert follower.partition(0).log.log_end_offset == 0, "what was asked in another epoch is of no account"
+    request = follower.links[0].asked[-1][0]
+    assert isinstance(request, FetchRequest)
+    assert [p.current_leader_epoch for topic in request.topics for p in topic.partitions] == [2]
+    assert [link.closed for link in follower.links] == [False]
+
+
 async def test_partitions_of_one_leader_are_spread_over_its_fetchers(follower: Follower) -> None:
     follower.following.fetchers = 2
     for index in range(3):
