@@ -1,4 +1,5 @@
-"""What Kafka's own classes make of metadata logs, and we: the same image, however the log is cut into deltas.
+"""What Kafka's own classes make of metadata logs, and we: the same image, however the log is cut into deltas, and the same meaning of
+each delta for the replicas of a broker.
 
 The committed ones were made by `client_compat/kafka/MetadataImages.java`, which says how; where there is a JDK
 it judges new ones each time.
@@ -15,7 +16,9 @@ import pytest
 
 from client_compat.kafka.jars import KafkaMissing, jars, java
 from ottla.broker.cluster.image import EMPTY, MetadataImage
+from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.image_delta import ImageDelta
+from ottla.broker.cluster.local_changes import local_changes
 from ottla.broker.cluster.record_frames import decode_record
 from tests.support.metadata_logs import as_lines
 
@@ -23,17 +26,31 @@ GOLDEN = Path(__file__).with_name("metadata_images.txt")
 PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataImages.java"
 
 
+def told(changes: ImageChanges, broker: int) -> str:
+    """What the changes mean for a broker, in the words of the program."""
+    local = local_changes(changes, broker)
+    kinds = (local.removed, local.leaders, local.elected, local.followers)
+    names = (",".join(sorted(f"{replica.topic.name}-{replica.index}" for replica in kind)) for kind in kinds)
+    return f"@{broker} " + " ".join(names)
+
+
 def judged(lines: list[str]) -> int:
-    """Compares the images of all logs and says how many there were."""
+    """Compares the images of all logs, and what each delta means for three brokers, and says how many images there were."""
     images: list[MetadataImage] = []
     delta = theirs = ImageDelta(EMPTY)
+    changes = ImageChanges()
     for line in [*lines, "end"]:
+        if line.startswith("@"):
+            assert line == told(changes, int(line[1]))
+            continue
         if line.startswith(" "):
             theirs.apply(decode_record(bytes.fromhex(line))[0])
             continue
         if theirs is not delta:
             assert images[-1] == theirs.finish()
             delta = theirs = ImageDelta(EMPTY)
+        if line in {"apply", "image"}:
+            changes = delta.changes()
         if line == "apply":
             delta = theirs = ImageDelta(delta.finish())
         elif line == "image":
