@@ -201,7 +201,7 @@ class Broker:
         settings, clock, timers = self.settings, self.clock, self.timers
         metadata = await self._join() if settings.is_member else self._open_alone()
         catalog, partitions, topics = metadata.catalog, metadata.partitions, metadata.topics
-        cluster = ClusterView(catalog, partitions, settings.node_id, settings.broker_rack)
+        cluster = metadata.view
         overrides_of = partial(catalog.configs, ResourceType.GROUP)
         groups = GroupService(
             settings,
@@ -273,6 +273,7 @@ class Broker:
             partitions,
             deciding.publisher,
             deciding,
+            ClusterView(deciding.catalog, partitions, self.settings.node_id, self.settings.broker_rack),
             lambda: log.log_end_offset - 1,
             deciding=deciding,
         )

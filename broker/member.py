@@ -30,6 +30,7 @@ from ottla.broker.net.listeners import inter_broker_listener, registered_listene
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.runtime.metadata.member_view import MemberView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
@@ -113,6 +114,7 @@ class ClusterMember:
             partitions,
             self._publisher,
             self._topics,
+            MemberView(self._catalog, partitions, settings.node_id, choose=world.random.choice),
             lambda: self._observer.applied_offset,
             forwarding=Forwarding(forwarding),
         )

@@ -50,7 +50,7 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
         return _found(ctx, request)
     if ctx.services.cluster.decides:
         return _create_then_find(ctx, request, shards)
-    ctx.services.topic_service.begin_auto_create([_TOPICS[request.key_type]])
+    ctx.services.topic_maker.begin_auto_create([_TOPICS[request.key_type]])
     return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic is being created")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
     from ottla.broker.runtime.metadata.topic_service import TopicService
@@ -26,6 +27,7 @@ class MetadataParts(NamedTuple):
     partitions: Partitions
     publisher: Publisher
     topics: TopicMaker
+    view: ClusterView
     offset: Callable[[], int]
     deciding: TopicService | None = None
     forwarding: Forwarding | None = None

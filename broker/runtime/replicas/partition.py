@@ -109,7 +109,6 @@ class Partition:
         )
         replica.min_in_sync_changed(log.config.min_insync_replicas, 0)
         if membership is None:
-            log.become_leader(log.leader_epoch)  # noted before the first append, as Kafka's leader does: where it ends can be asked
             self._act(replica.lead(alone(log.leader_epoch), clock.mono_ms()))
 
     @property
