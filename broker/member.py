@@ -25,7 +25,7 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.config_keys import INT32_MAX
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.core.membership import controllers
+from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.replication.brokers import Brokers
@@ -94,7 +94,8 @@ class ClusterMember:
             self._channel("alter-partition", None), settings.node_id, self._brokers, clock=world.clock, timers=timers
         )
         self._fetchers = Fetchers(self._following())
-        membership = Membership(self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms)
+        racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
+        membership = Membership(self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms, racks)
         partitions = Partitions(flusher, world.clock, membership)
         self._publisher = Publisher(
             self._catalog,
@@ -177,6 +178,10 @@ class ClusterMember:
         found = self._catalog.topic(topic) if isinstance(topic, str) else self._catalog.topic_by_id(topic)
         return found is not None and index in found.partitions
 
+    def _rack_of(self, node: int) -> str | None:
+        broker = self._catalog.image.brokers.get(node)
+        return None if broker is None or broker.fenced else broker.rack
+
     # --- what it is made of ------------------------------------------------------------------------------------------------------
 
     @property
@@ -254,6 +259,7 @@ class ClusterMember:
                 settings.replica_fetch_min_bytes,
                 settings.replica_fetch_response_max_bytes,
                 settings.replica_fetch_max_bytes,
+                settings.replica_fetch_backoff_ms,
             ),
             settings.replica_socket_timeout_ms,
             settings.num_replica_fetchers,
