@@ -213,20 +213,22 @@ class Broker:
             overrides_of=overrides_of,
         )
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        groups.shards.follow(metadata.publisher)
         await groups.load()
         producer_ids = ProducerIds(topics.allocate_producer_ids)
-        markers = LocalMarkers(partitions, groups)
+        markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
         txns = TxnService(
             settings,
             clock,
             timers,
             partitions,
-            send_marker=markers.write_as_only_coordinator,
+            send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
             producer_ids=producer_ids,
             create_topic=topics.ensure,
             catalog=catalog,
             faults=self._faults,
         )
+        txns.shards.follow(metadata.publisher)
         await txns.load()
         return Services(
             settings=settings,
@@ -246,7 +248,7 @@ class Broker:
             groups=groups,
             markers=markers,
             txns=txns,
-            txn_verification=TxnVerification(txns, pause=partial(pause, timers, clock)),
+            txn_verification=TxnVerification(txns if others is None else others.txns(txns), pause=partial(pause, timers, clock)),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),

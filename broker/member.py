@@ -30,6 +30,7 @@ from ottla.broker.net.listeners import inter_broker_listener, registered_listene
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
 from ottla.broker.runtime.metadata.member_view import MemberView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
@@ -38,6 +39,7 @@ from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
+from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
@@ -108,6 +110,9 @@ class ClusterMember:
         )
         self._publisher.fetchers = self._fetchers
         forwarding = self._channel("forwarding", FORWARDING_MS)
+        self._coordination = OtherBrokers(
+            self._catalog, settings.node_id, lambda: Peers(self._connect, self.address_of, settings.request_timeout_ms)
+        )
         self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch)
         self.parts = MetadataParts(
             self._catalog,
@@ -118,6 +123,7 @@ class ClusterMember:
             MemberView(self._catalog, partitions, settings.node_id, choose=world.random.choice),
             lambda: self._observer.applied_offset,
             forwarding=Forwarding(forwarding),
+            other_brokers=self._coordination,
         )
 
     # --- life --------------------------------------------------------------------------------------------------------------------
@@ -148,6 +154,7 @@ class ClusterMember:
         self._log_dir.broker_epoch = self._life.broker_epoch
         await self._proposals.stop()
         await self._fetchers.stop()
+        await self._coordination.stop()
         await self._topics.stop()
         self.parts.broker_configs.loggers.reset()
         self._life.stop()

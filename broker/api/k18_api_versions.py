@@ -52,7 +52,7 @@ def _own_api_keys() -> list[ApiVersion]:
 
 def _response(ctx: Context) -> ApiVersionsResponse:
     services = ctx.services
-    levels = finalized(services.topics.features, services.settings.transaction_version)
+    levels = finalized(services.topics.features)
     shown = {name: (first, last) for name, (first, last) in SUPPORTED.items() if first > 0 or ctx.version >= 4}
     return ApiVersionsResponse(
         api_keys=_own_api_keys() if services.forwarding is None else _listed(services.forwarding),

@@ -46,7 +46,7 @@ def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPart
     txns = ctx.services.txns
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return result(txns.verify_partitions(*producer, places))
+        return answered(lambda: txns.verify_partitions(*producer, places), result, lambda rejected: result(rejected.code))
     version = 2 if ctx.version >= 4 else 0
     return answered(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
 

@@ -1,9 +1,10 @@
 """WriteTxnMarkers (key 27), versions 1-2: ends a producer's transactions in partitions, without asking their coordinator.
 
 Promises: what the coordinators of a cluster send each other, and what an operator's tool sends to abort a hanging transaction (KIP-664);
-markers are checked against the producer's epoch and the coordinator's (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED) and answered
-when durable. Where version 2 says that the marker is of transaction version 2, only a later epoch ends what is open (KIP-1228). In an
-offsets partition the offsets of the transaction take effect or go.
+markers are checked against the producer's epoch and the coordinator's (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED), and each
+is answered when every in-sync replica has it (REQUEST_TIMED_OUT where that takes longer than request.timeout.ms). Where version 2 says that
+the marker is of transaction version 2, only a later epoch ends what is open (KIP-1228). In an offsets partition the offsets of the
+transaction take effect or go.
 
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """
@@ -15,6 +16,8 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shard import failure_of
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k27_write_txn_markers import (
@@ -33,14 +36,16 @@ def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResp
     """Answer at once, unless a marker has to become durable first."""
     waiting: Waiting = []
     response = WriteTxnMarkersResponse([_write(ctx, marker, waiting) for marker in request.markers])
-    return _when_durable(response, waiting) if waiting else response
+    return _when_durable(ctx, response, waiting) if waiting else response
 
 
-async def _when_durable(response: WriteTxnMarkersResponse, waiting: Waiting) -> WriteTxnMarkersResponse:
-    await asyncio.wait([durable for durable, _ in waiting])
+async def _when_durable(ctx: Context, response: WriteTxnMarkersResponse, waiting: Waiting) -> WriteTxnMarkersResponse:
+    services = ctx.services
+    await wait_at_most(services.timers, services.clock, services.settings.request_timeout_ms, [durable for durable, _ in waiting])
     for durable, result in waiting:
-        if durable.cancelled() or durable.exception() is not None:
-            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        refusal = failure_of(durable) if durable.done() else Rejected(ErrorCode.REQUEST_TIMED_OUT)
+        if refusal is not None:
+            result.error_code = refusal.code
     return response
 
 

@@ -101,7 +101,7 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
     """The error as clients of this version understand it; what they would not retry becomes what they do."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5:
+    if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5):
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < 2:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

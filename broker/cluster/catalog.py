@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from ottla.broker.cluster.image import EMPTY, MetadataImage, TopicImage
 from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.image_delta import ImageDelta
-from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.metadata_records import NO_LEADER, MetadataRecord
 from ottla.broker.cluster.topic_names import collision_key, has_collision_chars
 
 
@@ -34,6 +34,12 @@ class Catalog:
         """Whether this partition, by topic and index, is one of a topic that was not deleted, be it online or not."""
         topic = self.image.topic(place[0])
         return topic is not None and place[1] in topic.partitions
+
+    def leader_of(self, place: tuple[str, int]) -> int:
+        """The broker that leads this partition, by topic and index; `NO_LEADER` where none does, or there is no such partition."""
+        topic = self.image.topic(place[0])
+        partition = None if topic is None else topic.partitions.get(place[1])
+        return NO_LEADER if partition is None else partition.leader
 
     def partition_count(self, name: str) -> int:
         """How many partitions the topic has, be they online or not; 0 where there is no such topic."""

@@ -48,6 +48,11 @@ def new_levels(transaction_level: int) -> dict[str, int]:
     return {name: level for name, level in levels.items() if level}
 
 
-def finalized(stored: Mapping[str, int], transaction_level: int) -> dict[str, int]:
-    """The levels in force of a metadata log that says `stored`; transactions are served at `transaction_level`."""
-    return new_levels(transaction_level) | {name: stored[name] for name in (METADATA_VERSION, GROUP_VERSION) if name in stored}
+def transaction_level(stored: Mapping[str, int]) -> int:
+    """At which level transactions are served where a metadata log says `stored`."""
+    return min(stored.get(TRANSACTION_VERSION, 0), SUPPORTED[TRANSACTION_VERSION][1])
+
+
+def finalized(stored: Mapping[str, int]) -> dict[str, int]:
+    """The levels in force of a metadata log that says `stored`."""
+    return new_levels(transaction_level(stored)) | {name: stored[name] for name in (METADATA_VERSION, GROUP_VERSION) if name in stored}

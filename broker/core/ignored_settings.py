@@ -72,7 +72,6 @@ IGNORED_NAMES = frozenset(
         "max.request.partition.size.limit",
         "num.replica.alter.log.dirs.threads",
         "offsets.commit.required.acks",
-        "offsets.commit.timeout.ms",
         "offsets.topic.compression.codec",
         "producer.purgatory.purge.interval.requests",
         "queued.max.requests",

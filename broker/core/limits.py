@@ -91,6 +91,10 @@ MARKER_RETRY_MS = 100
 MARKER_RETRY_MS_MAX = 6_400
 """The longest such pause: each is twice the one before."""
 
+QUESTIONS_PER_REQUEST = 1_000
+"""Partitions of markers, or transactions to look up, in one request to another broker: 100 KB at most names of topics, far below what any
+broker takes."""
+
 TIMED_OUT_TRANSACTIONS_PER_TURN = 100
 """Transactions aborted in one turn of the loop: two records and a few markers each, so about 20 ms."""
 

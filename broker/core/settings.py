@@ -256,6 +256,7 @@ class BrokerSettings:
         one_of_in_any_case("bidirectional", "upgrade", "downgrade", "disabled"),
     )
     offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
+    offsets_commit_timeout_ms: int = _key(_INT, 5_000, "Longest wait for a group's record to be committed.", _POSITIVE)
     offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)
     offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
     offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)

@@ -30,15 +30,18 @@ class Read:
 
 
 class MemoryLog:
-    """The batches, back to back. `read` gives whole batches from the one that holds the offset."""
+    """The batches, back to back. `read` gives whole batches from the one that holds the offset, to the end or to `high_watermark`."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
+        self.high_watermark: int | None = None
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool) -> Read:
         wanted = [batch for batch in self.batches if read_header(batch).next_offset > offset]
+        if isolation is not Isolation.LOG_END and self.high_watermark is not None:
+            wanted = [batch for batch in wanted if read_header(batch).next_offset <= self.high_watermark]
         taken = wanted[:1] if min_one_batch else []
         for batch in wanted[1:]:
             if sum(map(len, taken)) + len(batch) > max_bytes:
@@ -87,6 +90,9 @@ class MemoryPartition:
         return self.append(batch, Origin.COORDINATOR)
 
     def when(self, condition: Condition, info: Appended) -> asyncio.Future[None] | None:
+        return self.when_all_committed()
+
+    def when_all_committed(self) -> asyncio.Future[None] | None:
         if not self.holds_back:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

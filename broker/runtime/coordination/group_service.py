@@ -29,7 +29,7 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from ottla.broker.groups.states import Now
-from ottla.broker.runtime.coordination.shard import Durable, Life, Shard, failure_of
+from ottla.broker.runtime.coordination.shard import Durable, Life, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.wire import STRING_BYTES_MAX
@@ -95,10 +95,10 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
 class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
     """One partition of the offsets topic, with the timers of its groups."""
 
-    def __init__(self, partition: Partition, machine: GroupCoordinator) -> None:
+    def __init__(self, partition: Partition, machine: GroupCoordinator, overdue: Overdue) -> None:
         from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
 
-        super().__init__(partition, machine, encode_record, decode_record)
+        super().__init__(partition, machine, encode_record, decode_record, overdue)
         self.timers: dict[str, TimerHandle] = {}
 
 
@@ -148,7 +148,11 @@ class GroupService:
     def _make_shard(self, partition: Partition) -> _Shard:
         from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
 
-        return _Shard(partition, GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config))
+        machine = GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config)
+        return _Shard(partition, machine, self._overdue)
+
+    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+        return self._timers.schedule(self._clock.mono_ms() + self._settings.offsets_commit_timeout_ms, callback)
 
     def _on_loaded(self, shard: _Shard) -> None:
         shard.machine.on_loaded(self._now())
@@ -159,7 +163,7 @@ class GroupService:
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        self._deliver(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR), None)
+        _answer(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR))
 
     # --- where a group is -----------------------------------------------------------------------------------------------------
 
@@ -322,19 +326,16 @@ class GroupService:
             replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self._now())
         else:
             replies = replies + shard.machine.after_append(group_id, self._now())
-        self._deliver(replies, durable)
+        self._deliver(shard, replies, durable)
         self._watch(shard, group_id)
 
-    def _deliver(self, replies: Replies, durable: Durable) -> None:
-        if durable is None:
-            for reply in replies:
-                _answer(reply)
-        elif replies:
-            durable.add_done_callback(lambda done: self._deliver_after(replies, done))
-
-    def _deliver_after(self, replies: Replies, done: asyncio.Future[None]) -> None:
-        error = failure_of(done)
-        self._deliver(replies if error is None else _failed(replies, error.code), None)
+    def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
+        """Answer them, when what they tell is committed."""
+        answers = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
+        if isinstance(answers, asyncio.Future):
+            answers.add_done_callback(lambda done: _answer(done.result()))
+        else:
+            _answer(answers)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
         """Have a timer run no later than the group's next deadline."""
@@ -382,11 +383,11 @@ def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
     return str(UUID(bytes=random_bytes(16), version=4))
 
 
-def _answer(reply: Reply) -> None:
-    ticket = reply.ticket
-    assert isinstance(ticket, asyncio.Future), "the tickets of this service are futures"
-    if not ticket.done():
-        ticket.set_result(reply.answer)
+def _answer(replies: Replies) -> None:
+    for ticket, answer in replies:
+        assert isinstance(ticket, asyncio.Future), "the tickets of this service are futures"
+        if not ticket.done():
+            ticket.set_result(answer)
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:

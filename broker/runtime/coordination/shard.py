@@ -6,10 +6,11 @@ Rules that hold here, for groups and transactions alike:
   The caller decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
 * The records of one operation are one batch: all of them are in the log or none.
 * A response is given when its records are committed. One that wrote nothing waits behind earlier writes that are not: what it tells must
-  not be lost. Both fail with the leadership in which they were written.
-* Reading the log back calls the same `apply`, and `end_transaction` for each marker. A record that cannot be read is skipped with a warning
-  that names it: refusing to start would take all other groups or transactions down with it. A damaged batch ends the reading of its
-  partition, which is not served: nobody knows what it said.
+  not be lost. Both fail with the leadership in which they were written, and nothing is written in a later one (KAFKA-20634). What takes too
+  long is answered with an error, and may be committed yet.
+* Reading the log back, to its end, calls the same `apply`, and `end_transaction` for each marker: what is not committed yet is decided on,
+  and told to nobody. A record that cannot be read is skipped with a warning that names it: refusing to start would take all other groups or
+  transactions down with it. A damaged batch ends the reading of its partition, which is not served: nobody knows what it said.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 if TYPE_CHECKING:
+    from ottla.broker.core.timers import TimerHandle
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.storage.txn_guard import VerificationGuard
     from ottla.broker.txns.txn_marker import TxnMarker
@@ -42,7 +44,10 @@ RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
 MachineT = TypeVar("MachineT", bound="Machine[Any]")
 Durable = asyncio.Future[None] | None
-"""Done when what was appended may be acknowledged; None when that is already so."""
+"""Done when what was appended may be acknowledged; None when that is already so. Fails with Rejected where it is lost."""
+
+Overdue = Callable[[Callable[[], None]], "TimerHandle"]
+"""Has this called when an answer has waited for long enough."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -92,7 +97,7 @@ class Life(Enum):
 class Shard(Generic[RecordT, MachineT]):
     """One machine and the partition that is its memory, for as long as this broker leads the partition in one leader epoch.
 
-    `encode` gives a record's key and value, `decode` None for a kind it does not know.
+    `encode` gives a record's key and value, `decode` None for a kind it does not know. Without `overdue` answers wait as long as they must.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Shard(Generic[RecordT, MachineT]):
         machine: MachineT,
         encode: Callable[[RecordT], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer | None, Buffer | None], RecordT | None],
+        overdue: Overdue | None = None,
     ) -> None:
         self.partition = partition
         self.machine = machine
@@ -109,18 +115,20 @@ class Shard(Generic[RecordT, MachineT]):
         self.life = Life.LOADING
         self._encode = encode
         self._decode = decode
+        self._overdue = overdue
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
         """Carry out what was decided. The response, or a future of it where it has to wait; raises Rejected if the log refuses the
         records."""
-        return after(self.append(effects.records), effects.response)
+        return self.after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
         """Write and apply the records; with none, only say what a response has to wait for. Raises Rejected, and then nothing changed."""
         if records:
             pairs = [self._encode(record) for record in records]
             try:
+                self._check_epoch()
                 info = self.partition.append_records([SimpleRecord(key, value) for key, value in pairs])
             except Rejected as error:
                 raise as_coordinator(error) from error
@@ -151,36 +159,79 @@ class Shard(Generic[RecordT, MachineT]):
             transactional=True,
         )
         try:
+            self._check_epoch()
             info = self.partition.append(batch, Origin.COORDINATOR, guard)
         except Rejected as error:
             raise as_coordinator(error) from error
         for offset, record in enumerate(effects.records, info.first_offset):
             self.machine.apply(record, offset, producer_id)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
-        return after(self._last_write, effects.response)
+        return self.after(self._last_write, effects.response)
 
     def append_marker(self, marker: TxnMarker) -> Durable:
         """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
+        self._check_epoch()
         info = self.partition.append_marker(marker)
         self.machine.end_transaction(marker.producer_id, commit=marker.commit)
         self._last_write = self.partition.when(Condition.COMMITTED, info)
         return self._last_write
 
+    def after(
+        self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
+    ) -> ResponseT | asyncio.Future[ResponseT]:
+        """The response, or a future of it where it has to wait. What is lost meanwhile, or takes too long, is answered by `lost`, or fails
+        with Rejected.
+
+        Several responses may wait for one write: none of them, cancelled, must cancel it for the others.
+        """
+        if durable is None:
+            return response
+        result: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+
+        def fail(error: Rejected) -> None:
+            if result.done():
+                return
+            if lost is not None:
+                result.set_result(lost(as_coordinator(error)))
+            else:
+                result.set_exception(as_coordinator(error))
+
+        timer = None if self._overdue is None else self._overdue(lambda: fail(Rejected(ErrorCode.REQUEST_TIMED_OUT)))
+
+        def release(done: asyncio.Future[None]) -> None:
+            if timer is not None:
+                timer.cancel()
+            error = failure_of(done)
+            if error is not None:
+                fail(error)
+            elif not result.done():
+                result.set_result(response)
+
+        durable.add_done_callback(release)
+        return result
+
+    def _check_epoch(self) -> None:
+        """What was decided in one leadership is not written in another."""
+        if self.life is Life.RESIGNED or self.epoch != self.partition.leader_epoch:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
+
     async def load(self, chunk_bytes: int) -> None:
         """Read the whole log back; other work gets its turn after each chunk. Raises Rejected when it cannot be read.
 
-        A shard that resigns meanwhile stops where it is.
+        What it tells waits until all of that is committed. A shard that resigns meanwhile stops where it is.
         """
         log = self.partition.log
         offset = log.log_start_offset
         while offset < log.log_end_offset and self.life is Life.LOADING:
-            chunk = log.read(offset, chunk_bytes, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+            chunk = log.read(offset, chunk_bytes, isolation=Isolation.LOG_END, min_one_batch=True).records
             try:
                 offset = max(self._load_chunk(bytes(chunk)), offset + 1)
             except RecordsError as damage:
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at offset {offset} or soon after is damaged: {damage}") from damage
             if offset < log.log_end_offset:
                 await asyncio.sleep(0)
+        if self.life is Life.LOADING:
+            self._last_write = self.partition.when_all_committed()
 
     def _load_chunk(self, chunk: bytes) -> int:
         next_offset = 0
@@ -213,33 +264,9 @@ class Shard(Generic[RecordT, MachineT]):
         self.machine.apply(record, offset, producer_id)
 
 
-def after(
-    durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
-) -> ResponseT | asyncio.Future[ResponseT]:
-    """The response, or a future of it where it has to wait. What is lost meanwhile is answered by `lost`, or fails with Rejected.
-
-    Several responses may wait for one write: none of them, cancelled, must cancel it for the others.
-    """
-    if durable is None:
-        return response
-    result: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-
-    def release(done: asyncio.Future[None]) -> None:
-        if result.done():
-            return
-        error = failure_of(done)
-        if error is None:
-            result.set_result(response)
-        elif lost is not None:
-            result.set_result(lost(error))
-        else:
-            result.set_exception(error)
-
-    durable.add_done_callback(release)
-    return result
-
-
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Why a write that was waited for came to nothing; None when it is committed. The leadership is over, and with it the coordinator."""
-    error = None if done.cancelled() else done.exception()
-    return Rejected(ErrorCode.NOT_COORDINATOR, str(error or "")) if error is not None or done.cancelled() else None
+    """Why a write that was waited for came to nothing; None when it is committed."""
+    if done.cancelled():
+        return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    error = done.exception()
+    return error if error is None or isinstance(error, Rejected) else Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

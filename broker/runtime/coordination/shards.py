@@ -4,7 +4,7 @@ Rules that hold here:
 
 * A key lives in the partition that it hashes to, among all partitions that the topic has, whether they can be served or not: with one of
   them offline, keys must not move.
-* A shard lives as long as one leadership: `elected` begins it, `resigned` ends it, and a shard of an older leader epoch is never asked.
+* A shard lives as long as one leadership: metadata begins and ends it (`follow`), and a shard of an older leader epoch is never asked.
 * Until its partition is read back a shard answers COORDINATOR_LOAD_IN_PROGRESS; if it cannot be read, NOT_COORDINATOR. A partition without
   records has nothing to read and is served at once.
 
@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
@@ -40,6 +41,13 @@ LOAD_BEFORE_SERVING_MS = 200
 logger = logging.getLogger(__name__)
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
+
+
+class Elections(Protocol):
+    """Who says which partitions this broker leads: each listener hears of a topic, an index, and the leader epoch."""
+
+    on_elected: list[Callable[[str, int, int], None]]
+    on_resigned: list[Callable[[str, int, int | None], None]]
 
 
 class Shards(Generic[ShardT]):
@@ -83,21 +91,27 @@ class Shards(Generic[ShardT]):
         """Begin with every partition that this broker leads. Returns when all are read back, or after a moment: the rest is read while
         clients are served already."""
         topic = self._partitions.by_name(self._topic)
-        shards = [] if topic is None else [self._begin(partition) for partition in topic.partitions.values() if partition.leads]
+        led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leads]
+        shards = [self._begin(partition) for partition in led if not self._is_current(partition)]
         if not shards:
             return
         await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
-    def elected(self, index: int) -> None:
-        """This broker leads partition `index` of the topic from now on. Raises Rejected where it is not served."""
-        shard = self._begin(self._partitions.get(self._topic, index))
-        if shard.life is Life.LOADING:
-            self._spawn([shard])
+    def follow(self, elections: Elections) -> None:
+        """From now on begin and end with the partitions that this broker leads."""
+        elections.on_elected.append(lambda topic, index, _: self.elected(index) if topic == self._topic else None)
+        elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
 
-    def resigned(self, index: int, leader_epoch: int) -> None:
-        """Another broker leads partition `index` in `leader_epoch`; word of an older epoch than the shard's is no news."""
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of the topic from now on: it is read back in the background."""
+        with suppress(Rejected):  # the disk refuses it; who asks is told so
+            self._elect(index)
+
+    def resigned(self, index: int, leader_epoch: int | None) -> None:
+        """Another broker leads partition `index` in `leader_epoch`; word of an older epoch than the shard's is no news. None: there is no
+        replica here any more."""
         shard = self._shards.get(index)
-        if shard is not None and shard.epoch < leader_epoch:
+        if shard is not None and (leader_epoch is None or shard.epoch < leader_epoch):
             self._close(self._shards.pop(index))
 
     def sweep_every(self, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
@@ -154,9 +168,8 @@ class Shards(Generic[ShardT]):
     def at(self, index: int) -> ShardT:
         """The shard of a partition, read back or not. Raises Rejected with the partition's own error where it is not served here."""
         shard = self._shards.get(index)
-        if shard is None or shard.partition.removed or shard.epoch != shard.partition.leader_epoch:
-            self.elected(index)
-            shard = self._shards[index]
+        if shard is None or not self._is_current(shard.partition):
+            return self._elect(index)
         return shard
 
     def serving(self) -> list[ShardT]:
@@ -173,6 +186,16 @@ class Shards(Generic[ShardT]):
 
     def _sweep_in(self, ms: int, callback: Callable[[], None]) -> None:
         self._sweep = self._timers.schedule(self._clock.mono_ms() + ms, callback)
+
+    def _is_current(self, partition: Partition) -> bool:
+        shard = self._shards.get(partition.index)
+        return shard is not None and shard.partition is partition and not partition.removed and shard.epoch == partition.leader_epoch
+
+    def _elect(self, index: int) -> ShardT:
+        shard = self._begin(self._partitions.get(self._topic, index))
+        if shard.life is Life.LOADING:
+            self._spawn([shard])
+        return shard
 
     def _begin(self, partition: Partition) -> ShardT:
         before = self._shards.pop(partition.index, None)

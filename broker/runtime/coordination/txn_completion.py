@@ -6,9 +6,10 @@ Rules that hold here:
   one partition open for ever. What needs no waiting happens in the same turn of the loop.
 * A marker is sent once for each partition, unless the broker dies in between: then the coordinator starts over, and a second marker says
   nothing new.
-* What refuses for now (a disk, an offsets partition that is still read back) is tried again by a timer. A deleted topic needs no marker,
-  and neither does a partition where a newer epoch of the producer has been: nothing of this transaction is open there.
-* A transaction whose coordinator has moved is left to the new one.
+* What refuses for now (a disk, an offsets partition that is still read back, a broker that is away) is tried again by a timer, whatever
+  the others wait for. A deleted topic needs no marker.
+* A transaction whose coordinator has moved is left to the new one; so is one of which a partition has seen a newer coordinator, or a newer
+  epoch of the producer.
 
 Source: KAFKA TransactionMarkerChannelManager.
 """
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Life
+from ottla.broker.runtime.coordination.shard import Life, failure_of
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from ottla.broker.txns.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)
+
+_SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+_NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""Of a partition that can hold no transaction (TransactionMarkerRequestCompletionHandler)."""
 
 
 class Stops(Protocol):
@@ -107,11 +112,9 @@ class TxnCompletion:
 
     def stop(self, home: Home | None = None) -> None:
         """Go on with nothing, or with nothing of one home: its next coordinator carries on from the log."""
-        for name, work in list(self._work.items()):
+        for work in list(self._work.values()):
             if home is None or work.home is home:
-                if work.timer is not None:
-                    work.timer.cancel()
-                del self._work[name]
+                self._leave(work)
 
     def _prepared(self, home: Home, txn: Transaction) -> None:
         faults = self._faults
@@ -131,8 +134,9 @@ class TxnCompletion:
             try:
                 durable = self._send(place, marker)
             except Rejected as refusal:
-                if self._needs_none(work, place, refusal):
-                    work.left.discard(place)
+                self._refused(work, place, refusal)
+                if not self._is_current(work):
+                    return
                 continue
             work.left.discard(place)
             if durable is not None:
@@ -142,30 +146,33 @@ class TxnCompletion:
 
     def _retry(self, work: _Work) -> None:
         """Go on at once with what a script held back."""
-        if self._work.get(work.txn.transactional_id) is work:
+        if self._is_current(work):
             if work.timer is not None:
                 work.timer.cancel()
             self._send_all(work)
 
-    def _needs_none(self, work: _Work, place: TopicPartition, refusal: Rejected) -> bool:
+    def _refused(self, work: _Work, place: TopicPartition, refusal: Rejected) -> None:
         name = work.txn.transactional_id
-        if refusal.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            logger.warning("No marker of transaction %r in %s-%d: %s", name, *place, refusal)
-            return True
-        if not self._exists(place):
-            return True
-        if work.retry_ms == limits.MARKER_RETRY_MS:
+        if refusal.code in _SUPERSEDED:
+            logger.warning("Transaction %r is left to a newer coordinator: %s-%d says %s", name, *place, refusal)
+            self._leave(work)
+        elif refusal.code in _NOTHING_OPEN or not self._exists(place):
+            work.left.discard(place)
+        elif work.retry_ms == limits.MARKER_RETRY_MS:
             logger.warning("The marker of transaction %r in %s-%d has to wait: %s", name, *place, refusal)
-        return False
 
     def _sent(self, work: _Work, place: TopicPartition, done: asyncio.Future[None]) -> None:
         work.waiting -= 1
-        if done.cancelled() or done.exception() is not None:
+        refusal = failure_of(done)
+        if not self._is_current(work):
+            return
+        if refusal is not None:
             work.left.add(place)
+            self._refused(work, place, refusal)
         self._settle(work)
 
     def _settle(self, work: _Work) -> None:
-        if work.waiting or self._work.get(work.txn.transactional_id) is not work:
+        if not self._is_current(work) or (work.waiting and not work.left):
             return
         if not work.left:
             faults, name = self._faults, work.txn.transactional_id
@@ -173,8 +180,17 @@ class TxnCompletion:
                 return
             if self._complete(work):
                 return
-        work.timer = self._timers.schedule(self._clock.mono_ms() + work.retry_ms, partial(self._send_all, work))
-        work.retry_ms = min(2 * work.retry_ms, limits.MARKER_RETRY_MS_MAX)
+        if work.timer is None:
+            work.timer = self._timers.schedule(self._clock.mono_ms() + work.retry_ms, partial(self._send_all, work))
+            work.retry_ms = min(2 * work.retry_ms, limits.MARKER_RETRY_MS_MAX)
+
+    def _is_current(self, work: _Work) -> bool:
+        return self._work.get(work.txn.transactional_id) is work
+
+    def _leave(self, work: _Work) -> None:
+        if work.timer is not None:
+            work.timer.cancel()
+        del self._work[work.txn.transactional_id]
 
     def _complete(self, work: _Work) -> bool:
         name = work.txn.transactional_id

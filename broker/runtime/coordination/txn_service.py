@@ -17,13 +17,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.broker.cluster.features import transaction_level
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Durable, Shard, after
+from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
@@ -48,6 +48,7 @@ EXPIRY_BATCH_BYTES = 16 * 1024
 """Keys of expired ids in one batch, as in Kafka; a single key may be longer."""
 
 T = TypeVar("T")
+Verified = dict[TopicPartition, ErrorCode]
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +65,8 @@ class Answer:
 class _Shard(Shard[TxnRecord, TxnCoordinator]):
     """One partition of `__transaction_state`."""
 
-    def __init__(self, partition: Partition, transaction_version: int) -> None:
-        encode = partial(encode_record, transaction_version=transaction_version)
-        super().__init__(partition, TxnCoordinator(), encode, decode_record)
+    def __init__(self, partition: Partition, transaction_version: Callable[[], int], overdue: Overdue) -> None:
+        super().__init__(partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, overdue)
 
     def write(self, txn: Transaction) -> Durable:
         """The transaction's new state. Raises Rejected with the error that a coordinator's client is told."""
@@ -93,12 +93,13 @@ class TxnService:
         self._clock = clock
         self._timers = timers
         self._producer_ids = producer_ids
+        self._catalog = catalog
         self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
         self.shards: Shards[_Shard] = Shards(
             TRANSACTION_STATE,
             partitions,
             lambda: catalog.partition_count(TRANSACTION_STATE),
-            lambda partition: _Shard(partition, settings.transaction_version),
+            lambda partition: _Shard(partition, self._transaction_version, self._overdue),
             create_topic=create_topic,
             clock=clock,
             timers=timers,
@@ -148,7 +149,7 @@ class TxnService:
                 expected,
                 timeout_ms=timeout_ms,
                 timeout_ms_max=self._settings.transaction_max_timeout_ms,
-                server_version=self._settings.transaction_version,
+                server_version=self._transaction_version(),
                 new_producer_id=self._producer_ids.take,
                 now_ms=self._clock.now_ms(),
             ),
@@ -169,13 +170,17 @@ class TxnService:
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+    ) -> Verified | asyncio.Future[Verified]:
         """Whether each partition belongs to the open transaction; changes nothing."""
+        if not transactional_id:
+            return decide.verify_partitions(None, transactional_id, producer_id, epoch, partitions)
         try:
-            stored = self.get(transactional_id) if transactional_id else None
+            shard = self.shards.of(transactional_id)
         except Rejected as error:
             return dict.fromkeys(partitions, error.code)
-        return decide.verify_partitions(stored, transactional_id, producer_id, epoch, partitions)
+        stored = shard.machine.transactions.get(transactional_id)
+        verified = decide.verify_partitions(stored, transactional_id, producer_id, epoch, partitions)
+        return shard.after(shard.append(()), verified, lambda error: dict.fromkeys(partitions, error.code))
 
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
@@ -210,7 +215,7 @@ class TxnService:
             return asyncio.ensure_future(self._run_with_producer_id(transactional_id, reply, decided))
         except Rejected as error:
             return reply(decide.Decision(error.code))
-        return after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
+        return shard.after(durable, reply(decision), lambda error: reply(decide.Decision(error.code)))
 
     async def _run_with_producer_id(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
@@ -259,7 +264,7 @@ class TxnService:
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)
         try:
-            aborted = decide.fence_and_abort(txn, self._settings.transaction_version, self._producer_ids.take, now_ms)
+            aborted = decide.fence_and_abort(txn, self._transaction_version(), self._producer_ids.take, now_ms)
             self._write(shard, aborted)
         except Rejected as error:
             logger.warning("Transaction %r cannot be aborted yet: %s", txn.transactional_id, error)
@@ -281,9 +286,15 @@ class TxnService:
             logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
     def _on_loaded(self, shard: _Shard) -> None:
-        """What was decided before the last stop is carried through."""
+        """What was decided before is carried through, when it is known to be committed."""
         for txn in shard.machine.prepared():
-            self._completion.begin(shard, txn)
+            self._completion.begin(shard, txn, shard.append(()))
+
+    def _transaction_version(self) -> int:
+        return transaction_level(self._catalog.features)
+
+    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+        return self._timers.schedule(self._clock.mono_ms() + self._settings.request_timeout_ms, callback)
 
 
 def _answer(decision: decide.Decision) -> Answer:

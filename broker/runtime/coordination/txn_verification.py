@@ -36,28 +36,25 @@ Verdicts = dict[TopicPartition, VerificationGuard | Rejected]
 Errors = ErrorCode | Mapping[TopicPartition, ErrorCode]
 """One for all partitions, or one for each."""
 
+Answer = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
+
 ADDING_VERSION = 2
 """From this transaction version on, writing to a partition adds it to the transaction."""
 
 
 class TxnPartitions(Protocol):
     """What adds partitions to transactions, and says which are in them: the part of the transaction service that is asked here, on this
-    broker or on another."""
+    broker or on another (`remote_txns`)."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
-    ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Open the transaction or widen it."""
+    ) -> Answer:
+        """Open the transaction or widen it. A future fails with Rejected."""
         ...
 
-    def verify_partitions(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]:
-        """Whether each partition belongs to the open transaction; changes nothing."""
+    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
+        """Whether each partition belongs to the open transaction; changes nothing. A future fails with Rejected."""
         ...
-
-
-Answer = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +125,8 @@ def _guarded(verdicts: Verdicts) -> frozenset[TopicPartition]:
     return frozenset(place for place, verdict in verdicts.items() if isinstance(verdict, VerificationGuard))
 
 
-def _is_early(writer: Writer, answer: object) -> bool:
-    return writer.adds and answer is ErrorCode.CONCURRENT_TRANSACTIONS
+def _is_early(writer: Writer, errors: Errors) -> bool:
+    return writer.adds and ErrorCode.CONCURRENT_TRANSACTIONS in ([errors] if isinstance(errors, ErrorCode) else errors.values())
 
 
 def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:

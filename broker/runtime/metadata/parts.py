@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MetadataParts(NamedTuple):
-    """Either `deciding` is there, where this process decides, or `forwarding`, in a member of a cluster.
+    """Either `deciding` is there, where this process decides, or `forwarding` and `other_brokers`, in a member of a cluster.
 
     `offset` is that of the last record of the metadata that counts here.
     """
@@ -31,3 +32,4 @@ class MetadataParts(NamedTuple):
     offset: Callable[[], int]
     deciding: TopicService | None = None
     forwarding: Forwarding | None = None
+    other_brokers: OtherBrokers | None = None

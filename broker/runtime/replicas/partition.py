@@ -191,8 +191,16 @@ class Partition:
             if replica.shared and condition is Condition.REPLICATED:
                 replica.check_enough_have_it()
             return None
+        return self._wait(condition, info.last_offset)
+
+    def when_all_committed(self) -> asyncio.Future[None] | None:
+        """The same for everything that the log holds now, whoever appended it: committed in the present leader epoch."""
+        last_offset = self.log.log_end_offset - 1
+        return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
+
+    def _wait(self, condition: Condition, last_offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waits.add(condition, info.last_offset, future)
+        self._waits.add(condition, last_offset, future)
         return future
 
     def lead(self, registration: Registration) -> None:

@@ -124,3 +124,9 @@ def test_a_name_that_moves_from_one_id_to_another_at_once_still_collides() -> No
     catalog = with_topic()
     catalog.apply([RemoveTopicRecord(ID), TopicRecord("a.b", OTHER)])
     assert catalog.colliding("a_b") == "a.b"
+
+
+def test_a_partition_without_leader_and_one_that_is_not_there_have_no_leader() -> None:
+    catalog = Catalog()
+    catalog.apply([TopicRecord("t", ID), PartitionRecord(0, ID, [4], [4], leader=4), PartitionRecord(1, ID, [4], [4], leader=-1)])
+    assert [catalog.leader_of(place) for place in (("t", 0), ("t", 1), ("t", 2), ("u", 0))] == [4, -1, -1, -1]

@@ -174,7 +174,7 @@ async def test_an_assignment_that_is_lost_is_told_as_a_lost_coordinator(place: P
     place.partition.holds_back = True
     waiting = place.sync("m", 1)
     assert isinstance(waiting, asyncio.Future)
-    place.partition.lose(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    place.partition.lose(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
 from ottla.broker.runtime.coordination.shard import Shard, as_coordinator
@@ -184,3 +185,77 @@ async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there
 )
 def test_a_client_of_a_coordinator_is_told_what_it_can_do_about_a_failed_write(code: ErrorCode, told: ErrorCode) -> None:
     assert as_coordinator(Rejected(code)).code is told
+
+
+async def test_nothing_is_written_in_another_leadership_than_that_of_the_decision() -> None:
+    partition, machine = MemoryPartition(), Words()
+    runs = shard(partition, machine)
+    partition.leader_epoch = 1
+    with pytest.raises(Rejected) as refused:
+        runs.run(Effects(["a"], "done"))
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(Rejected) as refused:
+        runs.run_transactional(Effects(["a"], "done"), 7, 0, 1)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(Rejected) as refused:
+        runs.append_marker(TxnMarker(7, 0, True, 0, 0))
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (machine.words, partition.log.batches) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+async def test_what_is_lost_before_it_is_committed_is_told_in_a_coordinators_words(lost: ErrorCode, told: ErrorCode) -> None:
+    partition = MemoryPartition()
+    partition.holds_back = True
+    response = shard(partition, Words()).run(Effects(["a"], "done"))
+    assert isinstance(response, asyncio.Future)
+    partition.lose(Rejected(lost))
+    with pytest.raises(Rejected) as refused:
+        await response
+    assert refused.value.code is told
+
+
+async def test_what_takes_too_long_to_be_committed_is_answered_and_may_be_committed_yet() -> None:
+    partition, machine, timers = MemoryPartition(), Words(), Timers()
+    runs = Shard(
+        partition,  # type: ignore[arg-type]  # the fake has what is used
+        machine,
+        lambda word: (b"k", word.encode()),
+        decode,
+        lambda callback: timers.schedule(5_000, callback),
+    )
+    partition.holds_back = True
+    late, in_time = runs.run(Effects(["a"], "done")), runs.run(Effects((), "a was said"))
+    assert isinstance(late, asyncio.Future)
+    assert isinstance(in_time, asyncio.Future)
+    timers.run_due(4_999)
+    assert not late.done()
+    timers.run_due(5_000, max_callbacks=1)
+    with pytest.raises(Rejected) as refused:
+        await late
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    partition.make_committed()
+    assert await in_time == "a was said"
+    assert len(timers) == 0
+
+
+async def test_what_was_read_back_above_the_high_watermark_is_told_when_it_is_committed() -> None:
+    partition, machine = MemoryPartition(), Words()
+    partition.append_records([SimpleRecord(b"k", b"a"), SimpleRecord(b"k", b"b")])
+    partition.log.high_watermark = 1
+    partition.holds_back = True
+    runs = shard(partition, machine)
+    await runs.load(1 << 20)
+    assert [word for word, _, _ in machine.words] == ["a", "b"]
+    told = runs.run(Effects((), "b was said"))
+    assert isinstance(told, asyncio.Future)
+    assert not told.done()
+    partition.make_committed()
+    assert await told == "b was said"

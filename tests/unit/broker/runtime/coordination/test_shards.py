@@ -143,6 +143,40 @@ async def test_a_shard_ends_with_its_leadership_and_not_with_word_of_an_older_on
     assert place.shards.serving() == []
 
 
+async def test_a_replica_that_is_taken_away_ends_its_shard(place: Place) -> None:
+    shard = place.shards.of(KEY)
+    place.shards.resigned(0, None)
+    assert (place.closed, shard.life) == ([0], Life.RESIGNED)
+
+
+async def test_metadata_begins_and_ends_shards_of_its_own_topic_and_of_no_other(place: Place) -> None:
+    told = SimpleNamespace(on_elected=[], on_resigned=[])
+    place.shards.follow(told)
+    for topic in ("other", TOPIC):
+        for elected in told.on_elected:
+            elected(topic, 1, 4)
+    assert [shard.partition.index for shard in place.shards.serving()] == [1]
+    for topic in ("other", TOPIC):
+        for resigned in told.on_resigned:
+            resigned(topic, 1, 5)
+    assert place.closed == [1]
+
+
+async def test_word_of_a_partition_that_the_disk_refuses_disturbs_nobody(place: Place) -> None:
+    del place.partitions[0]
+    place.shards.elected(0)
+    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_start_does_not_begin_again_what_metadata_has_begun(place: Place) -> None:
+    place.write(0, *"abc")
+    place.shards.elected(0)
+    before = place.shards.at(0)
+    await place.shards.load()
+    assert place.shards.at(0) is before
+    assert place.closed == []
+
+
 async def test_where_another_broker_leads_nobody_is_answered(place: Place) -> None:
     place.partitions[0].leads = False
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR

@@ -119,9 +119,44 @@ def test_a_deleted_topic_needs_no_marker() -> None:
     assert (place.places, place.done) == ([B], 1)
 
 
-def test_a_partition_that_is_ahead_of_the_transaction_does_not_hold_it_up() -> None:
-    place = Place(refusals={A: ErrorCode.INVALID_PRODUCER_EPOCH})
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_partition_that_has_seen_a_newer_coordinator_or_producer_leaves_the_transaction_to_that(error: ErrorCode) -> None:
+    place = Place(refusals={A: error})
+    place.begin(A, B)
+    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (place.places, place.done, len(place.completion), len(place.timers)) == ([], 0, 0, 0)
+
+
+async def test_an_answer_that_comes_late_and_speaks_of_a_newer_coordinator_ends_it_too() -> None:
+    place = Place(slow={A}, refusals={B: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    place.begin(A, B)
+    place.waiting[A].set_exception(Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    await asyncio.sleep(0)
+    assert (place.done, len(place.completion), len(place.timers)) == (0, 0, 0)
+
+
+def test_a_partition_that_can_hold_no_transaction_needs_no_marker() -> None:
+    place = Place(refusals={A: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+    place.begin(A, B)
+    assert (place.places, place.done) == ([B], 1)
+
+
+async def test_what_was_refused_is_tried_again_while_others_still_wait_for_their_answers() -> None:
+    place = Place(slow={B}, refusals={A: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    place.begin(A, B)
+    place.refusals.clear()
+    place.pass_ms(limits.MARKER_RETRY_MS)
+    assert (place.places, place.done) == ([B, A], 0)
+    place.waiting[B].set_result(None)
+    await asyncio.sleep(0)
+    assert (place.done, len(place.timers)) == (1, 0)
+
+
+async def test_a_marker_whose_answer_says_that_its_topic_is_deleted_is_sent_no_more() -> None:
+    place = Place(slow={A}, deleted={A})
     place.begin(A)
+    place.waiting[A].set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    await asyncio.sleep(0)
     assert (place.done, len(place.timers)) == (1, 0)
 
 

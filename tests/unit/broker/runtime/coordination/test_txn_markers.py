@@ -55,6 +55,18 @@ async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the
     assert scene.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
 
 
+async def test_a_partition_that_is_ahead_of_the_transaction_needs_no_marker_of_its_only_coordinator(scene: PartitionScene) -> None:
+    begin(scene)
+    local(scene).write(PLACE, TxnMarker(7, 5, True, 3, 0))
+    late = TxnMarker(7, 4, True, 3, 0)
+    with pytest.raises(Rejected) as refused:
+        local(scene).write(PLACE, late)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    end = scene.partitions.get(*PLACE).log.log_end_offset
+    assert local(scene).write_as_only_coordinator(PLACE, late) is None
+    assert scene.partitions.get(*PLACE).log.log_end_offset == end
+
+
 async def test_in_an_offsets_partition_a_marker_makes_the_transactions_offsets_visible(tmp_path: Path) -> None:
     opened = await TxnDir(tmp_path).load()
     await opened.make_topics(("in", 1))

@@ -313,3 +313,22 @@ def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(membe
     assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [0])
     other.partition.restart(7)
     assert (other.partition.log.high_watermark, other.partition.replica.high_watermark) == (7, 7)
+
+
+async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_own_epoch(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered())
+    assert partition.when_all_committed() is None
+    partition.append(one_batch(b"a", b"b"), acks_all=True)
+    partition.lead(registered(2))
+    found = partition.when_all_committed()
+    assert found is not None
+    member.fetched_by(FOLLOWER, 2, epoch=2)
+    assert found.done()
+    assert partition.when_all_committed() is None
+    partition.append(one_batch(b"c"), acks_all=True)
+    lost = partition.when_all_committed()
+    assert lost is not None
+    partition.lead(registered(3))
+    with pytest.raises(Rejected):
+        await lost

@@ -1,0 +1,109 @@
+"""Markers of this broker's transaction coordinators into partitions of the whole cluster (Kafka's TransactionMarkerChannelManager).
+
+Rules that hold here:
+
+* Who leads a partition is looked up each time that a marker is sent; what has no leader, or whose leader is away, is refused for now.
+* An error of one partition is its own. Where the request itself came to nothing, so did all its markers, as far as anybody knows: they are
+  sent again, and a partition that has one already takes the second without harm.
+* A request names a producer once: its answer tells partitions apart by the producer's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster.metadata_records import NO_LEADER
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.runtime.coordination.shard import Durable
+    from ottla.broker.runtime.coordination.txn_markers import SendMarker
+    from ottla.broker.txns.transaction import TopicPartition
+    from ottla.broker.txns.txn_marker import TxnMarker
+
+    _Asked = Asked[tuple[TopicPartition, TxnMarker], None]
+
+
+class RemoteMarkers:
+    """`local` writes into what this broker, `node_id`, leads."""
+
+    def __init__(self, local: SendMarker, catalog: Catalog, node_id: int, peers: Peers) -> None:
+        self._local = local
+        self._catalog = catalog
+        self._node_id = node_id
+        self._peers = peers
+        self._batches: Batches[tuple[TopicPartition, TxnMarker], None] = Batches(self._write)
+
+    def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+        """A `SendMarker`. Raises Rejected."""
+        leader = self._catalog.leader_of(place)
+        if leader == self._node_id:
+            return self._local(place, marker)
+        if leader == NO_LEADER:
+            raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
+        return self._batches.put(leader, (place, marker))
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        await self._batches.stop()
+        self._peers.close()
+
+    async def _write(self, node: int, batch: Sequence[_Asked]) -> None:
+        markers: dict[int, TxnMarker] = {}
+        for asked in batch:
+            marker = asked.question[1]
+            markers.setdefault(marker.producer_id, marker)
+        now = [asked for asked in batch if markers[asked.question[1].producer_id] == asked.question[1]]
+        try:
+            response: WriteTxnMarkersResponse = await self._peers.call(node, _request(now))
+        except (LinkBroken, UnsupportedByPeer) as error:
+            for asked in now:
+                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            return
+        codes = _codes(response)
+        for asked in now:
+            (topic, index), marker = asked.question
+            code = codes.get((marker.producer_id, topic, index), ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code == ErrorCode.NONE:
+                asked.settle(None)
+            else:
+                asked.fail(Rejected(ErrorCode(code), f"broker {node} refuses it"))
+
+
+def _request(batch: Sequence[_Asked]) -> WriteTxnMarkersRequest:
+    places: dict[TxnMarker, dict[str, list[int]]] = {}
+    for asked in batch:
+        (topic, index), marker = asked.question
+        places.setdefault(marker, {}).setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest([_told(marker, topics) for marker, topics in places.items()])
+
+
+def _told(marker: TxnMarker, topics: Mapping[str, list[int]]) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.commit,
+        [WritableTxnMarkerTopic(*each) for each in topics.items()],
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+
+
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): partition.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,140 @@
+"""Transactions as the brokers that lead their partitions ask for them, wherever their coordinators are (Kafka's AddPartitionsToTxnManager).
+
+Rules that hold here:
+
+* The coordinator is the leader of the partition of `__transaction_state` that the id hashes to; it is looked up for each question. Without
+  one: COORDINATOR_NOT_AVAILABLE. Where the question came to nothing: NETWORK_EXCEPTION. A coordinator that knows no such question is not
+  asked: what it would say is yes.
+* A request names a transactional id once; of two that wait, the second is for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster.metadata_records import NO_LEADER
+from ottla.broker.cluster.topic_names import TRANSACTION_STATE
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
+    from ottla.broker.txns.transaction import TopicPartition
+
+    Errors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+    only_verify: bool
+
+
+class RemoteTxns:
+    """A `TxnPartitions`. `local` answers for the ids whose coordinator this broker, `node_id`, is."""
+
+    def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers) -> None:
+        self._local = local
+        self._catalog = catalog
+        self._node_id = node_id
+        self._peers = peers
+        self._batches: Batches[_Question, Errors] = Batches(self._carry)
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
+    ) -> Answer:
+        """See `TxnPartitions`. From another coordinator: in transaction version 2, the only one in which brokers add."""
+        if self._coordinator_of(transactional_id) == self._node_id:
+            return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
+        return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
+
+    def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
+        """See `TxnPartitions`."""
+        if self._coordinator_of(transactional_id) == self._node_id:
+            return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
+        return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
+
+    async def stop(self) -> None:
+        """Ask nothing more."""
+        await self._batches.stop()
+        self._peers.close()
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        count = self._catalog.partition_count(TRANSACTION_STATE)
+        return self._catalog.leader_of((TRANSACTION_STATE, partition_of(transactional_id, count))) if count else NO_LEADER
+
+    def _ask(self, question: _Question) -> ErrorCode | asyncio.Future[Errors]:
+        coordinator = self._coordinator_of(question.transactional_id)
+        if not self._peers.has(coordinator):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._batches.put(coordinator, question)
+
+    async def _carry(self, node: int, batch: Sequence[Asked[_Question, Errors]]) -> None:
+        now: dict[str, Asked[_Question, Errors]] = {}
+        for asked in batch:
+            now.setdefault(asked.question.transactional_id, asked)
+        request = AddPartitionsToTxnRequest([_told(asked.question) for asked in now.values()])
+        try:
+            response: AddPartitionsToTxnResponse = await self._peers.call(node, request)
+        except LinkBroken:
+            _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
+        except UnsupportedByPeer:
+            _settle_all(now.values(), ErrorCode.NONE)
+        else:
+            _settle_each(now, response)
+
+
+def _told(question: _Question) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(question.partitions):
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnTransaction(
+        question.transactional_id,
+        question.producer_id,
+        question.epoch,
+        question.only_verify,
+        [AddPartitionsToTxnTopic(*each) for each in topics.items()],
+    )
+
+
+def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
+    """Each by its own result; one that is missing is as if the answer had been."""
+    if response.error_code:
+        not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode(response.error_code))
+        return
+    for result in response.results_by_transaction:
+        asked = now.get(result.transactional_id)
+        if asked is not None:
+            found = _errors(result)
+            asked.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in asked.question.partitions})
+    _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
+
+
+def _settle_all(batch: Iterable[Asked[_Question, Errors]], error: ErrorCode) -> None:
+    for asked in batch:
+        asked.settle(dict.fromkeys(asked.question.partitions, error))
+
+
+def _errors(result: AddPartitionsToTxnResult) -> Errors:
+    return {
+        (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }

@@ -1,0 +1,36 @@
+"""Broker 1 of a cluster, as far as it asks the others, and others that answer as a test says."""
+
+from __future__ import annotations
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.metadata_records import NO_LEADER, PartitionChangeRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.topic_names import TRANSACTION_STATE
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.peers import Peers
+from ottla.protocol.api_keys import ApiKey
+from tests.support.answering_node import Answer, AnsweringNode
+from tests.support.node_links import LinkedPlace
+
+T, STATE = (bytes([n]) * 16 for n in (1, 2))
+SERVED = {ApiKey.WRITE_TXN_MARKERS: (1, 2), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)}
+
+
+class BrokerOne(LinkedPlace):
+    """`t-0` is led here, `t-1` by broker 2, `t-2` by broker 3, `t-3` by nobody; `__transaction_state-0`, the only one, by broker 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.catalog = Catalog()
+        leaders = [(T, 0, 1), (T, 1, 2), (T, 2, 3), (T, 3, NO_LEADER), (STATE, 0, 2)]
+        self.catalog.apply([TopicRecord("t", T), TopicRecord(TRANSACTION_STATE, STATE)])
+        self.catalog.apply(PartitionRecord(index, topic, [1, 2, 3], [1, 2, 3], leader=leader) for topic, index, leader in leaders)
+        self.addresses: dict[int, Node] = {}
+        self.peers = Peers(self.connect, self.addresses.get, 1_000)
+
+    async def other(self, node: int, answer: Answer, versions: dict[int, tuple[int, int]] | None = None) -> AnsweringNode:
+        """A broker that is registered now."""
+        self.addresses[node] = Node(node, f"h{node}", 9092)
+        return await self.answering(self.addresses[node], answer, versions or dict(SERVED.items()))
+
+    def moved(self, topic: bytes, index: int, leader: int) -> None:
+        self.catalog.apply([PartitionChangeRecord(index, topic, leader=leader)])

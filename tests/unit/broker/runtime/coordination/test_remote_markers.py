@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.remote_markers import RemoteMarkers
+from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.txns.transaction import TopicPartition
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import Request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from tests.support.answering_node import HANG_UP
+from tests.support.other_brokers import BrokerOne, T
+from tests.support.simulation import settle
+
+HERE, AT_2, AT_3, NOWHERE = (("t", n) for n in range(4))
+MARKER = TxnMarker(7, 5, True, 9, 2)
+
+
+class Scene(BrokerOne):
+    """`codes` are what the others answer for a partition; `held` keeps their answers back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[TopicPartition, TxnMarker]] = []
+        self.codes: dict[TopicPartition, int] = {}
+        self.held: asyncio.Event | None = None
+        self.markers = RemoteMarkers(self._local, self.catalog, 1, self.peers)
+
+    def _local(self, place: TopicPartition, marker: TxnMarker) -> Durable:
+        self.written.append((place, marker))
+        return None
+
+    async def answer(self, request: Request) -> Any:
+        if self.held is not None:
+            await self.held.wait()
+        return WriteTxnMarkersResponse([self._result(marker) for marker in request.body.markers])
+
+    def _result(self, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+        def one(topic: str, index: int) -> WritableTxnMarkerPartitionResult:
+            return WritableTxnMarkerPartitionResult(index, self.codes.get((topic, index), 0))
+
+        topics = [
+            WritableTxnMarkerTopicResult(topic.name, [one(topic.name, n) for n in topic.partition_indexes]) for topic in marker.topics
+        ]
+        return WritableTxnMarkerResult(marker.producer_id, topics)
+
+    def send(self, place: TopicPartition, marker: TxnMarker = MARKER) -> asyncio.Future[None]:
+        sent = self.markers.send(place, marker)
+        assert sent is not None
+        return sent
+
+
+async def code_of(sent: asyncio.Future[None]) -> ErrorCode:
+    try:
+        await sent
+    except Rejected as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+async def test_a_partition_that_is_led_here_gets_its_marker_at_once() -> None:
+    scene = Scene()
+    assert scene.markers.send(HERE, MARKER) is None
+    assert scene.written == [(HERE, MARKER)]
+
+
+async def test_others_are_sent_theirs_with_all_that_the_marker_says() -> None:
+    scene = Scene()
+    two, three = await scene.other(2, scene.answer), await scene.other(3, scene.answer)
+    sent = [scene.send(AT_2), scene.send(AT_3)]
+    assert [await code_of(each) for each in sent] == [ErrorCode.NONE, ErrorCode.NONE]
+    for node, index in ((two, 1), (three, 2)):
+        (request,) = node.asked
+        (told,) = request.body.markers
+        assert request.header.api_version == 2
+        assert (told.producer_id, told.producer_epoch, told.transaction_result, told.coordinator_epoch) == (7, 5, True, 9)
+        assert (told.transaction_version, [(topic.name, topic.partition_indexes) for topic in told.topics]) == (2, [("t", [index])])
+    assert scene.written == []
+
+
+async def test_a_broker_that_knows_no_transaction_version_is_told_none() -> None:
+    scene = Scene()
+    two = await scene.other(2, scene.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
+    assert await code_of(scene.send(AT_2)) is ErrorCode.NONE
+    assert two.asked[0].header.api_version == 1
+
+
+async def test_one_request_is_under_way_for_a_broker_and_the_next_has_all_producers_that_came_meanwhile() -> None:
+    scene = Scene()
+    scene.held = asyncio.Event()
+    two = await scene.other(2, scene.answer)
+    sent = [scene.send(AT_2)]
+    await settle()
+    sent += [scene.send(AT_2, TxnMarker(producer_id, 5, False, 9, 2)) for producer_id in (8, 9)]
+    await settle()
+    assert len(two.asked) == 1
+    scene.held.set()
+    assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 3
+    assert [[marker.producer_id for marker in request.body.markers] for request in two.asked] == [[7], [8, 9]]
+
+
+async def test_a_request_names_a_producer_once() -> None:
+    scene = Scene()
+    two = await scene.other(2, scene.answer)
+    sent = [scene.send(AT_2), scene.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
+    assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 2
+    assert [[marker.producer_epoch for marker in request.body.markers] for request in two.asked] == [[5], [6]]
+
+
+async def test_an_error_is_that_of_its_partition() -> None:
+    scene = Scene()
+    scene.moved(T, 2, 2)
+    scene.codes[AT_2] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    await scene.other(2, scene.answer)
+    sent = [scene.send(AT_2), scene.send(AT_3)]
+    assert [await code_of(each) for each in sent] == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NONE]
+
+
+async def test_what_the_answer_leaves_out_has_failed() -> None:
+    scene = Scene()
+    await scene.other(2, lambda _: WriteTxnMarkersResponse())
+    assert await code_of(scene.send(AT_2)) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_without_a_leader_a_marker_is_refused_and_it_follows_the_leader_when_there_is_one() -> None:
+    scene = Scene()
+    with pytest.raises(Rejected) as refused:
+        scene.markers.send(NOWHERE, MARKER)
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    scene.moved(T, 3, 2)
+    await scene.other(2, scene.answer)
+    assert await code_of(scene.send(NOWHERE)) is ErrorCode.NONE
+
+
+async def test_a_broker_that_is_away_or_hangs_up_is_told_as_such() -> None:
+    scene = Scene()
+    assert await code_of(scene.send(AT_2)) is ErrorCode.NETWORK_EXCEPTION
+    await scene.other(3, lambda _: HANG_UP)
+    assert await code_of(scene.send(AT_3)) is ErrorCode.NETWORK_EXCEPTION
+
+
+async def test_after_a_stop_nobody_waits() -> None:
+    scene = Scene()
+    scene.held = asyncio.Event()
+    await scene.other(2, scene.answer)
+    sent = scene.send(AT_2)
+    await settle()
+    await scene.markers.stop()
+    assert await code_of(sent) is ErrorCode.NETWORK_EXCEPTION

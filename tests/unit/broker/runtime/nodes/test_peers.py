@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.nodes.link import LinkBroken, Node
+from ottla.broker.runtime.nodes.peers import Asked, Batches
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from tests.support.other_brokers import BrokerOne
+from tests.support.simulation import settle
+
+REQUEST = WriteTxnMarkersRequest()
+
+
+async def test_a_broker_is_dialled_once_and_anew_when_it_has_another_address() -> None:
+    one = BrokerOne()
+    before = await one.other(2, lambda _: WriteTxnMarkersResponse())
+    await one.peers.call(2, REQUEST)
+    await one.peers.call(2, REQUEST)
+    assert (len(before.connections), len(before.asked)) == (1, 2)
+    one.addresses[2] = Node(2, "elsewhere", 9092)
+    after = await one.answering(one.addresses[2], lambda _: WriteTxnMarkersResponse(), {ApiKey.WRITE_TXN_MARKERS: (1, 2)})
+    await one.peers.call(2, REQUEST)
+    assert (len(before.asked), len(after.asked)) == (2, 1)
+    one.peers.close()
+    with pytest.raises(LinkBroken):
+        await one.peers.call(2, REQUEST)
+
+
+async def test_a_broker_that_is_not_known_is_not_dialled() -> None:
+    one = BrokerOne()
+    assert not one.peers.has(2)
+    with pytest.raises(LinkBroken):
+        await one.peers.call(2, REQUEST)
+
+
+class Requests:
+    """What was asked of each broker, answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.batches: Batches[int, str] = Batches(self._ask)
+        self.asked: list[tuple[int, list[int]]] = []
+        self.gate = asyncio.Event()
+
+    async def _ask(self, node: int, batch: Sequence[Asked[int, str]]) -> None:
+        self.asked.append((node, [asked.question for asked in batch]))
+        await self.gate.wait()
+        for asked in batch:
+            if asked.question < 0:
+                raise ZeroDivisionError
+            if asked.question % 2 == 0 or len(batch) == 1:
+                asked.settle(f"{asked.question} of {node}")
+
+
+async def test_one_request_is_under_way_for_each_broker_and_the_next_carries_all_that_came_meanwhile() -> None:
+    requests = Requests()
+    answers = [requests.batches.put(2, 0)]
+    await settle()
+    answers += [requests.batches.put(2, 2), requests.batches.put(3, 4), requests.batches.put(2, 6)]
+    await settle()
+    assert requests.asked == [(2, [0]), (3, [4])]
+    requests.gate.set()
+    assert await asyncio.gather(*answers) == ["0 of 2", "2 of 2", "4 of 3", "6 of 2"]
+    assert requests.asked[2:] == [(2, [2, 6])]
+
+
+async def test_what_a_request_leaves_out_is_in_the_next_one_before_what_came_later() -> None:
+    requests = Requests()
+    requests.gate.set()
+    answers = [requests.batches.put(2, question) for question in (2, 3)]
+    assert await asyncio.gather(*answers) == ["2 of 2", "3 of 2"]
+    assert requests.asked == [(2, [2, 3]), (2, [3])]
+
+
+async def test_a_request_carries_a_bounded_number() -> None:
+    requests = Requests()
+    requests.gate.set()
+    await asyncio.gather(*(requests.batches.put(2, 2 * n) for n in range(limits.QUESTIONS_PER_REQUEST + 1)))
+    assert [len(questions) for _, questions in requests.asked] == [limits.QUESTIONS_PER_REQUEST, 1]
+
+
+async def test_a_bug_is_told_to_whoever_asked_and_the_next_have_their_turn() -> None:
+    requests = Requests()
+    requests.gate.set()
+    with pytest.raises(ZeroDivisionError):
+        await requests.batches.put(2, -1)
+    assert await requests.batches.put(2, 2) == "2 of 2"
+
+
+async def test_after_a_stop_nobody_waits_for_ever() -> None:
+    requests = Requests()
+    answers = [requests.batches.put(2, 0)]
+    await settle()
+    answers.append(requests.batches.put(2, 2))
+    await requests.batches.stop()
+    for answer in answers:
+        with pytest.raises(Rejected) as refused:
+            await answer
+        assert refused.value.code is ErrorCode.NETWORK_EXCEPTION
