@@ -175,6 +175,8 @@ class Broker:
     def crash(self) -> None:
         """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""
         self._driver.stop()
+        if self._member is not None:
+            self._member.crash()
         self._server.abort()
         self._flusher.close()
         self.log_dir.close(clean=False)

@@ -91,7 +91,7 @@ class NodesEnd(asyncio.Protocol):
         if answer is HANG_UP:
             self.transport.abort()
         elif isinstance(answer, Awaitable):
-            asyncio.ensure_future(answer).add_done_callback(lambda done: self._answer(request, done.result()))
+            asyncio.ensure_future(answer).add_done_callback(lambda done: done.cancelled() or self._answer(request, done.result()))
         elif isinstance(answer, Message):
             header = request.header
             self._write(header.api_key, header.api_version, header.correlation_id, answer)

@@ -90,12 +90,12 @@ class Controller:
 
 
 class MemoryQuorum:
-    """`size` controllers with ids from 1. `answers` counts what was answered."""
+    """`size` controllers with ids from `first` on. `answers` counts what was answered."""
 
-    def __init__(self, clock: MovableClock, timers: Timers, size: int = 3) -> None:
+    def __init__(self, clock: MovableClock, timers: Timers, size: int = 3, first: int = 1) -> None:
         self.clock = clock
         self.timers = timers
-        self.members = {n: Controller(Node(n, f"c{n}", 9093)) for n in range(1, size + 1)}
+        self.members = {n: Controller(Node(n, f"c{n}", 9093)) for n in range(first, first + size)}
         self.high_watermark = 0
         self.loses: Callable[[], bool] = lambda: False
         self.asked: list[tuple[int, Any]] = []

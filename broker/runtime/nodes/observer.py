@@ -143,10 +143,15 @@ class MetadataObserver:
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
-    async def stop(self) -> None:
-        """Ends; a publication that is under way is cancelled. What was not synced is left to whoever closes the log."""
+    def end(self) -> None:
+        """Asks, writes and publishes nothing more."""
         for task in self._tasks:
             task.cancel()
+        self._hang_up()
+
+    async def stop(self) -> None:
+        """Ends; a publication that is under way is cancelled. What was not synced is left to whoever closes the log."""
+        self.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._hang_up()
         self._drop_partial()

@@ -110,12 +110,16 @@ class Fetchers:
         fetcher = self._by_partition.get(partition)
         return fetcher is not None and fetcher.fetches(partition)
 
-    async def stop(self) -> None:
-        """Fetch nothing more."""
+    def end(self) -> list[asyncio.Task[None]]:
+        """Fetch nothing more. What is left to be waited for."""
         tasks = [fetcher.stop() for fetcher in self._fetchers.values()]
         self._fetchers.clear()
         self._by_partition.clear()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks
+
+    async def stop(self) -> None:
+        """Fetch nothing more, and wait until that is so."""
+        await asyncio.gather(*self.end(), return_exceptions=True)
 
 
 def _key(partition: Partition) -> PartitionKey:

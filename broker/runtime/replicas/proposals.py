@@ -66,11 +66,16 @@ class Proposals:
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
-    async def stop(self) -> None:
+    def end(self) -> None:
         """Ask for nothing more."""
         self._pending.clear()
         if self._worker is not None:
             self._worker.cancel()
+
+    async def stop(self) -> None:
+        """Ask for nothing more, and wait until that is so."""
+        self.end()
+        if self._worker is not None:
             await asyncio.gather(self._worker, return_exceptions=True)
 
     async def _work(self) -> None:

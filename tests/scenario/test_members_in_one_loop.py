@@ -1,0 +1,64 @@
+"""Whole members of a cluster on one loop, on a virtual clock, with a network and disks in memory."""
+
+from __future__ import annotations
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.member_cluster import MemberCluster, in_a_cluster
+
+
+async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) -> None:
+    answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(topic, partitions, 3)]))
+    assert [each.error_code for each in answer.topics] == [0]
+    await cluster.until(lambda: all(member.knows(topic) for member in cluster.members.values()), "all know the topic")
+
+
+def batch_of(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
+    return build_batch([SimpleRecord(None, value, 1)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+async def produce(cluster: MemberCluster, node: int, batch: bytes, topic: str = "t", acks: int = -1) -> PartitionProduceResponse:
+    data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])
+    answer = await cluster.ask(node, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), 9)
+    return answer.responses[0].partition_responses[0]
+
+
+def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        ids = await cluster.ask(2, InitProducerIdRequest(None, 60_000))
+        sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
+        assert [(await produce(cluster, 1, batch)).base_offset for batch in sent] == [0, 1, 2]
+        cluster.members[1].crash()
+        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+        await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
+        retried = await produce(cluster, 2, sent[2])
+        assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
+        assert (await produce(cluster, 2, batch_of(b"3", ids.producer_id, ids.producer_epoch, 3))).base_offset == 3
+        await cluster.done(cluster.members[1].start())
+        await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == [1, 2, 3], "all are in sync")
+        logs = [member.records_of("t") for member in cluster.members.values()]
+        assert logs[0] == logs[1] == logs[2] != b""
+
+    in_a_cluster(scene)
+
+
+def test_nothing_of_a_member_outlives_its_crash() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        await produce(cluster, 1, batch_of(b"x"))
+        await cluster.pass_ms(5_000)
+        member, links = cluster.members[3], len(cluster.controller.links)
+        member.crash()
+        left = {path: bytes(node.data) for path, node in member.files.nodes.items()}
+        cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
+        await produce(cluster, 1, batch_of(b"y"), acks=1)
+        await cluster.pass_ms(5_000)
+        assert {path: bytes(node.data) for path, node in member.files.nodes.items()} == left
+        assert len(cluster.controller.links) == links - 2, "of the observer, and of the heartbeats"
+
+    in_a_cluster(scene)

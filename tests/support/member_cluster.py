@@ -1,0 +1,180 @@
+"""A cluster of whole members on one loop, with virtual time, disks and a network in memory, under a controller with KRaft's rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ottla.broker.app import Broker
+from ottla.broker.cluster.release_levels import bootstrap_levels
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.broker.storage.formatting import format_directory
+from ottla.broker.world import World
+from ottla.protocol.schema import Message
+from tests.support.kraft_controller import KraftController
+from tests.support.memory_files import MemoryFiles
+from tests.support.memory_network import MemoryNetwork
+from tests.support.simulation import InlineThreads, TimelessLoop, settle
+
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+PATIENCE_MS = 120_000
+
+
+class Member:
+    """One broker's place: its disk outlives the broker. `exit_codes` is what its process would have ended with."""
+
+    def __init__(self, node_id: int, cluster: MemberCluster, settings: dict[str, str]) -> None:
+        self.node_id = node_id
+        self.host = f"node{node_id}"
+        self.files = MemoryFiles()
+        self.exit_codes: list[int] = []
+        self.broker: Broker | None = None
+        self._cluster = cluster
+        self._settings = {
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "log.dir": f"/{self.host}",
+            "listeners": f"PLAINTEXT://{self.host}:9092",
+            "controller.quorum.bootstrap.servers": "c3000:9093",
+            "controller.listener.names": "CONTROLLER",
+            **settings,
+        }
+        directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
+        format_directory(directory, CLUSTER_ID, node_id, levels, 0, files=self.files, random_bytes=cluster.random.randbytes)
+
+    async def start(self) -> None:
+        cluster = self._cluster
+        world = World(cluster.clock, self.files, cluster.network, Random(cluster.random.getrandbits(64)), InlineThreads)
+        self.broker = Broker(load(self._settings, {}, None).settings, Faults(), world, exit_now=self.exit_codes.append)
+        await self.broker.start()
+
+    async def stop(self) -> None:
+        broker, self.broker = self._running(), None
+        await broker.stop()
+
+    def crash(self, *, power_loss: bool = False) -> None:
+        """As SIGKILL does it; with `power_loss` what was not synced is gone, too."""
+        broker, self.broker = self._running(), None
+        broker.crash()
+        if power_loss:
+            self.files.power_loss()
+
+    def knows(self, topic: str) -> bool:
+        return self._running().services.topics.topic(topic) is not None
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        return self._running().services.partitions.get(topic, index)
+
+    def records_of(self, topic: str, index: int = 0) -> bytes:
+        """What is in its log, to the last byte."""
+        log = self.partition(topic, index).log
+        return b"".join(bytes(self.files.read_bytes(segment.path)) for segment in log.segments)
+
+    def _running(self) -> Broker:
+        assert self.broker is not None, f"{self.host} does not run"
+        return self.broker
+
+
+class MemberCluster:
+    """`size` members, with ids from 1, and one controller. Everything follows from the seed."""
+
+    def __init__(self, size: int = 3, seed: int = 1, **settings: str) -> None:
+        self.random = Random(seed)
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        self.network = MemoryNetwork()
+        self.controller = KraftController(self.clock, self.timers, self.random)
+        wanted = {name.replace("_", "."): value for name, value in settings.items()}
+        self.members = {number: Member(number, self, wanted) for number in range(1, size + 1)}
+        self._driver = TimerDriver(self.timers, self.clock)
+        self._clients: dict[int, NodeClient] = {}
+
+    async def start(self) -> None:
+        self._driver.start()
+        await self.controller.start(self.network)
+        await self.all(member.start() for member in self.members.values())
+
+    async def stop(self) -> None:
+        """Stops what runs, one after the other."""
+        for member in self.members.values():
+            if member.broker is not None:
+                await self.done(member.stop())
+        for client in self._clients.values():
+            client.close()
+        self.controller.stop()
+        self._driver.stop()
+
+    # --- time --------------------------------------------------------------------------------------------------------------------
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Lets time pass, from one thing that is due to the next, until it holds."""
+        end_ms = self.clock.mono_ms() + PATIENCE_MS
+        await settle()
+        while not holds():
+            assert self.clock.mono_ms() < end_ms, f"waited in vain until {what}"
+            self._to_the_next_timer(end_ms)
+            await settle()
+
+    async def pass_ms(self, ms: int) -> None:
+        end_ms = self.clock.mono_ms() + ms
+        while self.clock.mono_ms() < end_ms:
+            self._to_the_next_timer(end_ms)
+            await settle()
+
+    async def done(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What the work gives, for which time passes."""
+        task = asyncio.ensure_future(work)
+        await self.until(task.done, "it is done")
+        return task.result()
+
+    async def all(self, works: Iterable[Awaitable[object]]) -> None:
+        await self.done(_gathered(works))
+
+    def _to_the_next_timer(self, end_ms: int) -> None:
+        now_ms = self.clock.mono_ms()
+        everyone = [self.timers, *(member.broker.timers for member in self.members.values() if member.broker is not None)]
+        due = [at for at in (timers.next_deadline() for timers in everyone) if at is not None]
+        self.clock.advance(max(1, min([end_ms, *due]) - now_ms))
+
+    # --- clients -----------------------------------------------------------------------------------------------------------------
+
+    async def ask(self, node_id: int, request: Message, version: int | None = None) -> Any:
+        """A client's request to one member, and its answer."""
+        return await self.done(self.asking(node_id, request, version))
+
+    async def asking(self, node_id: int, request: Message, version: int | None = None) -> Any:
+        """As `ask`, while somebody else lets time pass. Raises LinkBroken."""
+        client = self._clients.get(node_id)
+        if client is None:
+            node = Node(node_id, self.members[node_id].host, 9092)
+            client = NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=self.random, client_id="client")
+            self._clients[node_id] = client
+        return await client.call(request, timeout_ms=PATIENCE_MS, version=version)
+
+
+async def _gathered(works: Iterable[Awaitable[object]]) -> None:
+    await asyncio.gather(*works)
+
+
+def in_a_cluster(scene: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
+    """Runs the scene in a cluster that has started, and stops what is left of it. No member may have ended its process."""
+
+    async def run() -> None:
+        cluster = MemberCluster(size, seed, **settings)
+        await cluster.start()
+        await scene(cluster)
+        await cluster.stop()
+        assert [member.exit_codes for member in cluster.members.values()] == [[]] * size
+
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(run())
