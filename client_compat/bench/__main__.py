@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -83,7 +84,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
         if reason := checkout.why_not(checkouts[name]) if name in checkouts else missing(name):
             console.print(f"[yellow]{known.title} is left out:[/] {reason}")
             continue
-        peers.append(known if without_java is None else Peer(name, known.title, known.make, {**known.cannot, Ability.JAVA: without_java}))
+        peers.append(known if without_java is None else replace(known, cannot={**known.cannot, Ability.JAVA: without_java}))
     return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
 
 

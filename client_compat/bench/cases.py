@@ -1,4 +1,4 @@
-"""The list of what is measured, with sizes that keep the whole run within twenty minutes on two cores, and the targets.
+"""The list of what is measured, with sizes that keep the whole run within half an hour on two cores, and the targets.
 
 A target is a bound of our figure divided by Apache Kafka's in the same run.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
+from client_compat.bench.loads import connections, latency, life, pipeline, replication, throughput, transactions
 from client_compat.bench.model import Ability, Benchmark, Figure, Site
 
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
-CONNECTIONS, PROCESS = "Connections", "Process"
+CONNECTIONS, PROCESS, CLUSTER = "Connections", "Process", "Three brokers"
 
 FASTER, TWICE, HALF, TENTH, FIFTH = 1.0, 2.0, 0.5, 0.1, 0.2
 
@@ -19,6 +19,7 @@ RESTART = frozenset({Ability.RESTART})
 RETENTION = frozenset({Ability.RETENTION})
 JAVA = frozenset({Ability.JAVA})
 PARTITIONS = frozenset({Ability.PARTITIONS})
+OF_CLUSTER = frozenset({Ability.CLUSTER})
 
 _THROUGHPUT_FIGURES = (
     Figure(throughput.PRODUCED, "records/s", more_is_better=True, target=FASTER, digits=0),
@@ -57,6 +58,20 @@ def _transactions(label: str, partitions: int, count: int, records_each: int) ->
         (Figure(transactions.COMMITS, "a second", more_is_better=True, target=TWICE, digits=0),),
         partial(transactions.transactions, partitions=partitions, record_bytes=100, count=count, records_each=records_each),
         frozenset({Ability.TRANSACTIONS}),
+    )
+
+
+def _replicated(label: str, record_bytes: int, records: int) -> Benchmark:
+    return Benchmark(
+        f"three replicas, acks=all, {label}",
+        CLUSTER,
+        (
+            Figure(replication.PRODUCED, "records/s", more_is_better=True, target=FASTER, digits=0),
+            Figure(replication.CPU, "s per million records", target=HALF, digits=2),
+        ),
+        partial(replication.batched, record_bytes=record_bytes, records=records),
+        OF_CLUSTER,
+        3 * record_bytes * records,
     )
 
 
@@ -140,6 +155,15 @@ CASES: list[Benchmark] = [
         partial(life.partitions, topics=20, partitions_each=100),
         PARTITIONS,
     ),
+    _replicated("100 B", 100, 1_000_000),
+    _replicated("1 KB", 1_024, 300_000),
+    Benchmark(
+        "three replicas, acks=all, 1,000 records a second",
+        CLUSTER,
+        (*_LATENCY_FIGURES, Figure(replication.CPU, "s per million records", target=HALF, digits=0)),
+        partial(replication.paced, rate=1_000, seconds=5),
+        OF_CLUSTER,
+    ),
 ]
 
 
@@ -152,3 +176,9 @@ def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
     pipeline.one_record_batches(site, record_bytes=100, records=records // 20, through_client=records // 100)
     if site.java is not None and site.can(Ability.JAVA):
         throughput.through_java(site, record_bytes=100, partitions=1, records=records)
+
+
+def warm_up_cluster(site: Site, records: int = WARM_UP_RECORDS) -> None:
+    """As `warm_up`, of three brokers."""
+    replication.batched(site, record_bytes=100, records=records)
+    replication.paced(site, rate=1_000, seconds=max(1, records // 20_000))

@@ -34,6 +34,7 @@ class Ability(StrEnum):
     TRANSACTIONS = "transactions"
     RESTART = "data that outlives the process"
     JAVA = "the Java client"
+    CLUSTER = "several brokers that replicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A kind of broker: how one is made over a directory of its own, and what it cannot do, with the reason."""
+    """A kind of broker: how one is made over a directory of its own, and what it cannot do, with the reason. `make_cluster` makes three,
+    which replicate, to be started, measured and stopped as one.
+    """
 
     name: str
     title: str
     make: Callable[[Path], BrokerProcess]
     cannot: Mapping[Ability, str] = field(default_factory=dict)
+    make_cluster: Callable[[Path], BrokerProcess] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ class Benchmark:
     needs: frozenset[Ability] = frozenset()
     writes_bytes: int = 0
     """How much goes to disk, where that is much."""
+
+    @property
+    def of_cluster(self) -> bool:
+        """Whether it is measured of the peer's cluster."""
+        return Ability.CLUSTER in self.needs
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
         """Why `peer` has no such figure."""

@@ -2,7 +2,8 @@
 
 Rules: the order is drawn for each case and run (from a fixed seed), so that nobody always comes after the same other one, whose freed
 memory and busy disk he would find; before a case that writes much, memory is touched for whoever comes next. A broker lives through all
-runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. What fails is written down with its reason,
+runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. Clusters come last, when all single brokers
+are gone. What fails is written down with its reason,
 and the bench goes on: a peer may not be able to do something, and that is a result.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from client_compat.bench.cases import WARM_UP_RECORDS, warm_up
+from client_compat.bench.cases import WARM_UP_RECORDS, warm_up, warm_up_cluster
 from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.memory import touch
 from client_compat.bench.model import Benchmark, LoadFailed, Peer, Results, Site
@@ -33,11 +34,11 @@ FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
 
 
 @contextmanager
-def lent(peer: Peer, directory: Path) -> Iterator[BrokerProcess]:
+def lent(make: Callable[[Path], BrokerProcess], directory: Path) -> Iterator[BrokerProcess]:
     """A broker over a new directory, not started; ended and removed afterwards, its output kept."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    broker = peer.make(directory)
+    broker = make(directory)
     try:
         yield broker
     finally:
@@ -58,27 +59,41 @@ def bench(
 ) -> Results:
     """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a broker does not start at all."""
     results = Results(runs, [peer.name for peer in peers])
-    with ExitStack() as stack:
-        client = stack.enter_context(JavaLoad(directory / "java-client.log")) if java else None
-        sites = [_site(peer, directory, client, stack) for peer in peers]
-        for site in sites:
-            note(f"warming up {site.peer.name}")
-            warm_up(replace(site, run=-1), QUICK_RECORDS if quick else WARM_UP_RECORDS)
-        for run in range(runs):
-            for number, case in enumerate(cases):
-                for site in random.Random(f"{run} {number}").sample(sites, len(sites)):
-                    if case.possible(site.peer):
-                        note(f"run {run + 1} of {runs}: {case.name}, {site.peer.name}")
-                        if case.writes_bytes:
-                            touch(2 * case.writes_bytes)
-                        measure(case, replace(site, run=run), results)
+    records = QUICK_RECORDS if quick else WARM_UP_RECORDS
+    alone, of_clusters = ([case for case in cases if case.of_cluster == of_cluster] for of_cluster in (False, True))
+    if alone:
+        with ExitStack() as stack:
+            client = stack.enter_context(JavaLoad(directory / "java-client.log")) if java else None
+            sites = [_site(peer, peer.make, directory / "brokers", client, stack) for peer in peers]
+            _side_by_side(alone, sites, results, partial(warm_up, records=records), note)
+    if of_clusters:
+        with ExitStack() as stack:
+            makers = ((peer, peer.make_cluster) for peer in peers)
+            sites = [_site(peer, make, directory / "clusters", None, stack) for peer, make in makers if make is not None]
+            _side_by_side(of_clusters, sites, results, partial(warm_up_cluster, records=records), note)
     return results
 
 
-def _site(peer: Peer, directory: Path, java: JavaLoad | None, stack: ExitStack) -> Site:
-    broker = stack.enter_context(lent(peer, directory / "brokers" / peer.name))
+def _side_by_side(
+    cases: Sequence[Benchmark], sites: Sequence[Site], results: Results, warm: Callable[[Site], None], note: Callable[[str], None]
+) -> None:
+    for site in sites:
+        note(f"warming up {site.peer.name}")
+        warm(replace(site, run=-1))
+    for run in range(results.runs):
+        for number, case in enumerate(cases):
+            for site in random.Random(f"{run} {number}").sample(sites, len(sites)):
+                if case.possible(site.peer):
+                    note(f"run {run + 1} of {results.runs}: {case.name}, {site.peer.name}")
+                    if case.writes_bytes:
+                        touch(2 * case.writes_bytes)
+                    measure(case, replace(site, run=run), results)
+
+
+def _site(peer: Peer, make: Callable[[Path], BrokerProcess], directory: Path, java: JavaLoad | None, stack: ExitStack) -> Site:
+    broker = stack.enter_context(lent(make, directory / peer.name))
     broker.start(START_TIMEOUT_S)
-    return Site(peer, broker, java, partial(lent, peer, directory / "brokers" / f"{peer.name}-fresh"))
+    return Site(peer, broker, java, partial(lent, make, directory / f"{peer.name}-fresh"))
 
 
 def measure(case: Benchmark, site: Site, results: Results) -> None:

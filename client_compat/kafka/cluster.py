@@ -20,8 +20,8 @@ from pathlib import Path
 import typer
 
 from client_compat.kafka.jars import default_version, jars
-from client_compat.kafka.reference import FORMAT_TIMEOUT_S, NEW_CLUSTER_ID, SETTINGS, TOLD, java_command
-from client_compat.support.admin import create_topic
+from client_compat.kafka.reference import FORMAT_TIMEOUT_S, NEW_CLUSTER_ID, SETTINGS, SMALL_JVM, TOLD, java_command
+from client_compat.support.admin import create_topic, delete_topic
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
 from client_compat.support.ports import free_port
 from ottla.protocol.client import Client
@@ -33,6 +33,7 @@ SETTLE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 """A broker that stops hands over what it leads first."""
 LOOK_S = 0.1
+OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 CLEAN_EXITS = (0, 143)
 """Of a node after SIGTERM; a JVM says 143."""
@@ -85,6 +86,8 @@ class Node:
     version: str
     process: BrokerProcess
     kind: Kind = Kind.KAFKA
+    jvm: Sequence[str] = SMALL_JVM
+    ottla: Sequence[str] = OTTLA
 
     @property
     def properties(self) -> Path:
@@ -98,13 +101,13 @@ class Node:
     def command(self) -> list[str]:
         """What serves the directory. Raises `KafkaMissing`."""
         if self.kind == Kind.OTTLA:
-            return [sys.executable, "-m", "ottla", "serve", "--config", str(self.properties)]
-        return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD)
+            return [*self.ottla, "serve", "--config", str(self.properties)]
+        return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD, jvm=self.jvm)
 
     def format(self, options: Sequence[str] = ()) -> None:
         """`kafka-storage format`, or `ottla format`, which is told the same. Raises `BrokerFailed` with what the tool said."""
         self.write_properties()
-        tool = [sys.executable, "-m", "ottla"] if self.kind == Kind.OTTLA else java_command(self.version, "kafka.tools.StorageTool")
+        tool = self.ottla if self.kind == Kind.OTTLA else java_command(self.version, "kafka.tools.StorageTool")
         command = [*tool, "format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode:
@@ -128,7 +131,10 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`. `settings` go over `COMMON`, everywhere."""
+    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`. `settings` go over `COMMON`, everywhere.
+
+    Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout, say.
+    """
 
     directory: Path
     kinds: Sequence[Kind] = ALL_KAFKA
@@ -136,6 +142,8 @@ class Cluster:
     version: str = field(default_factory=default_version)
     controller_version: str = field(default_factory=default_version)
     settings: Mapping[str, str] = field(default_factory=dict)
+    jvm: Sequence[str] = SMALL_JVM
+    ottla: Sequence[str] = OTTLA
     quorum: list[Node] = field(init=False)
     brokers: list[Node] = field(init=False)
     _voters: str = field(init=False)
@@ -151,7 +159,7 @@ class Cluster:
         ]
         self.brokers = [self._node("broker", FIRST_BROKER + at, free_port(), self.version, found) for at in range(len(self.kinds))]
         for broker, kind in zip(self.brokers, self.kinds, strict=True):
-            broker.kind = kind
+            broker.kind, broker.jvm, broker.ottla = kind, self.jvm, self.ottla
 
     @property
     def bootstrap(self) -> str:
@@ -182,6 +190,11 @@ class Cluster:
         create_topic(self.bootstrap, name, partitions, config, replicas=3)
         self._topics.add(name)
         self.settle()
+
+    def delete_topic(self, name: str) -> None:
+        """What `create_topic` made. Raises KafkaException."""
+        self._topics.discard(name)
+        delete_topic(self.bootstrap, name)
 
     def settle(self) -> None:
         """Wait until every broker sees all brokers and topics, and each partition led by its preferred replica, with all replicas in sync.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,22 +25,8 @@ SERVE_EVERY = 1_000
 def produce(bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int, *, single: bool = False) -> float:
     """Send the records in turns to the partitions; the seconds it took. `single`: one record a batch. Raises `LoadFailed`."""
     errors: list[Any] = []
-    config: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
-        "enable.idempotence": True,
-        "max.in.flight.requests.per.connection": 5,
-        "linger.ms": 0 if single else 5,
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": 1_048_576,
-        "delivery.report.only.error": True,
-    }
-    if single:
-        config["batch.num.messages"] = 1
-    producer = Producer(config, logger=logging.getLogger("bench"))
-    for partition in range(partitions):
-        producer.produce(topic, b"first", partition=partition)
-    if producer.flush(SILENCE_S):
-        raise LoadFailed(f"no first record within {SILENCE_S:.0f} s")
+    config = {"linger.ms": 0, "batch.num.messages": 1} if single else {"linger.ms": 5}
+    producer = ready_producer(bootstrap, topic, partitions, {**config, "delivery.report.only.error": True})
     value, send = b"v" * record_bytes, producer.produce
 
     def report(error: Any, _message: Any) -> None:
@@ -55,6 +42,24 @@ def produce(bootstrap: str, topic: str, partitions: int, record_bytes: int, reco
     if errors or left:
         raise LoadFailed(f"{len(errors)} records refused ({errors[:1]}), {left} without an answer")
     return seconds
+
+
+def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any]) -> Producer:
+    """A producer whose first record is acknowledged by each partition. Raises `LoadFailed`."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "max.in.flight.requests.per.connection": 5,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+        **settings,
+    }
+    producer = Producer(config, logger=logging.getLogger("bench"))
+    for partition in range(partitions):
+        producer.produce(topic, b"first", partition=partition)
+    if producer.flush(SILENCE_S):
+        raise LoadFailed(f"no first record within {SILENCE_S:.0f} s")
+    return producer
 
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int) -> float:

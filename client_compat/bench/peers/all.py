@@ -1,8 +1,7 @@
 """How each broker of the bench is started, and what it cannot do.
 
-Rules: every broker runs as its makers ship it; Apache Kafka with the heap and the garbage collector of its own start script, the C2
-compiler on, and its default threads, not as the tests run it. A peer that this machine cannot have is missing with a reason,
-and the bench goes on.
+Rules: every broker runs as its makers ship it, not as the tests run it. A peer that this machine cannot have is missing with a reason, and
+the bench goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from pathlib import Path
 
 from client_compat.bench.model import OURS, REFERENCE, Ability, Peer
 from client_compat.bench.peers import without_faults
+from client_compat.bench.peers.clusters import ClusterProcesses
 from client_compat.bench.peers.mock import MockProcess
+from client_compat.bench.peers.shipped import KAFKA_JVM, KAFKA_SETTINGS
+from client_compat.kafka.cluster import Kind
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import BrokerProcess, ottla, tansu
@@ -23,33 +25,23 @@ from client_compat.support.ports import free_port
 KFAKE_SOURCE = Path(__file__).with_name("kfake")
 BUILD_TIMEOUT_S = 300
 
-# bin/kafka-server-start.sh (heap) and bin/kafka-run-class.sh (the rest).
-KAFKA_JVM = (
-    "-Xmx1G",
-    "-Xms1G",
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-    "-Djava.awt.headless=true",
-)
-# Kafka's defaults again, where the harness of the tests has smaller ones.
-KAFKA_SETTINGS = {
-    "num.network.threads": "3",
-    "num.io.threads": "8",
-    "log.cleaner.dedupe.buffer.size": "134217728",
-    "offsets.topic.num.partitions": "50",
-    "transaction.state.log.num.partitions": "50",
-}
-
 _IN_MEMORY = "keeps nothing on disk"
+_ALONE = {Ability.CLUSTER: "replicates nothing"}
+_LIGHT = {Ability.RESTART: _IN_MEMORY, **_ALONE}
 
 
 def _kafka(directory: Path) -> BrokerProcess:
     reference = ReferenceBroker(directory / "data", KAFKA_SETTINGS, jvm=KAFKA_JVM)
     reference.format()
     return reference.broker
+
+
+def _three_kafkas(directory: Path) -> BrokerProcess:
+    return ClusterProcesses.over(directory, Kind.KAFKA)
+
+
+def _three_ottlas(directory: Path) -> BrokerProcess:
+    return ClusterProcesses.over(directory, Kind.OTTLA)
 
 
 def _ottla(directory: Path) -> BrokerProcess:
@@ -110,19 +102,19 @@ WITHOUT_FAULTS = "without-faults"
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer(OURS, "Ottla", _ottla),
-        Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make),
-        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka),
-        Peer("tansu", "tansu (Rust, in memory)", _tansu, {Ability.RESTART: _IN_MEMORY}),
-        Peer("kfake", "kfake (Go, in memory)", _kfake, {Ability.RESTART: _IN_MEMORY}),
+        Peer(OURS, "Ottla", _ottla, make_cluster=_three_ottlas),
+        Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, _ALONE),
+        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka, make_cluster=_three_kafkas),
+        Peer("tansu", "tansu (Rust, in memory)", _tansu, _LIGHT),
+        Peer("kfake", "kfake (Go, in memory)", _kfake, _LIGHT),
         Peer(
             "mock",
             "librdkafka's mock (C, in memory)",
             _mock,
             {
+                **_LIGHT,
                 Ability.PARTITIONS: "has no CreateTopics: every topic has four partitions",
                 Ability.RETENTION: "keeps the last 5 MB of a partition",
-                Ability.RESTART: _IN_MEMORY,
                 Ability.JAVA: "answers ApiVersions 4 in a form that the Java client takes for a throttle of twenty minutes",
             },
         ),

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from client_compat.bench.model import Peer
+from client_compat.bench.peers.clusters import ClusterProcesses
+from client_compat.kafka.cluster import Kind
 from client_compat.support.brokers import BrokerProcess
 from client_compat.support.ports import free_port
 
@@ -20,15 +22,23 @@ _COMPILED = "protocol/records/walk.*.so"
 
 def peer(name: str, source: Path) -> Peer:
     """A peer of the bench."""
-    return Peer(name, f"Ottla of {source.name}", partial(make, source.absolute(), name))
+    source = source.absolute()
+    return Peer(name, f"Ottla of {source.name}", partial(make, source, name), make_cluster=partial(_three, source))
 
 
 def make(source: Path, name: str, directory: Path) -> BrokerProcess:
     """The broker of `source`, with its data in `directory`."""
     port = free_port()
-    start = f"import sys; sys.path.insert(0, {str(source)!r}); from ottla.broker.cli import main; main()"
-    argv = [sys.executable, "-c", start, "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
+    argv = [*_command(source), "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
     return BrokerProcess(argv, port, directory / "broker.log", name=name)
+
+
+def _three(source: Path, directory: Path) -> BrokerProcess:
+    return ClusterProcesses.over(directory, Kind.OTTLA, _command(source))
+
+
+def _command(source: Path) -> list[str]:
+    return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(source)!r}); from ottla.broker.cli import main; main()"]
 
 
 def why_not(source: Path) -> str | None:

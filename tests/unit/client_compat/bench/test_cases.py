@@ -18,3 +18,9 @@ def test_this_broker_and_apache_kafka_have_no_blanks() -> None:
         for figure in case.figures:
             assert case.blank(PEERS[OURS], figure) is None
             assert case.blank(PEERS["kafka"], figure) is None
+
+
+def test_a_case_of_a_cluster_is_for_those_who_can_make_one() -> None:
+    for case in filter(lambda case: case.of_cluster, CASES):
+        assert [peer.name for peer in PEERS.values() if case.possible(peer)] == [OURS, "kafka"]
+    assert [peer.name for peer in PEERS.values() if peer.make_cluster is not None] == [OURS, "kafka"]

@@ -16,9 +16,9 @@ from client_compat.bench.run import FAILURES, lent, measure
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("bench")
-    with lent(PEERS[OURS], directory / OURS) as broker:
+    with lent(PEERS[OURS].make, directory / OURS) as broker:
         broker.start()
-        yield Site(PEERS[OURS], broker, None, partial(lent, PEERS[OURS], directory / "fresh"))
+        yield Site(PEERS[OURS], broker, None, partial(lent, PEERS[OURS].make, directory / "fresh"))
 
 
 def test_throughput_through_librdkafka(site: Site) -> None:

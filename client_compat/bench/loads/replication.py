@@ -1,0 +1,79 @@
+"""Records that three brokers have before they are acknowledged, through librdkafka: throughput, and how long an acknowledgement takes.
+
+Rules: three partitions, of which each broker leads one and follows two; the clock starts when all replicas are in sync. Paced records leave
+by a timetable, each at once (linger 0), and their time counts from the timetable; librdkafka says when the acknowledgement arrived, so
+that nobody has to look in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from client_compat.bench.loads import librdkafka
+from client_compat.bench.loads.latency import percentiles
+from client_compat.bench.model import LoadFailed, Site, Values
+from client_compat.bench.peers.clusters import ClusterProcesses
+
+PRODUCED, CPU = "produce", "CPU of all brokers"
+PARTITIONS = 3
+RECORD_BYTES = 100
+HEAD_START_S = 0.01
+
+
+def batched(site: Site, *, record_bytes: int, records: int) -> Values:
+    """As many records as there is room for, in batches of 5 ms. Raises `LoadFailed`."""
+    with _topic(site, f"replicated-{record_bytes}") as name:
+        before = site.broker.usage().cpu_seconds
+        seconds = librdkafka.produce(site.broker.bootstrap, name, PARTITIONS, record_bytes, records)
+        cpu_seconds = site.broker.usage().cpu_seconds - before
+    return {PRODUCED: records / seconds, CPU: cpu_seconds * 1e6 / records}
+
+
+def paced(site: Site, *, rate: int, seconds: int) -> Values:
+    """Records by a timetable of `rate` a second. Raises `LoadFailed`."""
+    with _topic(site, "replicated-paced") as name:
+        before = site.broker.usage().cpu_seconds
+        taken = _paced(site.broker.bootstrap, name, rate, rate * seconds)
+        cpu_seconds = site.broker.usage().cpu_seconds - before
+    return percentiles(taken) | {CPU: cpu_seconds * 1e6 / len(taken)}
+
+
+def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
+    """Seconds of each record."""
+    producer = librdkafka.ready_producer(bootstrap, topic, PARTITIONS, {"linger.ms": 0})
+    taken: list[float] = []
+    errors: list[Any] = []
+
+    def sent(late: float, partition: int) -> None:
+        def report(error: Any, message: Any) -> None:
+            if error is None:
+                taken.append(late + message.latency())
+            else:
+                errors.append(error)
+
+        producer.produce(topic, b"v" * RECORD_BYTES, partition=partition, on_delivery=report)
+
+    began = time.perf_counter() + HEAD_START_S
+    for number in range(records):
+        due = began + number / rate
+        while (left := due - time.perf_counter()) > 0:
+            producer.poll(left)
+        sent(-left, number % PARTITIONS)
+    producer.flush(librdkafka.SILENCE_S)
+    if len(taken) < records:
+        raise LoadFailed(f"{len(errors)} records refused ({errors[:1]}), {records - len(taken) - len(errors)} without an answer")
+    return taken
+
+
+@contextmanager
+def _topic(site: Site, name: str) -> Iterator[str]:
+    """A new topic with all replicas in sync, gone afterwards."""
+    if not isinstance(site.broker, ClusterProcesses):
+        raise LoadFailed("one broker replicates nothing")
+    cluster, full = site.broker.cluster, f"bench-{name}-{site.run}"
+    cluster.create_topic(full, PARTITIONS)
+    yield full
+    cluster.delete_topic(full)

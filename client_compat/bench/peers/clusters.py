@@ -1,0 +1,53 @@
+"""Three brokers of one kind under a controller of Apache Kafka, to be started, measured and stopped as if they were one.
+
+Rule: all have the settings and Kafka's brokers the JVM that `shipped` says; the controller is alike for both kinds, and no part of what is
+measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_compat.bench.peers.shipped import CLUSTER_SETTINGS, KAFKA_JVM
+from client_compat.kafka.cluster import OTTLA, START_TIMEOUT_S, STOP_TIMEOUT_S, Cluster, Kind, end
+from client_compat.support.brokers import BrokerProcess, Usage
+
+BROKERS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterProcesses(BrokerProcess):
+    """Its `port` is the first broker's; its `usage` that of all brokers together."""
+
+    cluster: Cluster
+
+    @classmethod
+    def over(cls, directory: Path, kind: Kind, ottla: Sequence[str] = OTTLA) -> ClusterProcesses:
+        """Not started."""
+        data = directory / "data"
+        cluster = Cluster(data, (kind,) * BROKERS, settings=CLUSTER_SETTINGS, jvm=KAFKA_JVM, ottla=ottla)
+        return cls([], cluster.brokers[0].process.port, data, name=f"{BROKERS} {kind} brokers", cluster=cluster)
+
+    @property
+    def alive(self) -> bool:
+        return any(node.process.alive for node in self.cluster.nodes)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Until all brokers know each other; a cluster has its own patience. Raises `BrokerFailed` or `KafkaMissing`."""
+        self.cluster.start()
+        return 0.0
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """End all nodes: what they leave behind is nobody's."""
+        end(node.process for node in self.cluster.nodes)
+        return 0
+
+    def usage(self) -> Usage:
+        used = [broker.process.usage() for broker in self.cluster.brokers]
+        return Usage(sum(each.cpu_seconds for each in used), sum(each.rss_bytes for each in used))
+
+    def check_alive(self) -> None:
+        for node in self.cluster.nodes:
+            node.process.check_alive()

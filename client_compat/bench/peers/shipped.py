@@ -1,0 +1,33 @@
+"""How Apache Kafka's makers ship it: with the heap and the garbage collector of its own start script, the C2 compiler on, and its default
+threads and timers.
+"""
+
+from __future__ import annotations
+
+# bin/kafka-server-start.sh (heap) and bin/kafka-run-class.sh (the rest).
+KAFKA_JVM = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+# Kafka's defaults again, where the harness of the tests has smaller ones.
+KAFKA_SETTINGS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
+CLUSTER_SETTINGS = {
+    **KAFKA_SETTINGS,
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "leader.imbalance.check.interval.seconds": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "5000",
+}
+"""Of every node of a cluster, whoever made it."""
