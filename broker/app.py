@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Services
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
+from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -244,7 +245,7 @@ class Broker:
             cluster=cluster,
             topic_maker=topics,
             broker_configs=metadata.broker_configs,
-            metadata_offset=metadata.offset,
+            features=metadata.features,
             deciding=metadata.deciding,
             forwarding=metadata.forwarding,
             groups=groups,
@@ -278,7 +279,7 @@ class Broker:
             deciding.publisher,
             deciding,
             ClusterView(deciding.catalog, partitions, self.settings.node_id, self.settings.broker_rack),
-            lambda: log.log_end_offset - 1,
+            lambda: Features(SUPPORTED, finalized(deciding.catalog.features), log.log_end_offset - 1),
             deciding=deciding,
         )
 

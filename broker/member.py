@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.features import REGISTERED, Features
+from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import Observer, ObserverLimits
@@ -121,7 +122,7 @@ class ClusterMember:
             self._publisher,
             self._topics,
             MemberView(self._catalog, partitions, settings.node_id, choose=world.random.choice),
-            lambda: self._observer.applied_offset,
+            self._features,
             forwarding=Forwarding(forwarding),
             other_brokers=self._coordination,
         )
@@ -186,6 +187,11 @@ class ClusterMember:
         if self._joined:
             await self._publisher.take(published)
         self._life.published(published)
+
+    def _features(self) -> Features:
+        level = self._observer.kraft_version
+        levels = {**self._catalog.features, KRAFT_VERSION: level} if level else self._catalog.features
+        return Features(REGISTERED, levels, self._observer.applied_offset)
 
     def _registered(self, epoch: int) -> None:
         self._brokers.own_epoch = epoch

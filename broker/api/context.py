@@ -15,6 +15,7 @@ from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.features import Features
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
@@ -102,8 +103,8 @@ class Services:
     cluster: ClusterView
     topic_maker: TopicMaker
     broker_configs: BrokerConfigs
-    metadata_offset: Callable[[], int]
-    """Of the last record of the cluster's metadata that counts here."""
+    features: Callable[[], Features]
+    """Those of the cluster, now."""
     groups: GroupService
     markers: LocalMarkers
     txns: TxnService

@@ -1,9 +1,9 @@
 """ListOffsets (key 2), versions 1-11: the offset of a timestamp, or one of the special offsets.
 
-Promises: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED), -2 earliest, -3 the record with the greatest
-timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9) and -6 earliest pending upload
-(11; here neither is there); else the first record that is not older. What a consumer may not see yet is not found: offset -1,
-timestamp -1, no error. A partition named twice is refused, with one answer.
+Promises: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED; with the epoch of the leadership), -2 earliest, -3
+the record with the greatest timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9)
+and -6 earliest pending upload (11; here neither is there); else the first record that is not older. What a consumer may not see yet is not
+found: offset -1, timestamp -1, no error. A partition named twice is refused, with one answer.
 
 Only the leader answers, but a debugging client (replica -2) may ask any replica; who is no consumer sees to the log's end. While a new
 leader's high watermark is before the end with which it was elected, consumers are told to ask again instead of an offset that would go
@@ -77,7 +77,8 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOf
         found = _found(ctx, partition, asked.timestamp, _isolation(request))
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(asked.partition_index, rejected.code)
-    return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, found.leader_epoch)
+    epoch = partition.replica.leader_epoch if asked.timestamp == LATEST else found.leader_epoch
+    return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
 
 
 def _found(ctx: Context, partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:

@@ -5,9 +5,10 @@ the controller serves those that it decides; a version above 4 is answered in
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
-The finalized levels are those of the metadata log (`ottla.broker.cluster.features`); a feature of level 0 is not among them. Their epoch is
-the offset of the log's last record, as Kafka's: a client believes the greatest. Clients speak transaction version 2 if that is the level. A
-supported feature from level 0 on is shown from version 4 on only: older clients choke on the 0 (KAFKA-17011).
+The finalized levels are those of the metadata log (`ottla.broker.cluster.features`), all of them in a member of a cluster; a feature of
+level 0 is not among them. Their epoch is the offset of the log's last record, as Kafka's: a client believes the greatest. Clients speak
+transaction version 2 if that is the level. A supported feature from level 0 on is shown from version 4 on only: older clients choke on the
+0 (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.routes import ROUTES
-from ottla.broker.cluster.features import SUPPORTED, finalized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import (
@@ -52,13 +52,13 @@ def _own_api_keys() -> list[ApiVersion]:
 
 def _response(ctx: Context) -> ApiVersionsResponse:
     services = ctx.services
-    levels = finalized(services.topics.features)
-    shown = {name: (first, last) for name, (first, last) in SUPPORTED.items() if first > 0 or ctx.version >= 4}
+    supported, finalized, epoch = services.features()
+    shown = {name: (first, last) for name, (first, last) in supported.items() if first > 0 or ctx.version >= 4}
     return ApiVersionsResponse(
         api_keys=_own_api_keys() if services.forwarding is None else _listed(services.forwarding),
         supported_features=[SupportedFeatureKey(name, first, last) for name, (first, last) in shown.items()],
-        finalized_features_epoch=services.metadata_offset(),
-        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items()],
+        finalized_features_epoch=epoch,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in finalized.items()],
     )
 
 

@@ -1,4 +1,5 @@
-"""ListConfigResources (key 74), versions 0-1: the names under which settings can be described: topics, this broker, configured groups.
+"""ListConfigResources (key 74), versions 0-1: the names under which settings can be described: topics, the registered brokers, configured
+groups.
 
 Promises: no types means all of them; in version 0 it means client metrics, of which there are none here. A type that has no settings is
 UNSUPPORTED_VERSION, as in Kafka.
@@ -29,6 +30,6 @@ def _names(ctx: Context, kind: ResourceType) -> list[str]:
         case ResourceType.TOPIC:
             return [topic.name for topic in ctx.services.topics.topics()]
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            return [str(ctx.services.node_id)]
+            return [str(broker.node_id) for broker in ctx.services.cluster.brokers(ctx.peer.dialled)]
         case _:
             return ctx.services.topics.configured_resources(kind)

@@ -3,14 +3,14 @@
 Rules that hold inside:
 - A directory keeps the levels that its metadata log says, whoever wrote it; records are written as its `metadata.version` wants them.
 - A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported. A member
-  of a cluster registers all of Kafka's nevertheless, and refuses what they would let a client ask.
+  of a cluster registers all of Kafka's nevertheless, tells clients so, and refuses what they would let a client ask.
 - A feature that the log does not name is at level 0, but for groups: those of the consumer protocol are served all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
@@ -40,6 +40,15 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     TRANSACTION_VERSION: (0, 2),
 }
 """What a member of a cluster registers: the levels of a Kafka 4.3. A broker that knows less is let into no cluster of Kafka's defaults."""
+
+
+class Features(NamedTuple):
+    """What clients are told: by name the lowest and highest level that is supported, and the level in force. `epoch` is the offset of the
+    last metadata record that counts, as Kafka's."""
+
+    supported: Mapping[str, tuple[int, int]]
+    finalized: Mapping[str, int]
+    epoch: int
 
 
 def new_levels(transaction_level: int) -> dict[str, int]:

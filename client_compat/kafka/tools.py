@@ -32,6 +32,9 @@ MAIN_CLASSES: Mapping[str, str] = {
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 
 

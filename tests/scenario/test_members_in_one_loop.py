@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.broker.cluster.features import REGISTERED
 from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -43,6 +46,21 @@ def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_e
         await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == [1, 2, 3], "all are in sync")
         logs = [member.records_of("t") for member in cluster.members.values()]
         assert logs[0] == logs[1] == logs[2] != b""
+
+    in_a_cluster(scene)
+
+
+def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        leader = cluster.controller.quorum.leader
+        leader.append_kraft_version(leader.epoch, 1)
+        cluster.controller.write(FeatureLevelRecord("share.version", 1))
+        await cluster.pass_ms(2_000)
+        told = await cluster.ask(2, ApiVersionsRequest("a", "1"), 4)
+        levels = {each.name: each.max_version_level for each in told.finalized_features}
+        assert levels == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1, "kraft.version": 1}
+        assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == REGISTERED
+        assert told.finalized_features_epoch > 0
 
     in_a_cluster(scene)
 

@@ -14,7 +14,7 @@ from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
-from ottla.broker.cluster.raft_records import Voter, VoterEndpoint, VotersRecord
+from ottla.broker.cluster.raft_records import KRaftVersionRecord, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import MovableClock
@@ -28,7 +28,7 @@ from ottla.protocol.schema import encode
 from tests.support.metadata_images import made_of
 
 LEVEL = 30
-LEADER_CHANGE_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\6"
+LEADER_CHANGE_KEY, KRAFT_VERSION_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\5", b"\0\0\0\6"
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ class Controller:
         base = self.end
         values = [SimpleRecord(None, value, 1000 + base) for value in encoded]
         self._append(epoch, values or [SimpleRecord(LEADER_CHANGE_KEY, b"", 1000)], control=not values)
+
+    def append_kraft_version(self, epoch: int, level: int) -> None:
+        self._append(epoch, [SimpleRecord(KRAFT_VERSION_KEY, encode(KRaftVersionRecord(0, level), 0), 1000)], control=True)
 
     def append_voters(self, epoch: int, *voters: Node) -> None:
         named = VotersRecord(0, [Voter(node_id, bytes(16), [VoterEndpoint("CONTROLLER", host, port)]) for node_id, host, port in voters])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.api.k02_list_offsets import CONSUMER, DEBUGGING
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
@@ -13,9 +15,11 @@ from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_dirs import broker as registered
@@ -132,7 +136,7 @@ def test_a_producer_is_told_who_leads_instead_and_where(broker: RunningBroker, v
         asked = [TopicProduceData("t", topic_id, [PartitionProduceData(0, batch)])]
         told = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=asked), version=version)
     (answer,) = told.responses[0].partition_responses
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
     nodes = [(node.node_id, node.host, node.port) for node in told.node_endpoints]
     assert (leader, nodes) == (((2, 7), [(2, "h2", 9092)]) if version >= 10 else ((-1, -1), []))
@@ -152,6 +156,28 @@ def test_a_consumer_is_told_who_leads_and_where_only_if_that_one_lives(
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (leader, 7)
     assert [node.node_id for node in told.node_endpoints] == nodes
+
+
+@pytest.mark.parametrize("version", [4, 11])
+def test_who_debugs_is_told_a_followers_end_with_the_epoch_of_the_leadership(broker: RunningBroker, version: int) -> None:
+    with broker.client() as client:
+        create(client, "t")
+        broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
+        answers = {}
+        for replica in (DEBUGGING, CONSUMER):
+            told = client.call(
+                ListOffsetsRequest(replica, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=-1)])]), version
+            )
+            (answers[replica],) = told.topics[0].partitions
+    end = answers[DEBUGGING]
+    assert (end.error_code, end.offset, end.leader_epoch) == (NONE, 0, 7)
+    assert answers[CONSUMER].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("kind", [ResourceType.BROKER, ResourceType.BROKER_LOGGER])
+def test_every_registered_broker_at_the_clients_listener_has_settings_to_describe(client: Client, kind: ResourceType) -> None:
+    listed = client.call(ListConfigResourcesRequest([kind])).config_resources
+    assert [(each.resource_name, each.resource_type) for each in listed] == [("1", kind), ("2", kind), ("3", kind)]
 
 
 def test_a_topic_that_is_gone_from_the_metadata_is_unknown(broker: RunningBroker, client: Client) -> None:

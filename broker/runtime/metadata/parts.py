@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.features import Features
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class MetadataParts(NamedTuple):
     """Either `deciding` is there, where this process decides, or `forwarding` and `other_brokers`, in a member of a cluster.
 
-    `offset` is that of the last record of the metadata that counts here.
+    `features` are those of the cluster, now.
     """
 
     catalog: Catalog
@@ -29,7 +30,7 @@ class MetadataParts(NamedTuple):
     publisher: Publisher
     topics: TopicMaker
     view: ClusterView
-    offset: Callable[[], int]
+    features: Callable[[], Features]
     deciding: TopicService | None = None
     forwarding: Forwarding | None = None
     other_brokers: OtherBrokers | None = None

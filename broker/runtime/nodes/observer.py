@@ -133,6 +133,11 @@ class MetadataObserver:
         return self._log.end_offset
 
     @property
+    def kraft_version(self) -> int:
+        """The level of the quorum's own feature, as far as the log was read."""
+        return self._feed.quorum.kraft_version
+
+    @property
     def high_watermark(self) -> int | None:
         """How far the log is committed; None until the leader has said."""
         return self._state.high_watermark
@@ -218,7 +223,7 @@ class MetadataObserver:
                 self._tell(text)
 
     async def _save_election(self) -> None:
-        election, level, voters = self._state.election, self._feed.quorum.kraft_version, list(self._state.voters)
+        election, level, voters = self._state.election, self.kraft_version, list(self._state.voters)
         if self._saved != election:
             log = self._log.log
             await self._flusher.run(lambda: write_election(log.files, log.directory, election, level, voters))
