@@ -7,6 +7,7 @@ Rules that hold here:
 * What is removed goes first, then what this broker leads, then what it follows, then coordinators, then settings (Kafka's
   `BrokerMetadataPublisher`): a name that is created again must find its old partitions gone.
 * A removed partition is served no longer from the moment its removal is known; who waits for it is woken before its directory moves.
+* A bug that one step meets is told with its trace, and the steps after it are taken all the same: the log will not say again what it said.
 * The new partitions of a topic are served all at once: who counts them must find either none or all.
 """
 
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.cluster.image import EMPTY, ResourceType
@@ -29,6 +31,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.broker.replication.brokers import BrokerStanding
 from ottla.broker.replication.leadership import Registration
+from ottla.broker.storage.errors import FsyncFailed
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
@@ -108,7 +111,8 @@ class Publisher:
             await self.publish(published.changes)
         else:
             self._register(published.image.brokers)
-            self._set_aside_strays(published.image)
+            with _step("setting strays aside"):
+                self._set_aside_strays(published.image)
             self.open()
 
     def open(self) -> None:
@@ -127,7 +131,8 @@ class Publisher:
                 configs[name] = self._log_config_at_start(name)
             log = self._log_dir.logs.get((name, replica.index))
             if log is not None:
-                self._take_over(log, configs[name])
+                with _step(f"taking over the log of {name}-{replica.index}"):
+                    self._take_over(log, configs[name])
         self._serve(local)
         self._tell_coordinators(local)
 
@@ -136,16 +141,19 @@ class Publisher:
         self._register(changes.brokers)
         local = local_changes(changes, self._settings.node_id)
         if local.removed:
-            await self._remove(local.removed)
+            with _step("removing replicas"):
+                await self._remove(local.removed)
         for change in changes.topics.values():
             if change.before is None and change.after is not None:
                 logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
-        await self._make_directories([*local.leaders, *local.followers])
+        with _step("making directories"):
+            await self._make_directories([*local.leaders, *local.followers])
         refused = self._serve(local)
         self._tell_coordinators(local)
         self._tell_of_deleted(changes)
         if changes.configs:
-            self._configured(changes)
+            with _step("changing settings"):
+                self._configured(changes)
         return refused
 
     # --- brokers and coordinators ------------------------------------------------------------------------------------------------
@@ -161,20 +169,16 @@ class Publisher:
 
     def _tell_coordinators(self, local: LocalChanges) -> None:
         for replica in local.removed:
-            for resigned in self.on_resigned:
-                resigned(replica.topic.name, replica.index, None)
+            _tell(self.on_resigned, replica.topic.name, replica.index, None)
         for replica in local.elected:
-            for elected in self.on_elected:
-                elected(replica.topic.name, replica.index, replica.partition.leader_epoch)
+            _tell(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
         for replica in local.followers:
-            for resigned in self.on_resigned:
-                resigned(replica.topic.name, replica.index, replica.partition.leader_epoch)
+            _tell(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
 
     def _tell_of_deleted(self, changes: ImageChanges) -> None:
         for change in changes.topics.values():
             if change.before is not None and change.after is None:
-                for listener in self.on_deleted:
-                    listener(change.before)
+                _tell(self.on_deleted, change.before)
                 logger.info("deleted topic %s", change.before.name)
 
     # --- replicas ----------------------------------------------------------------------------------------------------------------
@@ -185,18 +189,22 @@ class Publisher:
         for replica in [*local.leaders, *local.followers]:
             name = replica.topic.name
             try:
-                partition = self._partition(replica)
-                if partition is None:
-                    continue
-                if replica.partition.leader == self._settings.node_id:
-                    self._lead(partition, replica.partition)
-                else:
-                    self._follow(partition, replica.partition)
+                with _step(f"leading or following {name}-{replica.index}"):
+                    self._lead_or_follow(replica)
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, replica.index, error)
                 self._partitions.add_offline(name, replica.topic.topic_id, replica.index)
                 refused.setdefault(name, error)
         return refused
+
+    def _lead_or_follow(self, replica: LocalReplica) -> None:
+        partition = self._partition(replica)
+        if partition is None:
+            return
+        if replica.partition.leader == self._settings.node_id:
+            self._lead(partition, replica.partition)
+        else:
+            self._follow(partition, replica.partition)
 
     def _lead(self, partition: Partition, registered: PartitionRegistration) -> None:
         if self.fetchers is not None:
@@ -332,6 +340,23 @@ class Publisher:
                 config = self._log_config(name)
                 for partition in served.partitions.values():
                     partition.reconfigure(config)
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """A refusal is the caller's to tell; a disk that cannot be trusted ends the process. Source: KAFKA BrokerMetadataPublisher."""
+    try:
+        yield
+    except (Rejected, FsyncFailed):
+        raise
+    except Exception:
+        logger.exception("Bug while %s, as metadata says; the rest of it is carried out", what)
+
+
+def _tell(hooks: Iterable[Callable[..., None]], *news: object) -> None:
+    for hook in hooks:
+        with _step("telling of what changed"):
+            hook(*news)
 
 
 def _registration(partition: PartitionRegistration) -> Registration:

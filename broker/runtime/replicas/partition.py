@@ -235,9 +235,12 @@ class Partition:
         self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
     def remove(self) -> None:
-        """The partition is being deleted: whoever waits is told."""
+        """It is served here no longer: whoever waits is told whether other brokers have it (KAFKA DelayedProduce.tryComplete)."""
         self.removed = True
-        self._fail_waits(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"), *Condition)
+        goes_on = self._membership is not None and self._membership.has(self.log.topic_id, self.index)
+        elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
+        deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        self._fail_waits(elsewhere if goes_on else deleted, *Condition)
         self._wake(0)
 
     # --- leading others ----------------------------------------------------------------------------------------------------------

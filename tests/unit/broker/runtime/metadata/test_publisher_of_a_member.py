@@ -17,6 +17,7 @@ from ottla.broker.cluster.metadata_records import (
 )
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerStanding
+from ottla.broker.replication.waits import Condition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
 from tests.support.member_dirs import MemberDir, broker, change, partition
@@ -189,3 +190,39 @@ async def test_a_partition_that_the_disk_refuses_is_offline_and_holds_no_other_u
     await member.told(change(ID, 0, leader=2), change(ID, 1, leader=1))
     assert member.roles() == {("t", 1): True}
     member.close()
+
+
+async def test_who_waits_for_a_replica_that_goes_elsewhere_is_sent_on_and_for_a_deleted_topic_is_told_so(member: MemberDir) -> None:
+    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [1, 2]))
+    waits = []
+    for index in range(2):
+        led = member.partitions.get("t", index)
+        waits.append(led.when(Condition.REPLICATED, led.append_records([SimpleRecord(None, b"x")])))
+    await member.told(change(ID, 0, replicas=[2, 3], isr=[2], leader=2))
+    await member.told(RemoveTopicRecord(ID))
+    assert [wait.exception().code for wait in waits] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_bug_that_one_step_meets_keeps_no_other_from_its_turn(member: MemberDir, caplog: pytest.LogCaptureFixture) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError
+
+    heard: list[str] = []
+    for hooks in (member.publisher.on_elected, member.publisher.on_resigned, member.publisher.on_deleted):
+        hooks += [bug, lambda *_: heard.append("told")]
+    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.told(ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"), change(ID, 1, leader=1))
+    assert member.partitions.get("t", 0).log.config.retention_ms == 7
+    await member.told(RemoveTopicRecord(ID))
+    assert len(heard) == 2 + 1 + 3, "elections and resignations, an election, the end of both replicas and of their topic"
+    assert caplog.text.count("Bug while") == len(heard)
+
+
+async def test_a_bug_in_leading_one_partition_leaves_the_others_their_leaders(member: MemberDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError
+
+    await member.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 1]))
+    monkeypatch.setattr(member.partitions.get("t", 0).log, "become_leader", bug)
+    await member.told(change(ID, 0, leader=1), change(ID, 1, leader=1))
+    assert member.roles() == {("t", 0): False, ("t", 1): True}
