@@ -14,8 +14,8 @@ DATA ?= data
 PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
-# How many workers `make test` has: JOBS=2 runs the tests on two cores, 0 one after the other.
-JOBS ?= 0
+# How many workers `make test` has; 0 runs the tests one after the other, in one process.
+JOBS ?= 2
 
 .PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams fuzz clean
 
