@@ -3,7 +3,8 @@
 Rules:
 * a replica joins the in-sync set when it has all that is committed and all that was there when this leadership began: what lies between may
   be committed, and a member may become leader (KAFKA-7128);
-* it leaves when it lacks something and had all longer ago than replica.lag.time.max.ms;
+* it leaves when it lacks something and had all longer ago than replica.lag.time.max.ms; who would have to leave at once does not join, as
+  with a high watermark that stands still, below min.insync.replicas, it could over and over (KAFKA-19996);
 * one change is under way at a time.
 
 Source: KAFKA Partition (updateAssignmentAndIsr, needsExpandIsr, getOutOfSyncReplicas, maybeIncrementLeaderHW, lowWatermarkIfLeader).
@@ -87,12 +88,12 @@ class Leadership:
         """Whether the fetch is of an incarnation after which another has registered (KIP-903)."""
         return self._brokers.has_replaced(fetch.node, fetch.broker_epoch)
 
-    def expansion(self, node: int, high_watermark: int) -> frozenset[int] | None:
-        """The in-sync set with `node`, or None where that is not to be proposed."""
-        current, log_end = self.in_sync, self.followers[node].log_end
-        if current.proposal is not None or node in current.committed or not self._may_join(node):
+    def expansion(self, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
+        """The in-sync set with `node`, or None where that is not to be proposed. `log_end` is the leader's."""
+        current, reached = self.in_sync, self.followers[node].log_end
+        if current.proposal is not None or node in current.committed or not self._may_join(node) or self._lags(node, log_end, now_ms):
             return None
-        return current.committed | {node} if log_end >= high_watermark and log_end >= self.epoch_start else None
+        return current.committed | {node} if reached >= high_watermark and reached >= self.epoch_start else None
 
     def shrinkage(self, log_end: int, now_ms: int) -> frozenset[int] | None:
         """The in-sync set without who lags, or None where that is not to be proposed."""

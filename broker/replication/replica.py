@@ -6,6 +6,8 @@ Rules:
 * It is not moved by an election: what lies above becomes committed only when every in-sync replica has it.
 * A leader counts its own log only as far as its sync rule allows (flush.messages): while a sync is due or under way, up to what is on disk.
 * What an in-sync follower has is unknown until it fetches from this leadership, and an unknown end holds the high watermark where it is.
+* A leader that is elected again in the very next epoch goes on knowing that. After an epoch of which it was not told it does not: another
+  may have led, and made its followers cut what they had. (Kafka goes on knowing, and may then commit what a follower has no more.)
 * Metadata of an older partition epoch is ignored. Of the same it is taken, as the answer to a proposal may come before its record; but what
   has been proposed since stays under way. (Kafka forgets it, and may then commit what a new member of the in-sync set lacks.)
 * Every change says what has to be done for it.
@@ -109,7 +111,8 @@ class Replica:
             return NOTHING
         self.others.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
         if self.is_elected(registration):
-            self.others.began(self.log_end, now_ms, again=self.leads)
+            again = self.leads and registration.leader_epoch == self.leader_epoch + 1
+            self.others.began(self.log_end, now_ms, again=again)
             self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leads = True
@@ -166,7 +169,7 @@ class Replica:
         progress = others.followers[fetch.node]
         log_end, lowest_start = progress.log_end, others.lowest_start()
         progress.fetched(fetch, leader_end, now_ms)
-        effects = self._propose(others.expansion(fetch.node, self.high_watermark))
+        effects = self._propose(others.expansion(fetch.node, self.high_watermark, self.log_end, now_ms))
         if progress.log_end != log_end:
             effects |= self._committed(now_ms)
         if others.lowest_start() > lowest_start:

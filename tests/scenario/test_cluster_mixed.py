@@ -25,6 +25,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(cluster: Cluster) -> None:
+    """Scenario 38, on Apache Kafka's brokers: the first round restarts every one of them."""
     found = run(cluster, CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found
 

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.core.log_config import LogConfig
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.k23_offset_for_leader_epoch import (
@@ -22,19 +22,6 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import (
 from tests.support.replica_brokers import LAG_MS, TOPIC, TOPIC_ID, Cluster, run
 
 LATEST = -1
-
-
-async def fetch(
-    cluster: Cluster, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any
-) -> PartitionData:
-    """What the broker answers to a fetch of a consumer, or of broker `replica`, that waits for nothing."""
-    asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
-    state = ReplicaState(replica, cluster.controller.rules.standings[replica].epoch if replica in cluster.brokers else -1)
-    topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
-    request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics, rack_id=rack)
-    response = await cluster.call(node, request, version)
-    data: PartitionData = response.responses[0].partitions[0]
-    return data
 
 
 async def list_offsets(cluster: Cluster, node: int, timestamp: int, version: int = 7, replica: int = -1) -> Any:
@@ -272,7 +259,7 @@ def test_an_unclean_election_takes_what_only_the_others_had_and_their_high_water
         assert cluster[1].partition.log.high_watermark == cluster[1].partition.replica.high_watermark == 1
         await cluster.produce(2, b"b")
         await cluster.pass_time(1_000)
-        diverging = await fetch(cluster, 2, 3, last_fetched_epoch=2)
+        diverging = await cluster.fetch(2, 3, last_fetched_epoch=2)
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (1, 1)
 
     run(scene)
@@ -314,9 +301,9 @@ def test_a_follower_that_knows_the_new_epoch_first_asks_again() -> None:
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1, told=(2,))
         await cluster.pass_time(2_000)
-        assert (await fetch(cluster, 1, 0, replica=2, current_leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await fetch(cluster, 1, 0, replica=9, current_leader_epoch=0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await fetch(cluster, 1, 0, replica=9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await cluster.fetch(1, 0, replica=9, current_leader_epoch=0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await cluster.fetch(1, 0, replica=9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await cluster.tell()
         await cluster.produce(1, b"a")
         await cluster.pass_time(3_000)
@@ -329,10 +316,10 @@ def test_a_follower_that_knows_the_new_epoch_first_asks_again() -> None:
 def test_only_the_leader_serves_a_follower_and_an_epoch_is_checked_before_that(version: int) -> None:
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
-        assert (await fetch(cluster, 2, 0, replica=1, version=version)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        fenced = await fetch(cluster, 2, 0, replica=1, version=version, current_leader_epoch=0)
+        assert (await cluster.fetch(2, 0, replica=1, version=version)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        fenced = await cluster.fetch(2, 0, replica=1, version=version, current_leader_epoch=0)
         assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (await fetch(cluster, 1, 5, replica=2, version=version)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await cluster.fetch(1, 5, replica=2, version=version)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scene)
 
@@ -346,13 +333,13 @@ def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_range_doe
             await cluster.elect(1)
             await cluster.produce(1, value)
         known = cluster[1].partition.replica.others.followers[2]
-        diverging = await fetch(cluster, 1, 2, replica=2, current_leader_epoch=2, last_fetched_epoch=1)
+        diverging = await cluster.fetch(1, 2, replica=2, current_leader_epoch=2, last_fetched_epoch=1)
         assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (1, 1)
         assert (known.log_end, cluster[1].partition.log.high_watermark) == (0, 0)
-        await fetch(cluster, 1, 1, replica=2, current_leader_epoch=2, last_fetched_epoch=1)
+        await cluster.fetch(1, 1, replica=2, current_leader_epoch=2, last_fetched_epoch=1)
         assert (known.log_end, cluster[1].partition.log.high_watermark) == (1, 1)
         cluster[1].partition.log.delete_records_before(1)
-        below = await fetch(cluster, 1, 0, replica=2, current_leader_epoch=2, last_fetched_epoch=2)
+        below = await cluster.fetch(1, 0, replica=2, current_leader_epoch=2, last_fetched_epoch=2)
         assert (below.error_code, below.diverging_epoch.epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
     run(scene)
@@ -451,7 +438,7 @@ def test_too_few_in_sync_refuse_acks_all_alone() -> None:
 
 
 def test_a_consumer_reads_committed_records_of_any_replica_and_before_version_11_of_the_leader_alone() -> None:
-    """KIP-392; KAFKA-9835 and others, scenario 13."""
+    """KIP-392; KAFKA-9835 and KAFKA-9838, scenario 13."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -460,11 +447,11 @@ def test_a_consumer_reads_committed_records_of_any_replica_and_before_version_11
         follower, leader = cluster[2].partition.log, cluster[1].partition.log
         await cluster.produce(1, b"b")
         assert (leader.high_watermark, follower.high_watermark, follower.log_end_offset) == (2, 1, 2)
-        data = await fetch(cluster, 2, 0)
+        data = await cluster.fetch(2, 0)
         assert (data.error_code, data.high_watermark, len(data.records or b"")) == (0, 1, leader.size_bytes // 2)
-        assert (await fetch(cluster, 2, 1)).records == b""
-        assert (await fetch(cluster, 2, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await fetch(cluster, 2, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await cluster.fetch(2, 1)).records == b""
+        assert (await cluster.fetch(2, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await cluster.fetch(2, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scene)
 
@@ -476,17 +463,17 @@ def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has_what_
         await cluster.elect(1)
         await cluster.produce(1, b"a")
         racks = {1: "here", 2: "there", 3: "there"}
-        assert (await fetch(cluster, 1, 0, rack="there")).preferred_read_replica == -1, "without replica.selector.class"
+        assert (await cluster.fetch(1, 0, rack="there")).preferred_read_replica == -1, "without replica.selector.class"
         cluster[1].membership.rack_of = racks.get
-        sent_on = await fetch(cluster, 1, 0, rack="there")
+        sent_on = await cluster.fetch(1, 0, rack="there")
         assert (sent_on.preferred_read_replica, sent_on.records, sent_on.high_watermark) == (3, b"", 1)
         for rack in ("here", "elsewhere", ""):
-            assert (await fetch(cluster, 1, 0, rack=rack)).preferred_read_replica == -1
+            assert (await cluster.fetch(1, 0, rack=rack)).preferred_read_replica == -1
         cluster[2].membership.rack_of = racks.get
-        assert (await fetch(cluster, 2, 0, rack="here")).preferred_read_replica == -1, "only the leader sends on"
+        assert (await cluster.fetch(2, 0, rack="here")).preferred_read_replica == -1, "only the leader sends on"
         await cluster[3].crash()
         await cluster.produce(1, b"b")
-        assert (await fetch(cluster, 1, 2, rack="there")).preferred_read_replica == 2
+        assert (await cluster.fetch(1, 2, rack="there")).preferred_read_replica == 2
 
     run(scene, nodes=(1, 2, 3))
 

@@ -22,6 +22,7 @@ from ottla.broker.replication.brokers import Brokers, BrokerStanding
 from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
 from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -33,6 +34,7 @@ from ottla.broker.storage.partition_log import Isolation
 from ottla.broker.world import World
 from ottla.protocol.codec import decode_response
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse, PartitionResult, TopicResult
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
@@ -53,11 +55,14 @@ class ControllerInMemory:
     def __init__(self, state: Registration) -> None:
         self.rules = Controller(state)
         self.asked: list[AlterPartitionRequest] = []
+        self.reachable = True
 
     async def call(self, request: Message) -> Any:
         assert isinstance(request, AlterPartitionRequest)
         self.asked.append(request)
         await asyncio.sleep(0)
+        if not self.reachable:
+            raise ControllerUnreachable("no controller")
         topics = [TopicResult(topic.topic_id, [self._answer(request, asked) for asked in topic.partitions]) for topic in request.topics]
         return AlterPartitionResponse(topics=topics)
 
@@ -120,7 +125,11 @@ class ReplicaBroker:
         if state.leader == self.node:
             self.fetchers.forget(self.partition)
             self.partition.lead(state)
-        elif self.partition.follow(state):
+            return
+        begins = self.partition.follow(state)
+        if state.leader == -1:
+            self.fetchers.forget(self.partition)
+        elif begins:
             self.fetchers.follow(self.partition, state.leader)
 
     async def crash(self, *, power: bool = False) -> None:
@@ -217,6 +226,16 @@ class Cluster:
                 if broker.running:
                     broker.partition.look_for_laggards()
         await settle()
+
+    async def fetch(self, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any) -> PartitionData:
+        """What the broker answers to a fetch of a consumer, or of broker `replica`, that waits for nothing."""
+        asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
+        state = ReplicaState(replica, self.controller.rules.standings[replica].epoch if replica in self.brokers else -1)
+        topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
+        request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics, rack_id=rack)
+        response = await self.call(node, request, version)
+        data: PartitionData = response.responses[0].partitions[0]
+        return data
 
     async def call(self, node: int, request: Message, version: int) -> Any:
         """What the broker answers at once."""

@@ -172,7 +172,7 @@ def test_where_a_log_is_cut_by_what_the_leader_says_of_an_epochs_end(epoch: int,
 
 
 def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> None:
-    """KAFKA-6361: fast unclean elections left each with epochs that the other does not know."""
+    """KAFKA-6361, scenario 3: fast unclean elections left each with epochs that the other does not know."""
     leaders = ListLog(1, 1, 2, 4, 6)
     made, log = follower(1, 1, 3, 5, 5)
     cuts = []

@@ -33,8 +33,16 @@ def test_a_replica_joins_with_all_that_is_committed_and_all_that_the_leadership_
     offset: int, high_watermark: int, joins: bool
 ) -> None:
     made = leadership(1, 2)
-    fetch(made, 3, offset)
-    assert made.expansion(3, high_watermark) == ({1, 2, 3} if joins else None)
+    fetch(made, 3, offset, leader_end=offset)
+    assert made.expansion(3, high_watermark, offset, 0) == ({1, 2, 3} if joins else None)
+
+
+@pytest.mark.parametrize(("leader_end", "now_ms", "joins"), [(50, LAG_MS, True), (50, LAG_MS + 1, False), (51, 0, False)])
+def test_a_replica_that_would_have_to_leave_at_once_does_not_join(leader_end: int, now_ms: int, joins: bool) -> None:
+    """KAFKA-19996, scenario 27."""
+    made = leadership(1, 2)
+    fetch(made, 3, 50, leader_end=leader_end)
+    assert (made.expansion(3, 10, 100, now_ms) is not None) == joins
 
 
 @pytest.mark.parametrize("standing", [BrokerStanding(73, fenced=True), BrokerStanding(73, shutting_down=True), BrokerStanding(74), None])
@@ -52,7 +60,7 @@ def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(standing: B
     other.began(10, 0, again=False)
     fetch(other, 2, 100)
     fetch(other, 3, 60, leader_end=60)
-    assert other.expansion(3, 10) is None
+    assert other.expansion(3, 10, 100, 0) is None
     assert other.committable(100, 100, 0) == 100
 
 
@@ -60,9 +68,9 @@ def test_nobody_joins_twice_or_while_another_change_is_under_way() -> None:
     made = leadership(1, 2)
     fetch(made, 2, 50)
     fetch(made, 3, 50)
-    assert made.expansion(2, 10) is None
+    assert made.expansion(2, 10, 50, 0) is None
     made.propose(Proposal(3, 5, made.members({1, 2, 3})))
-    assert made.expansion(3, 10) is None
+    assert made.expansion(3, 10, 50, 0) is None
     assert made.shrinkage(100, 10**9) is None
 
 
@@ -110,6 +118,7 @@ def test_as_much_is_committable_as_every_member_has(isr: tuple[int, ...], ends: 
 
 
 def test_a_replica_that_had_all_a_moment_ago_is_waited_for_and_one_of_long_ago_is_not() -> None:
+    """KAFKA-4485, scenario 22."""
     made = leadership(1)
     fetch(made, 2, 50, leader_end=50)
     assert made.committable(100, 100, LAG_MS) == 50

@@ -80,6 +80,14 @@ def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> 
     assert replica.others.followers[2].log_end == UNKNOWN_END
 
 
+def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_followers() -> None:
+    """KAFKA-13790, scenario 30: another broker may have led in between."""
+    replica = leader(1, 2)
+    fetch(replica, 2, 9)
+    replica.lead(registration(1, 2, epoch=5, partition_epoch=7), LATER)
+    assert replica.others.followers[2].log_end == UNKNOWN_END
+
+
 def test_the_same_leadership_with_other_replicas_is_no_election() -> None:
     replica = leader(1, 2)
     replica.appended(15, 0)

@@ -438,13 +438,32 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_after_it(tmp_p
 
 @pytest.mark.parametrize("offset", [2, 3])
 def test_truncating_at_the_logs_end_or_past_it_forgets_an_epoch_that_began_there(box: LogBox, offset: int) -> None:
-    """A leader that appended nothing in its epoch (KAFKA-10706)."""
+    """A leader that appended nothing in its epoch (KAFKA-10706, scenario 5)."""
     for _ in range(2):
         box.append(batch())
     box.log.become_leader(5)
     box.log.truncate_to(offset, NOW_MS)
     assert box.log.log_end_offset == 2
     assert (box.log.epochs.latest, box.log.end_offset_for_epoch(5)) == (0, (-1, -1))
+
+
+def test_a_transaction_whose_marker_is_cut_off_is_open_again_and_holds_readers_back(tmp_path: Path) -> None:
+    """Scenarios 13 and 14 (KAFKA-9807): the next leader may end it otherwise; a snapshot of producers past the cut is gone."""
+    box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH + 20))
+    box.append(batch(5, 0, 0, transactional=True))
+    box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
+    for sequence in range(3):
+        box.append(batch(6, 0, sequence))
+    assert (box.log.last_stable_offset, box.file(".snapshot", 4).exists()) == (5, True)
+    box.log.truncate_to(1, NOW_MS)
+    assert [path.name for path in box.directory.glob("*.snapshot") if int(path.stem) > 1] == []
+    box.append(batch())
+    for crashed in (False, True):
+        log = box.crash() if crashed else box.log
+        found = log.read(0, 1000, isolation=Isolation.READ_COMMITTED)
+        assert (log.last_stable_offset, found.records, found.aborted) == (0, b"", [])
+    box.append(marker(5, 0, committed=True), origin=Origin.COORDINATOR)
+    assert box.log.last_stable_offset == 3
 
 
 def test_truncating_below_the_logs_start_moves_the_start_along(box: LogBox) -> None:

@@ -177,6 +177,7 @@ def test_a_batch_that_compaction_took_ends_the_window(box: LogBox) -> None:
 
 
 def test_after_a_truncation_the_window_is_that_of_what_is_left(box: LogBox) -> None:
+    """Scenario 14."""
     five(box, between=3)
     box.log.roll(NOW_MS)
     cut = five(box, first=5, between=3)

@@ -256,6 +256,7 @@ def test_a_corrupt_snapshot_is_removed_and_the_log_replayed(tmp_path: Path, cont
 
 
 def test_snapshots_of_a_future_that_was_cut_off_are_removed(tmp_path: Path) -> None:
+    """Scenario 14."""
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
     path = box.file(".log")

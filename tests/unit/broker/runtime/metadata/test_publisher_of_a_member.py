@@ -76,6 +76,7 @@ async def test_without_a_leader_nothing_is_fetched(member: MemberDir) -> None:
 
 
 async def test_amid_a_controlled_shutdown_only_a_replica_in_sync_goes_on_fetching(member: MemberDir) -> None:
+    """KAFKA-14296, scenario 37."""
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     member.publisher.shutting_down = True
     await member.told(change(ID, 0, leader=2), change(ID, 1, isr=[2]))
@@ -93,12 +94,45 @@ async def test_a_replica_that_is_assigned_elsewhere_goes_with_its_directory_and_
 
 
 async def test_a_name_that_is_created_again_in_the_same_batch_has_an_empty_log_of_its_new_id(member: MemberDir) -> None:
+    """Scenario 30."""
     await member.told(*START, partition(ID, 0, [1, 2]))
     old = member.partitions.get("t", 0)
     await member.told(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), partition(NEW_ID, 0, [1, 2]))
     assert old.removed
     assert member.partitions.get("t", 0).log.topic_id == NEW_ID
     assert member.partitions.by_topic_id(ID) is None
+
+
+@pytest.mark.parametrize(("leaders", "led"), [((2, 1), True), ((2, 1, 2), False), ((2, -1, 1), True)])
+async def test_of_several_records_of_one_partition_in_a_batch_the_last_one_counts_and_every_epoch(
+    member: MemberDir, leaders: tuple[int, ...], led: bool
+) -> None:
+    """KAFKA-13790, scenario 30."""
+    await member.told(*START, partition(ID, 0, [1, 2]))
+    elected: list[int] = []
+    member.publisher.on_elected.append(lambda name, index, epoch: elected.append(epoch))
+    await member.told(*(change(ID, 0, leader=leader) for leader in leaders), change(ID, 0, isr=[leaders[-1]]))
+    assert (member.roles(), member.fetchers.leaders) == ({("t", 0): led}, {} if led else {("t", 0): 2})
+    found = member.partitions.get("t", 0)
+    assert (found.leader_epoch, found.replica.partition_epoch, elected) == (len(leaders), len(leaders) + 1, [len(leaders)] if led else [])
+
+
+async def test_another_in_sync_set_reaches_a_follower_that_is_elected_and_a_leader_that_is_not(member: MemberDir) -> None:
+    """KAFKA-13161, scenario 30."""
+    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.told(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
+    assert [member.partitions.get("t", index).replica.others.in_sync.committed for index in range(2)] == [{1}, {1}]
+
+
+async def test_a_storm_of_elections_is_carried_out_whole_and_back(member: MemberDir) -> None:
+    """Scenario 40: a controller elects a thousand preferred leaders in one batch."""
+    many = range(1_000)
+    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    for epoch, leader in ((1, 1), (2, 2)):
+        await member.told(*(change(ID, index, leader=leader) for index in many))
+        assert set(member.roles().values()) == {leader == 1}
+        assert {each.leader_epoch for each in member.partitions} == {epoch}
+        assert len(member.fetchers.leaders) == (0 if leader == 1 else len(many))
 
 
 async def test_who_listens_hears_of_a_deleted_topic_of_which_nothing_was_here(member: MemberDir) -> None:

@@ -160,12 +160,34 @@ async def test_a_controlled_shutdown_ends_when_the_controller_lets_go(living: Li
 
 
 async def test_a_controlled_shutdown_to_which_no_controller_agrees_has_an_end(living: Living) -> None:
+    """Scenario 39."""
     await living.run()
     shutdown = asyncio.ensure_future(living.life.controlled_shutdown(timeout_ms=10_000))
     await settle()
     for _ in range(10):
         await living.pass_ms(1_000)
     assert not await shutdown
+
+
+async def test_a_controlled_shutdown_waits_for_a_controller_that_is_down_and_ends_when_one_is_back(living: Living) -> None:
+    """Scenario 39."""
+    node = await living.answering(CONTROLLER, living.answer, SERVED)
+    living.life.start()
+    await settle()
+    living.published_offset = EPOCH
+    await living.pass_ms(10)
+    living.life.ready_to_unfence()
+    await settle()
+    node.stop()
+    shutdown = asyncio.ensure_future(living.life.controlled_shutdown(timeout_ms=60_000))
+    for _ in range(30):
+        await living.pass_ms(1_000)
+    assert (shutdown.done(), living.life.state) == (False, State.PENDING_CONTROLLED_SHUTDOWN)
+    living.lets_go = True
+    await living.answering(CONTROLLER, living.answer, SERVED)
+    for _ in range(5):
+        await living.pass_ms(1_000)
+    assert await shutdown
 
 
 async def test_a_broker_that_does_not_run_yet_is_let_go_at_once(living: Living) -> None:
@@ -205,6 +227,7 @@ async def test_a_stopped_life_asks_nothing_more(living: Living) -> None:
 
 
 async def test_a_process_says_of_itself_what_its_settings_and_its_directory_say(tmp_path: Path) -> None:
+    """KIP-966, scenario 35: a directory that was not stopped cleanly tells no epoch, by which the controller knows."""
     settings = BrokerSettings(node_id=5, broker_rack="east", cluster_id="cluster", broker_heartbeat_interval_ms=7)
     for epoch in (-1, 12):
         log_dir = LogDir.open(tmp_path, settings, 0)

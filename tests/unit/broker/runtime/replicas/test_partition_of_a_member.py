@@ -106,6 +106,7 @@ async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: 
 
 
 def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_now(member: Member) -> None:
+    """Scenario 28."""
     partition = member.partition
     partition.lead(registered())
     info = partition.append(one_batch())
