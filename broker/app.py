@@ -218,7 +218,7 @@ class Broker:
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         groups.shards.follow(metadata.publisher)
         await groups.load()
-        producer_ids = ProducerIds(topics.allocate_producer_ids)
+        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._member is None)
         markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
         txns = TxnService(
             settings,

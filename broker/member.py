@@ -28,7 +28,7 @@ from ottla.broker.core.config_keys import INT32_MAX
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
-from ottla.broker.net.node_client import NodeClient
+from ottla.broker.net.node_client import NodeClient, Patience
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.storage.partition_log import PartitionLog
     from ottla.broker.world import World
+
+_FETCH_TIMEOUT_MS_MIN: Final = 1_000
+"""controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
 
 FORWARDING_MS: Final = 60_000
 """How long a client's request looks for a controller (NodeToControllerChannelManager's for forwarding)."""
@@ -87,6 +90,7 @@ class ClusterMember:
             timers=timers,
             random=world.random,
             client_id=f"broker-{settings.node_id}",
+            patience=Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms),
         )
         self._newest: Published | None = None
         self._joined = False
@@ -297,7 +301,7 @@ async def _reached(milestone: Awaitable[None]) -> None:
 
 def _observer_settings(settings: BrokerSettings) -> ObserverSettings:
     return ObserverSettings(
-        settings.controller_quorum_request_timeout_ms,
+        min(settings.controller_quorum_request_timeout_ms, max(settings.controller_quorum_fetch_timeout_ms, _FETCH_TIMEOUT_MS_MIN)),
         settings.controller_listener_names[0].upper(),
         ObserverLimits(
             backoff_ms=settings.controller_quorum_retry_backoff_ms,

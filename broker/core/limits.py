@@ -123,9 +123,6 @@ FETCH_SESSION_PARTITIONS = 1_000_000
 NODE_RESPONSE_BYTES = 128 * MIB
 """The largest answer of another node: one batch as large as any that can be produced (100 MiB), and what stands around it."""
 
-LINK_SETUP_MS = 10_000
-"""How long connecting to another node may take, its versions included: Kafka's socket.connection.setup.timeout.ms."""
-
 LINK_BACKOFF_MS = 50
 LINK_BACKOFF_MS_MAX = 1_000
 """The pause before a node is dialled again, doubled with each failure, and the longest: Kafka's reconnect.backoff.ms and its max."""

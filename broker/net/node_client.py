@@ -44,21 +44,49 @@ class _Asked:
     correlation_id: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a connection may take to come about, its versions included: socket.connection.setup.timeout.ms, and twice as long with each
+    one that did not, up to its max.
+    """
+
+    setup_ms: int = 10_000
+    setup_max_ms: int = 30_000
+
+    def after(self, failures: int, jitter: float) -> int:
+        """For the next one, where so many in a row did not come about; `jitter` around 1 (KAFKA ExponentialBackoff)."""
+        if self.setup_ms >= self.setup_max_ms:
+            return self.setup_ms
+        return min(round(min(self.setup_ms << min(failures, 20), self.setup_max_ms) * jitter), self.setup_max_ms)
+
+
 class NodeClient:
     """One connection to `node`; `client_id` is what it calls itself in every request."""
 
-    def __init__(self, node: Node, network: Network, *, clock: Clock, timers: Timers, random: Random, client_id: str) -> None:
+    def __init__(
+        self,
+        node: Node,
+        network: Network,
+        *,
+        clock: Clock,
+        timers: Timers,
+        random: Random,
+        client_id: str,
+        patience: Patience | None = None,
+    ) -> None:
         self.node = node
         self._network = network
         self._clock = clock
         self._timers = timers
         self._random = random
         self._client_id = client_id
+        self._patience = patience or Patience()
         self._wire: _Wire | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[_Asked] = []
         self._versions: Versions = {}
         self._failures = 0
+        self._slow = 0
         self._dial_from_ms = 0
         self._closed = False
 
@@ -97,8 +125,8 @@ class NodeClient:
         """Dial, ask for the peer's versions, send what waits. Cancelled by `_break`."""
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
-        too_late = partial(self._break, f"{self._address} was not reached in {limits.LINK_SETUP_MS} ms")
-        timer = self._timers.schedule(self._clock.mono_ms() + limits.LINK_SETUP_MS, too_late)
+        setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
+        timer = self._timers.schedule(self._clock.mono_ms() + setup_ms, partial(self._too_slow, setup_ms))
         wire = _Wire(self._address, self._client_id, self._break)
         try:
             await self._network.connect(self.node.host, self.node.port, lambda: wire)
@@ -112,11 +140,18 @@ class NodeClient:
             timer.cancel()
             if self._wire is not wire:
                 wire.end("given up")
-        self._failures = 0
+        self._failures = self._slow = 0
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for asked in unsent:
             self._send(wire, asked)
+
+    def _too_slow(self, setup_ms: int) -> None:
+        self._slow += 1
+        self._break(f"{self._address} was not reached in {setup_ms} ms")
+
+    def _jitter(self) -> float:
+        return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _send(self, wire: _Wire, asked: _Asked) -> None:
         """Send it at the highest version that suits; an answer that cannot come is told at once."""
@@ -143,7 +178,7 @@ class NodeClient:
             _fail(asked, why)
         backoff_ms = min(limits.LINK_BACKOFF_MS << min(self._failures, 10), limits.LINK_BACKOFF_MS_MAX)
         self._failures += 1
-        self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._random.uniform(1 - _JITTER, 1 + _JITTER))
+        self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._jitter())
 
 
 class _Wire(asyncio.Protocol):

@@ -9,7 +9,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_cluster import MemberCluster, in_a_cluster
 
@@ -18,6 +18,14 @@ async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) 
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(topic, partitions, 3)]))
     assert [each.error_code for each in answer.topics] == [0]
     await cluster.until(lambda: all(member.knows(topic) for member in cluster.members.values()), "all know the topic")
+
+
+async def producer_ids(cluster: MemberCluster, node: int) -> InitProducerIdResponse:
+    """Asked for as a client does it, again and again."""
+    while (answer := await cluster.ask(node, InitProducerIdRequest(None, 60_000))).error_code:
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await cluster.pass_ms(100)
+    return answer
 
 
 def batch_of(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
@@ -33,7 +41,7 @@ async def produce(cluster: MemberCluster, node: int, batch: bytes, topic: str = 
 def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal() -> None:
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster)
-        ids = await cluster.ask(2, InitProducerIdRequest(None, 60_000))
+        ids = await producer_ids(cluster, 2)
         sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
         assert [(await produce(cluster, 1, batch)).base_offset for batch in sent] == [0, 1, 2]
         cluster.members[1].crash()
@@ -78,5 +86,18 @@ def test_nothing_of_a_member_outlives_its_crash() -> None:
         await cluster.pass_ms(5_000)
         assert {path: bytes(node.data) for path, node in member.files.nodes.items()} == left
         assert len(cluster.controller.links) == links - 2, "of the observer, and of the heartbeats"
+
+    in_a_cluster(scene)
+
+
+def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        cluster.controller.node.stop()
+        began_ms = cluster.clock.mono_ms()
+        for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest(None, 60_000)):
+            assert (await cluster.ask(1, request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert cluster.clock.mono_ms() - began_ms < 1_000
+        await cluster.controller.start(cluster.network)
+        assert (await producer_ids(cluster, 1)).producer_epoch == 0
 
     in_a_cluster(scene)

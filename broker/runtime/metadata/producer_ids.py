@@ -2,7 +2,8 @@
 
 Rules that hold here:
 
-* An id is given only from a block that is on disk. Whoever comes while there is none waits for the next block, and nobody else does.
+* An id is given only from a block that is on disk. Whoever comes while there is none waits for the next block, and nobody else does; where
+  another node gives the blocks, they are told at once to come again.
 * The next block is asked for when nine tenths of the present one are given, so that hardly anybody waits.
 """
 
@@ -30,10 +31,11 @@ class NoProducerId(Rejected):
 
 
 class ProducerIds:
-    """`allocate` brings a block; it raises Rejected when there is none."""
+    """`allocate` brings a block; it raises Rejected when there is none. `local`: this process gives the blocks, and soon."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[range]], *, local: bool = True) -> None:
         self._allocate = allocate
+        self._local = local
         self._next = self._end = self._ask_from = 0
         self._next_block: range | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -57,8 +59,10 @@ class ProducerIds:
         self._ask_from = block.stop - int(len(block) * _ASK_AT)
 
     async def wait(self) -> None:
-        """Until there is an id to take. Raises Rejected when none can be had."""
+        """Until there is an id to take. Raises Rejected when none can be had, or NoProducerId where a client is not to wait for it."""
         while self._next == self._end and self._next_block is None:
+            if not self._local:
+                raise NoProducerId
             await asyncio.shield(self._ask())
 
     def _ask(self) -> asyncio.Task[None]:

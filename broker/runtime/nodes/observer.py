@@ -68,7 +68,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverSettings:
-    """controller.quorum.request.timeout.ms, and see each part. `controller_listener` is the first of controller.listener.names."""
+    """How long an answer may take: controller.quorum.request.timeout.ms, or .fetch.timeout.ms if less, after which the leader is looked for
+    elsewhere. And see each part. `controller_listener` is the first of controller.listener.names."""
 
     request_timeout_ms: int = 2_000
     controller_listener: str = "CONTROLLER"

@@ -9,7 +9,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Sockets
-from ottla.broker.net.node_client import NodeClient
+from ottla.broker.net.node_client import NodeClient, Patience
 from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.testing.in_process import InProcessBroker
@@ -150,7 +150,7 @@ async def test_a_peer_that_says_nothing_to_api_versions_is_given_up_and_dialled_
     await silent.accept(asyncio.Protocol, 10)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
     await settle()
-    await place.pass_ms(limits.LINK_SETUP_MS - 1)
+    await place.pass_ms(Patience().setup_ms - 1)
     assert await place.outcome(call) is None
     await place.pass_ms(1)
     assert isinstance(await place.outcome(call), LinkBroken)
@@ -160,6 +160,23 @@ async def test_a_peer_that_says_nothing_to_api_versions_is_given_up_and_dialled_
     await settle()
     await place.pass_ms(2 * limits.LINK_BACKOFF_MS)
     assert (await again).throttle_time_ms == 2
+
+
+async def test_each_connection_that_does_not_come_about_may_take_twice_as_long_up_to_a_limit(place: Place) -> None:
+    silent = place.network.listen(PEER.host, PEER.port)
+    await silent.accept(asyncio.Protocol, 10)
+    patience = Patience(setup_ms=1_000, setup_max_ms=3_000)
+    link = NodeClient(PEER, place.network, clock=place.clock, timers=place.timers, random=Random(1), client_id="x", patience=patience)
+    took = []
+    for _ in range(4):
+        await place.pass_ms(1_200)  # the pause before is over
+        began_ms = place.clock.mono_ms()
+        call = asyncio.ensure_future(link.call(beat(1), timeout_ms=60_000))
+        while await place.outcome(call) is None:
+            await place.pass_ms(10)
+        took.append(place.clock.mono_ms() - began_ms)
+    assert took[0] == 1_000
+    assert [1_600 <= took[1] <= 2_410, took[2], took[3]] == [True, pytest.approx(2_800, abs=410), pytest.approx(2_800, abs=410)]
 
 
 async def test_a_node_that_refuses_is_dialled_after_pauses_that_grow_up_to_a_second(place: Place) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
 from ottla.protocol.error_codes import ErrorCode
+from tests.support.simulation import settle
 
 SIZE = 20
 
@@ -84,4 +85,16 @@ async def test_one_who_waits_no_longer_takes_no_block_from_the_others(blocks: Bl
     gone.cancel()
     blocks.may.set()
     await stays
+    assert (ids.take(), blocks.asked) == (0, 1)
+
+
+async def test_nobody_waits_for_the_blocks_of_another_node(blocks: Blocks) -> None:
+    ids = ProducerIds(blocks.allocate, local=False)
+    for _ in range(2):
+        with pytest.raises(NoProducerId):
+            ids.take()
+        with pytest.raises(NoProducerId):
+            await ids.wait()
+    blocks.may.set()
+    await settle()
     assert (ids.take(), blocks.asked) == (0, 1)
