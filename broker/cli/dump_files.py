@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import javaproperties
+
 from ottla.broker.cli.internal_records import control_row, describe_record
-from ottla.protocol import java_properties
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import MAGIC_V2, BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.crc32c import crc32c
@@ -263,7 +264,7 @@ def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]
     """meta.properties and partition.metadata: names and values."""
     text = path.read_text(errors="replace")
     try:
-        found = java_properties.loads(text)
+        found = javaproperties.loads(text)
     except ValueError as error:
         yield Corruption(0, str(error))
         return

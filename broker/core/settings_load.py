@@ -19,7 +19,6 @@ from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
-from ottla.protocol import java_properties
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
@@ -118,8 +117,11 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
 def _read_file(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
+    import javaproperties  # noqa: PLC0415 # only starts that read a file pay for it
+
     try:
-        return java_properties.loads(file.read_text(encoding="utf-8"))
+        with file.open(encoding="utf-8") as lines:
+            return dict(javaproperties.load(lines))
     except (OSError, ValueError) as error:
         raise SettingsError(f"cannot read {file}: {error}") from error
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-from ottla.protocol import java_properties
+import javaproperties
+
 from ottla.spark_jobs.filesystem import CLUSTER
 from ottla.spark_jobs.wire.security import Security, dotted, is_secret, security_of
 
@@ -62,8 +63,8 @@ def address(servers: str, properties: Mapping[str, str]) -> Address:
     given = {dotted(name): value for name, value in properties.items()}
     file = given.pop(CONFIG_FILE, "")
     if file:
-        text = Path(file).read_text(encoding="utf-8")
-        given = {dotted(name): value for name, value in java_properties.loads(text).items()} | given
+        with Path(file).open(encoding="utf-8") as text:
+            given = {dotted(name): value for name, value in javaproperties.load(text).items()} | given
     found = Address(_servers(servers), security_of(given), client_id=given.get("client.id", "ottla-audit"))
     rate, timeout_ms = (_number(given, name) for name in (RATE, TIMEOUT))
     return replace(found, bytes_per_second=rate, timeout_s=timeout_ms / 1000 or found.timeout_s, pinned=given.get(PINNED, ""))
