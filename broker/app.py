@@ -146,6 +146,12 @@ class Broker:
                 raise StartError(str(error)) from error
             raise
 
+    async def warm_up(self) -> None:
+        """Import the handlers one a turn, now that clients can connect: none of their first requests has to wait for that."""
+        for route in (ROUTES if self._member is None else ROUTES_OF_A_MEMBER).values():
+            _ = route.handle
+            await asyncio.sleep(0)
+
     async def stop(self) -> None:
         """Stop in order; what cannot be answered in time is cut."""
         if self._member is not None:
@@ -315,20 +321,6 @@ class Broker:
         await self._server.start(shared)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
-        self._warm_up()
-
-    def _warm_up(self) -> None:
-        """Import the handlers one a turn, now that clients can connect: none of their first requests has to wait for that."""
-        loop = asyncio.get_running_loop()
-        routes = iter((ROUTES if self._member is None else ROUTES_OF_A_MEMBER).values())
-
-        def next_one() -> None:
-            route = next(routes, None)
-            if route is not None:
-                _ = route.handle
-                loop.call_soon(next_one)
-
-        loop.call_soon(next_one)
 
     def _session_id(self) -> int:
         return self.world.random.randrange(1, 2**31)
@@ -390,8 +382,10 @@ async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
     _announce(broker, port_file)
+    await broker.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
     await stop.wait()
     logger.info("Stopping")
 

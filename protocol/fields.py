@@ -9,7 +9,9 @@ Version ranges are written as in Kafka's own schemas: "0+", "2-7", "4".
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar, overload
 
 from ottla.protocol.wire import Buffer
@@ -125,7 +127,7 @@ def struct(type_: type[T], versions: str = ..., *, tag: int | None = ...) -> T: 
 def struct(type_: type[T], versions: str = ..., *, nullable: str, default: type[T] | None = ..., tag: int | None = ...) -> T | None: ...
 def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default: type[T] | None = None, tag: int | None = None) -> Any:
     """Declare a nested struct: by default one with its own defaults, or null where null is allowed and `default` does not say otherwise."""
-    metadata = _metadata(type_, versions, nullable, tag)
+    metadata = _metadata(type_, versions, nullable, tag)  # type: ignore[arg-type] # mypy asks a class's instances whether it can be hashed
     if nullable and default is None:
         return dataclasses.field(default=None, metadata=metadata)
     return dataclasses.field(default_factory=type_, metadata=metadata)
@@ -140,5 +142,7 @@ def wire_fields(type_: type) -> list[WireField]:
     return out
 
 
-def _metadata(type_: Any, versions: str, nullable: str, tag: int | None) -> dict[str, Any]:
+@cache
+def _metadata(type_: Any, versions: str, nullable: str, tag: int | None) -> Mapping[str, Any]:
+    """What is declared of a field; one object for all the fields that say the same, as most do."""
     return {"type": type_, "versions": Versions.parse(versions), "nullable": Versions.parse(nullable), "tag": tag}

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import re2
-
 from ottla.broker.api.context import Context
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-
-_QUIET = re2.Options()
-_QUIET.log_errors = False
 
 _STATES = {state.wire_name: state for state in TxnState}
 
@@ -55,8 +50,12 @@ def _pattern(pattern: str | None) -> Callable[[str], bool]:
     """Raises Rejected."""
     if not pattern:
         return lambda transactional_id: True
+    import re2  # noqa: PLC0415 # 2.5 MB that a broker need not hold: few ask by expression
+
+    quiet = re2.Options()
+    quiet.log_errors = False
     try:
-        compiled = re2.compile(pattern, _QUIET)
+        compiled = re2.compile(pattern, quiet)
     except re2.error as error:
         raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
     return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

@@ -8,7 +8,6 @@ in `Loaded.notes`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +138,8 @@ def _without_effect(name: str, source: str) -> str:
 
 
 def _unknown(name: str, source: str) -> str:
+    import difflib  # noqa: PLC0415 # only starts that fail pay for it
+
     nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *KEPT_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"Unknown setting {name} (from the {source}){hint}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,16 @@ def test_several_listeners_each_advertise_their_own_address(tmp_path: Path) -> N
                 (node,) = client.call(MetadataRequest([])).brokers
                 told.append((node.host, node.port))
     assert told == [(HOST, ports[0]), ("kafka.example", 19092)]
+
+
+LOADED = """
+import sys, ottla.broker.app
+from ottla.broker.api.routes import load_all
+load_all()
+print(*sys.modules)
+"""
+
+
+def test_a_broker_holds_no_library_that_few_requests_need() -> None:
+    loaded = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
+    assert {"re2", "difflib", "xxhash", "lz4", "cramjam", "zstandard", "typer", "rich", "aiokafka"}.isdisjoint(loaded)
