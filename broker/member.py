@@ -159,7 +159,7 @@ class ClusterMember:
         self._log_dir.broker_epoch = self._life.broker_epoch
         await self._proposals.stop()
         await self._fetchers.stop()
-        await self._coordination.stop()
+        self._coordination.end()
         await self._topics.stop()
         self.parts.broker_configs.loggers.reset()
         self._life.stop()
@@ -173,6 +173,7 @@ class ClusterMember:
         self._observer.end()
         self._proposals.end()
         self._fetchers.end()
+        self._coordination.end()
         for channel in self._channels:
             channel.close()
 

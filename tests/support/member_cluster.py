@@ -23,7 +23,7 @@ from ottla.broker.world import World
 from ottla.protocol.schema import Message
 from tests.support.kraft_controller import KraftController
 from tests.support.memory_files import MemoryFiles
-from tests.support.memory_network import MemoryNetwork
+from tests.support.memory_network import MemoryNetwork, Plug
 from tests.support.simulation import InlineThreads, TimelessLoop, settle
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -39,6 +39,7 @@ class Member:
         self.files = MemoryFiles()
         self.exit_codes: list[int] = []
         self.broker: Broker | None = None
+        self.plug = Plug(cluster.network)
         self._cluster = cluster
         self._settings = {
             "process.roles": "broker",
@@ -54,7 +55,7 @@ class Member:
 
     async def start(self) -> None:
         cluster = self._cluster
-        world = World(cluster.clock, self.files, cluster.network, Random(cluster.random.getrandbits(64)), InlineThreads)
+        world = World(cluster.clock, self.files, self.plug, Random(cluster.random.getrandbits(64)), InlineThreads)
         self.broker = Broker(load(self._settings, {}, None).settings, Faults(), world, exit_now=self.exit_codes.append)
         await self.broker.start()
 

@@ -45,6 +45,32 @@ class MemoryNetwork:
         return self._next_port
 
 
+class Plug:
+    """The network as one broker has it: what it dials can be cut off, host by host (`pull`), until they are taken out of `cut`."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self._network = network
+        self._made: list[tuple[str, asyncio.Transport]] = []
+        self.cut: set[str] = set()
+
+    def listen(self, host: str, port: int) -> MemoryPlace:
+        return self._network.listen(host, port)
+
+    async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
+        if host in self.cut:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        transport = await self._network.connect(host, port, make)
+        self._made = [(to, made) for to, made in self._made if not made.is_closing()]
+        self._made.append((host, transport))
+        return transport
+
+    def pull(self, *hosts: str) -> None:
+        self.cut.update(hosts)
+        for host, transport in self._made:
+            if host in self.cut:
+                transport.abort()
+
+
 class MemoryPlace:
     def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
         self._network = network

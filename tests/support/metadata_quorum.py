@@ -16,6 +16,7 @@ from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from ottla.broker.cluster.raft_records import KRaftVersionRecord, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record, encode_record
+from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.core.timers import Timers
@@ -73,7 +74,7 @@ class Controller:
         return (known[-1].epoch, known[-1].end_offset) if known else (0, 0)
 
     def append(self, epoch: int, *records: MetadataRecord) -> None:
-        self.append_value(epoch, *(encode_record(record, 0) for record in records))
+        self.append_value(epoch, *(encode_record(record, version_of(record, LEVEL)) for record in records))
 
     def append_value(self, epoch: int, *encoded: bytes) -> None:
         base = self.end

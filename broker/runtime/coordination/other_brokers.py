@@ -39,7 +39,7 @@ class OtherBrokers:
         self._made.append(made)
         return made
 
-    async def stop(self) -> None:
+    def end(self) -> None:
         """Ask nothing more."""
         for made in self._made:
-            await made.stop()
+            made.end()

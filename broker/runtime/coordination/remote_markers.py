@@ -54,9 +54,9 @@ class RemoteMarkers:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
         return self._batches.put(leader, (place, marker))
 
-    async def stop(self) -> None:
+    def end(self) -> None:
         """Send nothing more."""
-        await self._batches.stop()
+        self._batches.end()
         self._peers.close()
 
     async def _write(self, node: int, batch: Sequence[_Asked]) -> None:

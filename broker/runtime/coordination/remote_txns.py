@@ -70,9 +70,9 @@ class RemoteTxns:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
 
-    async def stop(self) -> None:
+    def end(self) -> None:
         """Ask nothing more."""
-        await self._batches.stop()
+        self._batches.end()
         self._peers.close()
 
     def _coordinator_of(self, transactional_id: str) -> int:

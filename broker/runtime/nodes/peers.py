@@ -93,15 +93,14 @@ class Batches(Generic[QuestionT, AnswerT]):
             self._workers[node] = loop.create_task(self._work(node))
         return asked.answer
 
-    async def stop(self) -> None:
+    def end(self) -> None:
         """Ask nothing more; who waits is told so."""
-        workers = list(self._workers.values())
-        for worker in workers:
+        for worker in self._workers.values():
             worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
         for each in [*self._waiting.values(), *self._under_way.values()]:
             for asked in each:
                 asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker stops"))
+        self._waiting.clear()
 
     async def _work(self, node: int) -> None:
         """Ends when nothing waits for the broker."""
@@ -109,14 +108,16 @@ class Batches(Generic[QuestionT, AnswerT]):
             while waiting := self._waiting.pop(node, None):
                 batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
                 self._under_way[node] = batch
+                if later:
+                    self._waiting[node] = later
                 try:
                     await self._ask(node, batch)
                 except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked, and the next ones have their turn
                     for asked in batch:
                         asked.fail(error)
-                left = [asked for asked in batch if not asked.answer.done()] + later
+                left = [asked for asked in batch if not asked.answer.done()]
                 if left:
                     self._waiting[node] = left + self._waiting.get(node, [])
-                del self._under_way[node]
         finally:
+            self._under_way.pop(node, None)
             del self._workers[node]

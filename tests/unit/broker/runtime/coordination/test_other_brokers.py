@@ -18,7 +18,7 @@ async def test_markers_and_questions_travel_on_connections_of_their_own_and_end_
     await settle()
     assert len(two.connections) == 2
     assert sorted(two.keys_asked()) == [24, 27]
-    await others.stop()
+    others.end()
     assert sent is not None
     assert isinstance(asked, asyncio.Future)
     assert (sent.done(), asked.done()) == (True, True)

@@ -157,5 +157,5 @@ async def test_after_a_stop_nobody_waits() -> None:
     await scene.other(2, scene.answer)
     sent = scene.send(AT_2)
     await settle()
-    await scene.markers.stop()
+    scene.markers.end()
     assert await code_of(sent) is ErrorCode.NETWORK_EXCEPTION

@@ -159,5 +159,5 @@ async def test_after_a_stop_nobody_waits() -> None:
     answer = scene.txns.verify_partitions("tx", 7, 5, PLACES)
     assert isinstance(answer, asyncio.Future)
     await settle()
-    await scene.txns.stop()
+    scene.txns.end()
     assert answer.done()

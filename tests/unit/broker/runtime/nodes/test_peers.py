@@ -95,10 +95,10 @@ async def test_a_bug_is_told_to_whoever_asked_and_the_next_have_their_turn() -> 
 
 async def test_after_a_stop_nobody_waits_for_ever() -> None:
     requests = Requests()
-    answers = [requests.batches.put(2, 0)]
+    answers = [requests.batches.put(2, 0) for _ in range(limits.QUESTIONS_PER_REQUEST + 1)]
     await settle()
     answers.append(requests.batches.put(2, 2))
-    await requests.batches.stop()
+    requests.batches.end()
     for answer in answers:
         with pytest.raises(Rejected) as refused:
             await answer
