@@ -15,7 +15,7 @@ replica, out of range, divergence (KAFKA Partition.fetchRecords).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api.context import Context
@@ -39,6 +39,8 @@ from ottla.protocol.messages.k01_fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.partition import Partition
+
+    Waiting = asyncio.Future[Collection[Partition] | None]
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
@@ -100,11 +102,12 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
         )
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    read = _read_all(ctx, request, fetch, asker, first=True)
+    read = _read_all(ctx, request, fetch, asker)
     if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
         return _respond(ctx, fetch, read)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
-    return _wait(ctx, request, fetch, asker, deadline=deadline, waiting=_park(ctx, request, read, asker, deadline))
+    waiting = _park(ctx, request, read, asker, deadline)
+    return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
 
 
 def _asker(ctx: Context, request: FetchRequest) -> _Asker:
@@ -137,7 +140,7 @@ def _is_enough(read: _Read, wanted_bytes: int) -> bool:
     return read.must_answer or read.bytes >= wanted_bytes or not read.results
 
 
-def _park(ctx: Context, request: FetchRequest, read: _Read, asker: _Asker, deadline: int) -> asyncio.Future[bool]:
+def _park(ctx: Context, request: FetchRequest, read: _Read, asker: _Asker, deadline: int) -> Waiting:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
     on_closed = ctx.peer.on_closed
     missing = _wanted_bytes(ctx, request) - read.bytes
@@ -148,26 +151,42 @@ def _park(ctx: Context, request: FetchRequest, read: _Read, asker: _Asker, deadl
 
 
 async def _wait(
-    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, deadline: int, waiting: asyncio.Future[bool]
+    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, deadline: int, read: _Read, waiting: Waiting
 ) -> FetchResponse:
     """Read again when there may be enough, or the time is up; the connection's end takes the wait back."""
     while True:
-        woken = await waiting
-        read = _read_all(ctx, request, fetch, asker, first=False)
-        if not woken or _is_enough(read, _wanted_bytes(ctx, request)):
+        changed = await waiting
+        read = _read_all(ctx, request, fetch, asker, {} if changed is None else _unchanged(read, changed))
+        if changed is None or _is_enough(read, _wanted_bytes(ctx, request)):
             return _respond(ctx, fetch, read)
         waiting = _park(ctx, request, read, asker, deadline)
 
 
-def _read_all(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, first: bool) -> _Read:
-    """Read every partition. A follower has said where its log ends once, with the `first` of several reads for one request."""
-    read = _Read()
+def _unchanged(read: _Read, changed: Collection[Partition]) -> dict[Partition, PartitionData]:
+    """The partitions that still have nothing. Where others had something, they may just have found no room beside it."""
+    if read.bytes:
+        return {}
+    nothing = zip(read.watched, read.results, strict=True)
+    return {partition: data for partition, (_, data) in nothing if partition not in changed}
+
+
+def _read_all(
+    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, unchanged: Mapping[Partition, PartitionData] | None = None
+) -> _Read:
+    """Read every partition, but for those that are `unchanged` since the read before; None: this is the first for the request. By that one
+    a follower has said where its log ends.
+    """
+    read, first = _Read(), unchanged is None
     left = min(request.max_bytes, ctx.services.settings.fetch_max_bytes)
     for target in fetch.targets:
         asked = target.asked
         try:
             partition = ctx.services.partitions.get(target.topic, asked.partition)
             read.watched.append(partition)
+            if unchanged and (data := unchanged.get(partition)) is not None:
+                data.high_watermark = partition.log.high_watermark
+                read.results.append((target, data))
+                continue
             _check(request, partition, asked, asker)
             data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not asker.follows else None
             data = data or _diverging(partition, asked)
@@ -215,9 +234,9 @@ def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> Partitio
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
     """Where the client's log and ours part, if they do (KIP-595): it read `last_fetched_epoch` further than we have it."""
-    if asked.last_fetched_epoch < 0:
-        return None
     log = partition.log
+    if asked.last_fetched_epoch < 0 or (asked.last_fetched_epoch == log.epochs.latest and asked.fetch_offset == log.log_end_offset):
+        return None
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or asked.fetch_offset < log.log_start_offset:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -236,8 +255,11 @@ def _read_one(
     partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
     """What there is to send, and whether it ended only with its segment: no append adds to that, so nobody waits for it (DelayedFetch)."""
+    log = partition.log
+    if isolation is Isolation.LOG_END and asked.fetch_offset == log.log_end_offset and log.failure is None:
+        return _without_records(partition, asked), False
     most = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
-    result = partition.log.read(asked.fetch_offset, max(0, most), isolation=isolation, min_one_batch=min_one_batch)
+    result = log.read(asked.fetch_offset, max(0, most), isolation=isolation, min_one_batch=min_one_batch)
     data = PartitionData(
         asked.partition,
         ErrorCode.NONE,
@@ -251,7 +273,7 @@ def _read_one(
 
 
 def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[AbortedTransaction] | None:
-    if isolation is Isolation.READ_UNCOMMITTED:
+    if isolation is not Isolation.READ_COMMITTED:
         return None
     return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
 

@@ -100,7 +100,7 @@ class FetchPlan:
         ready = {
             key: follower.request(key[1], limits.partition_max_bytes)
             for key, follower in self._followers.items()
-            if follower.is_ready(now_ms)
+            if follower.delayed_until_ms <= now_ms and not follower.truncating
         }
         named, forgotten = session.next(ready)
         if not ready and not forgotten:

@@ -83,7 +83,17 @@ Action = AppendFetched | TruncateLog | RestartLog | FetchAction
 class Follower:
     """The fetching of one partition in one leader epoch. Times are in ms of a clock that never goes back."""
 
-    __slots__ = ("_backoff_ms", "delayed_until_ms", "fetch_offset", "lag", "last_fetched_epoch", "leader_epoch", "log", "truncating")
+    __slots__ = (
+        "_asked",
+        "_backoff_ms",
+        "delayed_until_ms",
+        "fetch_offset",
+        "lag",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log",
+        "truncating",
+    )
 
     def __init__(self, log: FollowerLog, leader_epoch: int, backoff_ms: int = BACKOFF_MS) -> None:
         self.log = log
@@ -97,6 +107,7 @@ class Follower:
         """How many committed records the leader has more; None before the first answer."""
         self.delayed_until_ms = NEVER
         """When its last pause ends."""
+        self._asked: FetchPartition | None = None
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether it is to be in the next request."""
@@ -112,15 +123,23 @@ class Follower:
             self.delayed_until_ms = now_ms + self._backoff_ms
 
     def request(self, partition: int, max_bytes: int) -> FetchPartition:
-        """What the next request says of it."""
-        return FetchPartition(
-            partition=partition,
-            current_leader_epoch=self.leader_epoch,
-            fetch_offset=self.fetch_offset,
-            last_fetched_epoch=self.last_fetched_epoch,
-            log_start_offset=self.log.log_start_offset,
-            partition_max_bytes=max_bytes,
-        )
+        """What the next request says of it; the same object as long as that is the same."""
+        asked, log_start = self._asked, self.log.log_start_offset
+        if (
+            asked is None
+            or asked.fetch_offset != self.fetch_offset
+            or asked.last_fetched_epoch != self.last_fetched_epoch
+            or asked.log_start_offset != log_start
+        ):
+            asked = self._asked = FetchPartition(
+                partition=partition,
+                current_leader_epoch=self.leader_epoch,
+                fetch_offset=self.fetch_offset,
+                last_fetched_epoch=self.last_fetched_epoch,
+                log_start_offset=log_start,
+                partition_max_bytes=max_bytes,
+            )
+        return asked
 
     # --- the leader's answers ----------------------------------------------------------------------------------------------------
 

@@ -33,10 +33,13 @@ class FollowerSession:
         """Of every partition of the session, what the leader believes to be asked."""
 
     def next(self, wanted: Mapping[PartitionKey, FetchPartition]) -> tuple[dict[PartitionKey, FetchPartition], list[PartitionKey]]:
-        """What the next request says: the partitions that it names, and those that it takes out of the session."""
+        """What the next request says: the partitions that it names, and those that it takes out of the session.
+
+        What is asked of a partition is new when it is another object than before: a busy follower compares with every answer.
+        """
         before = {} if self.epoch == INITIAL_EPOCH else self.asked
         self.asked = dict(wanted)
-        return {key: asks for key, asks in wanted.items() if before.get(key) != asks}, [key for key in before if key not in wanted]
+        return {key: asks for key, asks in wanted.items() if before.get(key) is not asks}, [key for key in before if key not in wanted]
 
     def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
         """The leader has answered for `keys`. False if that cannot be used: the next request begins a session."""

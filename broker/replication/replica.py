@@ -167,12 +167,13 @@ class Replica:
         if others.has_replaced(fetch):
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {fetch.node} has registered again since epoch {fetch.broker_epoch}")
         progress = others.followers[fetch.node]
-        log_end, lowest_start = progress.log_end, others.lowest_start()
+        has_grown, has_deleted = fetch.offset != progress.log_end, fetch.log_start != progress.log_start
+        lowest_start = others.lowest_start() if has_deleted else 0
         progress.fetched(fetch, leader_end, now_ms)
         effects = self._propose(others.expansion(fetch.node, self.high_watermark, self.log_end, now_ms))
-        if progress.log_end != log_end:
+        if has_grown:
             effects |= self._committed(now_ms)
-        if others.lowest_start() > lowest_start:
+        if has_deleted and others.lowest_start() > lowest_start:
             effects |= LOW_WATERMARK
         return effects
 

@@ -150,6 +150,22 @@ def test_a_long_poll_ends_by_the_append_that_it_waits_for(broker: RunningBroker,
         assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"now"]
 
 
+@pytest.mark.parametrize("later", [[0], [1], [0, 1], [1, 0]])
+def test_a_long_poll_of_several_partitions_tells_what_each_has_when_it_ends(
+    broker: RunningBroker, client: Client, later: list[int]
+) -> None:
+    create(client, "t", partitions=2)
+    with broker.client() as reader:
+        reader.send(request(part(0), part(1), max_wait_ms=60_000, min_bytes=60 * len(later)), 12)
+        broker.call_until(lambda running: running.services.fetch_waits.parked == 1)
+        for index in later:
+            produce(client, "t", b"%d" % index, partition=index)
+        found = decode_response(1, 12, reader.read_frame())[1]
+    assert [(data.high_watermark, bool(data.records)) for data in found.responses[0].partitions] == [
+        (later.count(index), index in later) for index in (0, 1)
+    ]
+
+
 def test_a_long_poll_waits_for_min_bytes(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     with broker.client() as reader:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.runtime.replicas.partition import Partition
 
+    Waiting = asyncio.Future[Collection[Partition] | None]
+
 
 class FetchWaits:
     """All parked fetches."""
@@ -32,20 +34,19 @@ class FetchWaits:
     def release_all(self) -> None:
         """The broker stops: whoever waits answers with what there is."""
         for waiter in list(self._waiters):
-            waiter.finish(False)
+            waiter.give_up()
 
-    def wait(
-        self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int, *, to_the_end: bool = False
-    ) -> asyncio.Future[bool]:
-        """True once `missing_bytes` came to be readable in `partitions` together (or one of them changed otherwise), False at the deadline.
+    def wait(self, partitions: Collection[Partition], missing_bytes: int, deadline_mono_ms: int, *, to_the_end: bool = False) -> Waiting:
+        """The partitions that changed, once `missing_bytes` came to be readable in `partitions` together (or one of them changed
+        otherwise); None at the deadline.
 
         `to_the_end`: a follower waits, who may read what is not committed. Cancelling the future takes the wait back.
         """
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future: Waiting = asyncio.get_running_loop().create_future()
         waiter = _Waiter(future, partitions, missing_bytes)
-        timer = self._timers.schedule(deadline_mono_ms, partial(waiter.finish, False))
+        timer = self._timers.schedule(deadline_mono_ms, waiter.give_up)
         for partition in partitions:
-            (partition.end_watchers if to_the_end else partition.watchers)[waiter] = waiter.appended
+            (partition.end_watchers if to_the_end else partition.watchers)[waiter] = partial(waiter.appended, partition)
         self._waiters[waiter] = None
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
@@ -57,22 +58,25 @@ class FetchWaits:
 
 
 class _Waiter:
-    __slots__ = ("_future", "_missing", "_partitions")
+    """It listens until the loop has told who waits, so that all that changes in one turn is among what `changed`."""
 
-    def __init__(self, future: asyncio.Future[bool], partitions: Collection[Partition], missing_bytes: int) -> None:
+    __slots__ = ("_changed", "_future", "_missing", "_partitions")
+
+    def __init__(self, future: Waiting, partitions: Collection[Partition], missing_bytes: int) -> None:
         self._future = future
         self._missing = missing_bytes
         self._partitions = partitions
+        self._changed: set[Partition] = set()
 
-    def appended(self, size: int) -> None:
+    def appended(self, partition: Partition, size: int) -> None:
+        self._changed.add(partition)
         self._missing -= size
-        if self._missing <= 0 or size == 0:
-            self.finish(True)
+        if (self._missing <= 0 or size == 0) and not self._future.done():
+            self._future.set_result(self._changed)
 
-    def finish(self, woken: bool) -> None:
-        self.detach()
+    def give_up(self) -> None:
         if not self._future.done():
-            self._future.set_result(woken)
+            self._future.set_result(None)
 
     def detach(self) -> None:
         for partition in self._partitions:

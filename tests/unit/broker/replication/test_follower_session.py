@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from ottla.broker.replication.follower_session import FollowerSession
@@ -9,6 +11,7 @@ from ottla.protocol.messages.k01_fetch import FetchPartition
 A, B, C = (b"a" * 16, 0), (b"a" * 16, 1), (b"b" * 16, 0)
 
 
+@cache
 def asks(offset: int) -> FetchPartition:
     return FetchPartition(0, 7, offset, 1, 0, 1000)
 

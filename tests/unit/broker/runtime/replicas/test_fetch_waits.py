@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ class Scene:
     def partition(self, index: int) -> Partition:
         return self.logs.partitions.get("t", index)
 
-    def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[bool]:
+    def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[Collection[Partition] | None]:
         return self.waits.wait([self.partition(0), self.partition(1)], missing, deadline)
 
 
@@ -38,7 +38,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 async def test_an_append_to_any_of_the_partitions_ends_the_wait(scene: Scene) -> None:
     waiting = scene.wait(1)
     scene.partition(1).append(one_batch())
-    assert await waiting is True
+    assert await waiting == {scene.partition(1)}
+
+
+async def test_what_else_is_appended_in_the_same_turn_is_among_what_changed(scene: Scene) -> None:
+    waiting = scene.wait(1)
+    scene.partition(1).append(one_batch())
+    scene.partition(0).append(one_batch())
+    assert await waiting == {scene.partition(0), scene.partition(1)}
 
 
 async def test_bytes_of_all_partitions_count_together(scene: Scene) -> None:
@@ -46,21 +53,21 @@ async def test_bytes_of_all_partitions_count_together(scene: Scene) -> None:
     scene.partition(0).append(one_batch())
     assert not waiting.done()
     scene.partition(1).append(one_batch())
-    assert await waiting is True
+    assert await waiting == {scene.partition(0), scene.partition(1)}
 
 
-async def test_the_deadline_ends_the_wait_with_false(scene: Scene) -> None:
+async def test_the_deadline_ends_the_wait_with_nothing(scene: Scene) -> None:
     waiting = scene.wait(1, deadline=50)
     scene.timers.run_due(49)
     assert not waiting.done()
     scene.timers.run_due(50)
-    assert await waiting is False
+    assert await waiting is None
 
 
 async def test_a_deleted_topic_ends_the_wait(scene: Scene) -> None:
-    waiting = scene.wait(10_000)
+    waiting, deleted = scene.wait(10_000), scene.partition(0)
     scene.logs.partitions.remove("t", 0)
-    assert await waiting is True
+    assert await waiting == {deleted}
 
 
 @pytest.mark.parametrize("how", ["data", "deadline", "cancel", "release"])
