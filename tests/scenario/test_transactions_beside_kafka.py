@@ -1,0 +1,83 @@
+"""Transactions over brokers of both kinds: whoever coordinates one, and whoever leads its partitions, it is whole or it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from client_compat.kafka.cluster import Cluster, Kind, Node, running
+from client_compat.kafka.jars import KafkaMissing, jars
+from client_compat.support.brokers import HOST
+from client_compat.support.reading import read_with_confluent
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+
+TOPIC, PARTITIONS = "transactional", 3
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    try:
+        jars()
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    with running(Cluster(tmp_path / "cluster", [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA])) as started:
+        started.create_topic(TOPIC, PARTITIONS)
+        yield started
+
+
+class Writer:
+    """One transactional id. `told` are the values of the transactions of which it was told that they are committed."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.told: list[bytes] = []
+        self._cluster = cluster
+        self._count = 0
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "linger.ms": 0})
+        self._producer.init_transactions(PATIENCE_S)
+
+    def write(self, *, commit: bool) -> None:
+        """One record in every partition, so that every broker leads one of them."""
+        value = f"{self.transactional_id} {self._count} {commit}".encode()
+        self._count += 1
+        self._producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            self._producer.produce(TOPIC, value, partition=partition)
+        if commit:
+            self._producer.commit_transaction(PATIENCE_S)
+            self.told.append(value)
+        else:
+            self._producer.abort_transaction(PATIENCE_S)
+
+    def coordinator(self) -> Node:
+        with Client(HOST, self._cluster.broker(2).process.port) as client:
+            found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id]), 4).coordinators[0]
+        assert found.error_code == ErrorCode.NONE
+        return self._cluster.broker(found.node_id)
+
+
+def test_a_coordinator_of_either_kind_that_is_killed_as_soon_as_it_has_decided_leaves_every_transaction_whole(cluster: Cluster) -> None:
+    writers = [Writer(cluster, f"tx{number}") for number in range(8)]
+    cluster.settle()
+    for writer in writers:
+        writer.write(commit=True)
+        writer.write(commit=False)
+    for kind in Kind:
+        victim = next(writer.coordinator() for writer in writers if writer.coordinator().kind == kind)
+        for writer in writers:
+            writer.write(commit=True)
+        victim.process.kill()  # of the last of them at least, the markers are on their way
+        for writer in writers:
+            writer.write(commit=False)
+            writer.write(commit=True)
+        victim.start()
+        cluster.settle()
+    seen = [(one.partition, one.value) for one in read_with_confluent(cluster.bootstrap, TOPIC, PARTITIONS, "read_committed")]
+    told = [(partition, value) for writer in writers for value in writer.told for partition in range(PARTITIONS)]
+    assert sorted(seen) == sorted(told)
