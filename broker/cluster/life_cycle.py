@@ -28,6 +28,8 @@ _CATCHING_UP_MS: Final = 10
 _FIRST_WAIT_TO_STOP_MS: Final = 50
 _DIRECTORIES_LEVEL: Final = 17
 """3.7-IV2: from this metadata.version on a broker registers its directories."""
+_CORDONED_LEVEL: Final = 30
+"""4.3-IV0: from this one on a broker that has caught up says which directories get no new replicas; here it is none (KIP-1066)."""
 
 
 class State(IntEnum):
@@ -105,6 +107,8 @@ class LifeCycle:
         """Of this incarnation, once it is registered."""
         self.due_ms: int | None = None
         """When there is something to be asked; None while a request is under way, before the start and at the end."""
+        self.metadata_level = 0
+        """Of metadata.version, as far as this broker has read."""
         self._incarnation = incarnation
         self._pace = pace
         self._registered = False
@@ -172,6 +176,7 @@ class LifeCycle:
             want_fence=not self._ready,
             want_shut_down=self.state is State.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
+            cordoned_log_dirs=[] if self.metadata_level >= _CORDONED_LEVEL and self.state >= State.RECOVERY else None,
         )
 
     def answered(self, response: Response | None, now_ms: int) -> None:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from ottla.broker.cluster.features import REGISTERED
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord
+from ottla.broker.storage.log_values import LATEST
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_cluster import MemberCluster, in_a_cluster
 
@@ -99,5 +109,76 @@ def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_onc
         assert cluster.clock.mono_ms() - began_ms < 1_000
         await cluster.controller.start(cluster.network)
         assert (await producer_ids(cluster, 1)).producer_epoch == 0
+
+    in_a_cluster(scene)
+
+
+def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        beats = [asked for asked in cluster.controller.asked if isinstance(asked, BrokerHeartbeatRequest) and asked.broker_id == 1]
+        assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
+
+    in_a_cluster(scene)
+
+
+async def fetch(cluster: MemberCluster, node: int, offset: int, rack: str = "") -> PartitionData:
+    topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)])
+    request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=[topic], rack_id=rack)
+    return (await cluster.ask(node, request, 12)).responses[0].partitions[0]
+
+
+def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        await produce(cluster, 1, batch_of(b"x"))
+        await cluster.pass_ms(1_000)
+        assert (await fetch(cluster, 1, 0, "rack3")).preferred_read_replica == 3
+        assert (await fetch(cluster, 1, 0, "rack1")).preferred_read_replica == -1
+        read, led = await fetch(cluster, 3, 0, "rack3"), await fetch(cluster, 1, 0)
+        assert (read.high_watermark, bytes(read.records)) == (1, bytes(led.records))
+
+    in_a_cluster(scene, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
+
+
+async def delete_before(cluster: MemberCluster, offset: int, timeout_ms: int = 30_000) -> DeleteRecordsPartitionResult:
+    request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)])], timeout_ms)
+    return (await cluster.ask(1, request)).topics[0].partitions[0]
+
+
+def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        for n in range(3):
+            await produce(cluster, 1, batch_of(b"%d" % n))
+        answer = await delete_before(cluster, 2)
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
+        assert [member.partition("t").log.log_start_offset for member in cluster.members.values()] == [2, 2, 2]
+        cluster.members[3].crash()
+        assert (await delete_before(cluster, 3, timeout_ms=1_000)).error_code == ErrorCode.REQUEST_TIMED_OUT, "one that lives has them"
+        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "it is not alive any more")
+        assert (await delete_before(cluster, 3)).low_watermark == 3
+
+    in_a_cluster(scene)
+
+
+def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is_committed() -> None:
+    async def newest(cluster: MemberCluster) -> tuple[int, int]:
+        asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
+        answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [asked]), 5)).topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        await produce(cluster, 1, batch_of(b"x"))
+        await cluster.pass_ms(1_000)
+        await produce(cluster, 1, batch_of(b"y"), acks=1)
+        await cluster.until(lambda: cluster.members[2].partition("t").log.log_end_offset == 2, "it has both")
+        cluster.members[1].crash()
+        await cluster.pass_ms(2_000)
+        cluster.members[3].crash()  # in sync until the controller misses it, and fetches nothing
+        await cluster.until(lambda: cluster.members[2].partition("t").leads, "it leads")
+        assert await newest(cluster) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        await cluster.until(lambda: cluster.members[2].partition("t").replica.high_watermark == 2, "all is committed")
+        assert await newest(cluster) == (ErrorCode.NONE, 2)
 
     in_a_cluster(scene)

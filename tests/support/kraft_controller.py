@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from ottla.broker.cluster.features import TRANSACTION_VERSION
-from ottla.broker.cluster.image import MetadataImage, PartitionRegistration
+from ottla.broker.cluster.image import MIGRATING, MetadataImage, PartitionRegistration
 from ottla.broker.cluster.image_delta import ImageDelta
 from ottla.broker.cluster.metadata_records import (
     LEADER_UNCHANGED,
@@ -230,7 +230,9 @@ class KraftController:
             return ErrorCode.INVALID_REQUEST
         alive = set(self._alive(self.image))
         epochs = {member: self.image.brokers[member].epoch for member in wanted if member in alive}
-        eligible = all(member in epochs and epoch in {-1, epochs[member]} for member, epoch in wanted.items())
+        eligible = all(
+            member in epochs and epoch in {-1, epochs[member]} and _is_online(self.image, now, member) for member, epoch in wanted.items()
+        )
         return ErrorCode.NONE if eligible else ErrorCode.INELIGIBLE_REPLICA
 
     def _assign(self, request: k73.AssignReplicasToDirsRequest) -> k73.AssignReplicasToDirsResponse:
@@ -326,11 +328,19 @@ class KraftController:
         alive = self._alive(image)
         for topic in image.topics.values():
             for index, now in topic.partitions.items():
-                isr = [replica for replica in now.isr if replica in alive] or list(now.isr)
-                leader = _elected(now, [replica for replica in isr if replica in alive])
+                online = [replica for replica in alive if _is_online(image, now, replica)]
+                isr = [replica for replica in now.isr if replica in online] or list(now.isr)
+                leader = _elected(now, [replica for replica in isr if replica in online])
                 if leader != now.leader or isr != list(now.isr):
                     elected = LEADER_UNCHANGED if leader == now.leader else leader
                     yield PartitionChangeRecord(index, topic.topic_id, isr=None if isr == list(now.isr) else isr, leader=elected)
+
+
+def _is_online(image: MetadataImage, partition: PartitionRegistration, replica: int) -> bool:
+    """Whether it lies in a directory that its broker has."""
+    return replica not in partition.replicas or (
+        partition.directories[partition.replicas.index(replica)] in {*image.brokers[replica].directories, MIGRATING}
+    )
 
 
 def _elected(now: PartitionRegistration, candidates: Sequence[int]) -> int:

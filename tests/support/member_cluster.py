@@ -48,6 +48,7 @@ class Member:
             "listeners": f"PLAINTEXT://{self.host}:9092",
             "controller.quorum.bootstrap.servers": "c3000:9093",
             "controller.listener.names": "CONTROLLER",
+            "broker.rack": f"rack{node_id}",
             **settings,
         }
         directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)

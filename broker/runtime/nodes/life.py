@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Request, Response, State, must_register_again
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
@@ -96,7 +97,8 @@ class BrokerLife:
     def published(self, published: Published) -> None:
         """Metadata was published: whether this broker has to register once more."""
         broker_id, changes = self._incarnation.broker_id, published.changes
-        if broker_id not in changes.brokers and "metadata.version" not in changes.features:
+        self._life.metadata_level = published.image.features.get(METADATA_VERSION, 0)
+        if broker_id not in changes.brokers and METADATA_VERSION not in changes.features:
             return
         if must_register_again(published.image.metadata_level, published.image.brokers.get(broker_id)):
             self._life.register_again(self._clock.mono_ms())

@@ -97,6 +97,17 @@ def test_a_heartbeat_follows_a_registration_at_once_with_its_epoch_and_what_was_
     assert told.life.epoch == EPOCH
 
 
+def test_from_metadata_version_30_on_a_broker_that_has_caught_up_says_that_its_directories_take_new_replicas() -> None:
+    old, new = Told(), Told()
+    old.life.metadata_level, new.life.metadata_level = 29, 30
+    assert new.registered().beats().cordoned_log_dirs is None, "it has not read all settings yet"
+    new.hears(caught_up=True)
+    assert new.beats(10).cordoned_log_dirs == []
+    old.registered().beats()
+    old.hears(caught_up=True)
+    assert old.beats(10).cordoned_log_dirs is None
+
+
 @pytest.mark.parametrize("error", [ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.INCONSISTENT_CLUSTER_ID, None])
 def test_a_registration_that_failed_is_sent_again_after_the_interval(error: ErrorCode | None) -> None:
     told = Told()
