@@ -26,14 +26,14 @@ EACH = ((1, AT_1), (2, AT_2), (3, AT_3))
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
-def play(scene: Callable[[MemberCluster], Awaitable[None]]) -> None:
+def play(scene: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> None:
     async def whole(cluster: MemberCluster) -> None:
         await create(cluster, TRANSACTION_STATE, (1, 2, 3))
         await create(cluster, CONSUMER_OFFSETS, (1, 2, 3))
         await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
         await scene(cluster)
 
-    in_a_cluster(whole)
+    in_a_cluster(whole, **settings)
 
 
 async def create(cluster: MemberCluster, name: str, *partitions: tuple[int, ...]) -> None:
@@ -259,6 +259,23 @@ def test_a_marker_follows_a_partition_whose_leader_moves() -> None:
         assert (await Producer(cluster).init(1)).epoch >= 0
 
     play(scene)
+
+
+def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        producer = await written(cluster)
+        for node in (2, 3):
+            cluster.members[node].plug.pull("node1")
+        marker = k27.WritableTxnMarker(producer.producer_id, producer.epoch + 1, False, [k27.WritableTxnMarkerTopic("t", [0])], 0, 2)
+        answer = await sent(cluster, 1, k27.WriteTxnMarkersRequest([marker]), 2)
+        await cluster.pass_ms(4_900)
+        assert answer() is None
+        await cluster.pass_ms(200)
+        assert answer().markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        for node in (2, 3):
+            cluster.members[node].plug.cut.clear()
+
+    play(scene, request_timeout_ms="5000")
 
 
 def test_a_topic_that_is_deleted_holds_no_transaction_up() -> None:
