@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import CloseConnection, Context
@@ -22,7 +23,6 @@ from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
-from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -318,17 +318,26 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
 
 async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
     """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
-    await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [future for future, _ in waits])
-    for future, answer in waits:
-        try:
-            if not future.done():
-                raise Rejected(ErrorCode.REQUEST_TIMED_OUT)
-            future.result()
-        except Rejected as rejected:
-            failed = _error(answer.index, rejected)
-            answer.error_code, answer.base_offset, answer.log_append_time_ms = failed.error_code, -1, -1
-            answer.log_start_offset, answer.error_message = -1, failed.error_message
-    return response if ctx.services.cluster.decides else _redirected(ctx, response)
+    services = ctx.services
+    timer = services.timers.schedule(services.clock.mono_ms() + timeout_ms, partial(_time_out, waits))
+    try:
+        for future, answer in waits:
+            try:
+                await future
+            except Rejected as rejected:
+                failed = _error(answer.index, rejected)
+                answer.error_code, answer.base_offset, answer.log_append_time_ms = failed.error_code, -1, -1
+                answer.log_start_offset, answer.error_message = -1, failed.error_message
+    finally:
+        timer.cancel()
+    return response if services.cluster.decides else _redirected(ctx, response)
+
+
+def _time_out(waits: Waits) -> None:
+    for future, _ in waits:
+        if not future.done():
+            future.set_exception(Rejected(ErrorCode.REQUEST_TIMED_OUT))
+            future.exception()  # seen, also where the request was given up meanwhile
 
 
 def _redirected(ctx: Context, response: ProduceResponse) -> ProduceResponse:
