@@ -21,7 +21,7 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.waits import Condition
+from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
@@ -98,6 +98,8 @@ _WITHOUT_START = frozenset(
 
 _ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
+_NOBODY = LeaderIdAndEpoch()
+"""Who leads instead, where nobody does: one for all answers, as `_redirected` gives those that name somebody their own."""
 
 
 Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
@@ -128,7 +130,7 @@ def _drop_repeated(request: ProduceRequest) -> None:
 
 
 def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    condition = Condition.REPLICATED if request.acks == -1 else Condition.ON_DISK
+    condition = REPLICATED if request.acks == -1 else ON_DISK
     waits: Waits = []
     responses = [_append_topic(ctx, topic, verdicts, condition, waits) for topic in request.topic_data]
     if request.acks == 0:
@@ -236,13 +238,15 @@ def _append(
     if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
-        info = partition.append(batch, guard=guard, acks_all=condition is Condition.REPLICATED)
+        info = partition.append(batch, guard=guard, acks_all=condition is REPLICATED)
     except Rejected as rejected:
         refused = _error(data.index, rejected)
         if rejected.code not in _WITHOUT_START:
             refused.log_start_offset = partition.log.log_start_offset
         return refused
-    answer = PartitionProduceResponse(data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+    answer = PartitionProduceResponse(
+        data.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, current_leader=_NOBODY
+    )
     wait = partition.when(condition, info)
     if wait is not None:
         waits.append((wait, answer))

@@ -102,14 +102,14 @@ class Shared:
 
     def wake_starved(self) -> None:
         """Let connections read again that stopped because the byte budget was spent."""
-        if self.starved and not self.budget.exhausted:
+        if self.starved and not self.budget.is_exhausted():
             starved, self.starved = self.starved, {}
             for connection in starved:
                 connection.flush()
 
     def shed(self) -> None:
         """While some wait for memory, give up those that hold the most of it and let nothing move, as many as it takes."""
-        if not self.starved or not self.budget.exhausted:
+        if not self.starved or not self.budget.is_exhausted():
             return
         now_ms = self.mono_ms()
         stalled = [(connection.stalled_bytes(now_ms), connection) for connection in self.connections]
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
             if self._reading:
                 self._reading = False
                 transport.pause_reading()
-            if shared.budget.exhausted:
+            if shared.budget.is_exhausted():
                 shared.starved[self] = None
         if shared.starved:
             shared.wake_starved()

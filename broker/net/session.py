@@ -45,8 +45,7 @@ class ByteBudget:
         self.limit = limit
         self.used = 0
 
-    @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True while no connection may start another frame."""
         return self.used >= self.limit
 
@@ -90,7 +89,7 @@ class Session:
     @property
     def paused(self) -> bool:
         """True while the shell must not read."""
-        if self._ending or self._untrusted is not None or (self._budget.exhausted and not self._reader.held_bytes):
+        if self._ending or self._untrusted is not None or (self._budget.is_exhausted() and not self._reader.held_bytes):
             return True
         if self._pending is not None:
             return self.unhandled >= limits.READ_CHUNK_BYTES
@@ -99,10 +98,9 @@ class Session:
     @property
     def runnable(self) -> bool:
         """True when `run` would do something; then it is paused, too."""
-        return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._full
+        return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
 
-    @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return self._pending is not None or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     def receive(self, data: Buffer) -> None:
@@ -124,7 +122,7 @@ class Session:
         """Handle requests of the backlog until it is empty, one has to wait, a limit is reached, or others have to have their turn."""
         backlog = self._backlog
         turn = limits.REQUESTS_PER_TURN
-        while backlog and turn and not self._full:
+        while backlog and turn and not self._is_full():
             turn -= 1
             frame = backlog.popleft()
             self.unhandled -= PREFIX_BYTES + len(frame)
@@ -139,7 +137,7 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._take(reply)
-        if self._untrusted is not None and not backlog and not self._full:
+        if self._untrusted is not None and not backlog and not self._is_full():
             self._distrust(self._untrusted)
         if self.unhandled != self._accounted:
             self._account()

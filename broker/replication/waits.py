@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Ticket = TypeVar("Ticket")
 
@@ -22,6 +22,11 @@ class Condition(Enum):
     """Every in-sync replica has it, and they are enough: acks=all."""
     COMMITTED = "committed"
     """Every in-sync replica has it, and the leader epoch is still that of the append: coordinators."""
+
+
+ON_DISK: Final = Condition.ON_DISK
+REPLICATED: Final = Condition.REPLICATED
+"""Names of their own, because an enum's member is looked up anew each time, and every append asks for these."""
 
 
 class Waits(Generic[Ticket]):

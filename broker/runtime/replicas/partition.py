@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
 from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
-from ottla.broker.replication.waits import Condition, Waits
+from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
 from ottla.broker.storage.batch_check import check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from ottla.protocol.error_codes import ErrorCode
@@ -43,6 +43,8 @@ Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 
 _FAR_FUTURE_MS = 2**62
+_CLIENT: Final = Origin.CLIENT
+"""As the names in `ottla.broker.replication.waits`."""
 
 
 @dataclass(slots=True)
@@ -133,7 +135,7 @@ class Partition:
         if replica.shared or not replica.leads:
             self._check_may_append(acks_all=acks_all or origin is not Origin.CLIENT)
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
-        if origin is Origin.CLIENT:
+        if origin is _CLIENT:
             checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
             info = log.append_parsed(checked.header, checked.unstamped, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         else:
@@ -187,8 +189,8 @@ class Partition:
         in sync when they all have it (raised here, if that is now).
         """
         replica = self.replica
-        if info.last_offset < (replica.own_end if condition is Condition.ON_DISK else replica.high_watermark):
-            if replica.shared and condition is Condition.REPLICATED:
+        if info.last_offset < (replica.own_end if condition is ON_DISK else replica.high_watermark):
+            if replica.shared and condition is REPLICATED:
                 replica.check_enough_have_it()
             return None
         return self._wait(condition, info.last_offset)
