@@ -10,7 +10,7 @@ import base64
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -223,6 +223,14 @@ class Cluster:
                     if one.leader_id != one.replica_nodes[0] or set(one.isr_nodes) != set(one.replica_nodes):
                         where = f"{topic.name}-{one.partition_index}"
                         yield f"{broker.process.name} sees {where} led by {one.leader_id}, {one.isr_nodes} of {one.replica_nodes} in sync"
+
+    def until(self, node_id: int, holds: Callable[[MetadataResponse], bool], what: str) -> None:
+        """Wait until it holds of what that broker's Metadata says. Raises `BrokerFailed`, `what` being what was waited for."""
+        end = time.monotonic() + SETTLE_TIMEOUT_S
+        while not holds(self.seen_by(self.broker(node_id))):
+            if time.monotonic() > end:
+                raise BrokerFailed(f"within {SETTLE_TIMEOUT_S:.0f} s it was not seen that {what}; see {self.directory}")
+            time.sleep(LOOK_S)
 
     def seen_by(self, broker: Node) -> MetadataResponse:
         """What the broker's Metadata says of all topics."""

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from client_compat.kafka.tools import Done, Tools
-from tests.support.running_broker import RunningBroker
+
+
+class Bootstrap(Protocol):
+    """Something that serves."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 def good(done: Done) -> str:
@@ -13,19 +21,19 @@ def good(done: Done) -> str:
     return done.out
 
 
-def run(tools: Tools, broker: RunningBroker, tool: str, *arguments: str, text: str = "") -> str:
+def run(tools: Tools, broker: Bootstrap, tool: str, *arguments: str, text: str = "") -> str:
     """The output of a tool at the broker; it must end well."""
     return good(tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, text=text))
 
 
-def refused(tools: Tools, broker: RunningBroker, tool: str, *arguments: str) -> str:
+def refused(tools: Tools, broker: Bootstrap, tool: str, *arguments: str) -> str:
     """All that a tool says that ends with an error."""
     done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.code == 1, done.out
     return done.out + done.err
 
 
-def create(tools: Tools, broker: RunningBroker, topic: str, partitions: int = 1) -> None:
+def create(tools: Tools, broker: Bootstrap, topic: str, partitions: int = 1) -> None:
     run(tools, broker, "kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
 
 
