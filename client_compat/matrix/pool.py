@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from client_compat.matrix.brokers import Skipped
@@ -85,18 +85,22 @@ class Pool:
 
 
 class Lease:
-    """The programs of one cell; its time is over `timeout_s` from now."""
+    """The programs of one cell; its time is over `timeout_s` from now, not counting what builds take. `clock` gives seconds."""
 
-    def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float) -> None:
-        self._pool, self._peers = pool, peers
+    def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pool, self._peers, self._clock = pool, peers, clock
         self._taken: list[tuple[str, Program]] = []
-        self._deadline = time.monotonic() + timeout_s
+        self._deadline = clock() + timeout_s
 
     def take(self, client: str) -> Program:
-        program = self._pool.take(client)
-        program.deadline = self._deadline
-        self._taken.append((client, program))
-        return program
+        """A program for the rest of the cell. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        began = self._clock()
+        self._pool.missing(client)  # builds it, or waits for another cell that does: that says nothing about a client
+        self._deadline += self._clock() - began
+        self._taken.append((client, self._pool.take(client)))
+        for _, program in self._taken:
+            program.deadline = self._deadline
+        return self._taken[-1][1]
 
     def others(self) -> Sequence[str]:
         """The clients that a scenario may set beside its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from client_compat.matrix.brokers import OURS, TANSU
 from client_compat.matrix.clients import ClientKind, Language
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
-from client_compat.matrix.pool import Pool
+from client_compat.matrix.pool import Lease, Pool
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario, Scene, expect, same, together
 from tests.support import fake_program
@@ -108,6 +108,24 @@ def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_anot
     first, second, third, fourth = used
     assert first is second is third
     assert fourth is not first
+
+
+def test_the_time_that_another_clients_build_takes_is_not_the_cells(tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+
+    def build(out: Path) -> Sequence[Sequence[str]]:
+        nonlocal now
+        now += 1_000.0
+        return []
+
+    monkeypatch.setattr(clients, "CACHE", tmp_path)
+    monkeypatch.setitem(clients.CLIENTS, "built", replace(clients.CLIENTS[FAKE], language=Language("built", build=build)))  # type: ignore[arg-type]  # a dict underneath
+    lease = Lease(pool, (), timeout_s=10.0, clock=lambda: now)
+    one = lease.take(FAKE)
+    assert one.deadline == 110.0
+    another = lease.take("built")
+    assert (one.deadline, another.deadline) == (1_110.0, 1_110.0)
+    lease.end(usable=False)
 
 
 def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: RunOne) -> None:
