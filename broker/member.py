@@ -36,6 +36,7 @@ from ottla.broker.runtime.metadata.member_view import MemberView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.directory_assignments import DirectoryAssignments
 from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
@@ -118,6 +119,7 @@ class ClusterMember:
         self._coordination = OtherBrokers(
             self._catalog, settings.node_id, lambda: Peers(self._connect, self.address_of, settings.request_timeout_ms)
         )
+        self._directories = self._make_directories()
         self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch)
         self.parts = MetadataParts(
             self._catalog,
@@ -141,7 +143,7 @@ class ClusterMember:
         first = self._newest
         assert first is not None, "the controller calls a broker caught up that has published nothing"
         self._joined = True
-        await self._publisher.take(Published(first.image, first.provenance, difference(EMPTY, first.image)))
+        await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
 
     async def unfence(self) -> None:
         """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
@@ -161,6 +163,7 @@ class ClusterMember:
         await self._fetchers.stop()
         self._coordination.end()
         await self._topics.stop()
+        await self._directories.stop()
         self.parts.broker_configs.loggers.reset()
         self._life.stop()
         await self._observer.stop()
@@ -172,6 +175,7 @@ class ClusterMember:
         self._life.stop()
         self._observer.end()
         self._proposals.end()
+        self._directories.end()
         self._fetchers.end()
         self._coordination.end()
         for channel in self._channels:
@@ -190,13 +194,17 @@ class ClusterMember:
         strays."""
         self._newest = published
         if self._joined:
-            await self._publisher.take(published)
+            await self._carry_out(published)
         self._life.published(published)
 
     def _features(self) -> Features:
         level = self._observer.kraft_version
         levels = {**self._catalog.features, KRAFT_VERSION: level} if level else self._catalog.features
         return Features(REGISTERED, levels, self._observer.applied_offset)
+
+    async def _carry_out(self, published: Published) -> None:
+        await self._publisher.take(published)
+        self._directories.look(published.changes)
 
     def _registered(self, epoch: int) -> None:
         self._brokers.own_epoch = epoch
@@ -269,6 +277,17 @@ class ClusterMember:
             published_offset=lambda: self._observer.applied_offset,
             on_registered=self._registered,
             on_lost=lambda why: self._on_lost(LifeOver(why)),
+        )
+
+    def _make_directories(self) -> DirectoryAssignments:
+        return DirectoryAssignments(
+            self._channel("directory-assignments", None),
+            self._catalog,
+            self._settings.node_id,
+            self._log_dir.meta.directory_id,
+            lambda: self._brokers.own_epoch,
+            clock=self._world.clock,
+            timers=self._timers,
         )
 
     def _following(self) -> Following:

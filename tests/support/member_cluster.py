@@ -36,7 +36,6 @@ class Member:
     def __init__(self, node_id: int, cluster: MemberCluster, settings: dict[str, str]) -> None:
         self.node_id = node_id
         self.host = f"node{node_id}"
-        self.files = MemoryFiles()
         self.exit_codes: list[int] = []
         self.broker: Broker | None = None
         self.plug = Plug(cluster.network)
@@ -51,8 +50,13 @@ class Member:
             "broker.rack": f"rack{node_id}",
             **settings,
         }
+        self.format(cluster)
+
+    def format(self, cluster: MemberCluster) -> None:
+        """It has a new disk, with nothing on it but a directory of a new id."""
+        self.files = MemoryFiles()
         directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
-        format_directory(directory, CLUSTER_ID, node_id, levels, 0, files=self.files, random_bytes=cluster.random.randbytes)
+        format_directory(directory, CLUSTER_ID, self.node_id, levels, 0, files=self.files, random_bytes=cluster.random.randbytes)
 
     async def start(self) -> None:
         cluster = self._cluster

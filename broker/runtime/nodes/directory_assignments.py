@@ -1,0 +1,132 @@
+"""Tells the controller in which directory a replica of this broker lies, where metadata says another one (KIP-858).
+
+Rules: a broker whose directory was made anew has a new id for it; a replica that the controller believes to be in the old one it elects no
+more. What is to be told is looked up in the newest metadata each time: what was told, or is gone, is not told again.
+
+Source: Kafka's `AssignmentsManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
+from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.image_changes import ImageChanges
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.replicas.proposals import Channel
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_MAX: Final = 2250
+"""In one request, as Kafka's brokers have it."""
+RETRY_MS: Final = 1_000
+DIRECTORIES_LEVEL: Final = 17
+"""3.7-IV2: from this metadata.version on replicas have directories."""
+
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class DirectoryAssignments:
+    """Of the broker `node` with the one directory `directory`. `broker_epoch` is that of its registration."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        catalog: Catalog,
+        node: int,
+        directory: bytes,
+        broker_epoch: Callable[[], int],
+        *,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._channel = channel
+        self._catalog = catalog
+        self._node = node
+        self._directory = directory
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._timers = timers
+        self._pending: set[Place] = set()
+        self._worker: asyncio.Task[None] | None = None
+
+    def look(self, changes: ImageChanges) -> None:
+        """Metadata was carried out: tells what it has wrong."""
+        changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
+        self._pending.update(place for place in changed if self._lies_elsewhere(place))
+        if self._pending and self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._pending.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+
+    async def stop(self) -> None:
+        """Tell nothing more, and wait until that is so."""
+        self.end()
+        if self._worker is not None:
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    def _lies_elsewhere(self, place: Place) -> bool:
+        """Whether metadata has this broker's replica in another directory."""
+        image = self._catalog.image
+        topic = image.topics.get(place[0])
+        partition = None if topic is None else topic.partitions.get(place[1])
+        if partition is None or self._node not in partition.replicas or image.metadata_level < DIRECTORIES_LEVEL:
+            return False
+        return partition.directories[partition.replicas.index(self._node)] != self._directory
+
+    async def _work(self) -> None:
+        try:
+            while told := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
+                done = await self._tell(told)
+                self._pending.difference_update(done)
+                if len(done) < len(told):
+                    await pause(self._timers, self._clock, RETRY_MS)
+        finally:
+            self._pending.clear()
+            self._worker = None
+
+    async def _tell(self, places: list[Place]) -> set[Place]:
+        """Those that the controller has written down."""
+        topics = [
+            TopicData(topic_id, [PartitionData(index) for _, index in those])
+            for topic_id, those in groupby(places, key=lambda place: place[0])
+        ]
+        request = AssignReplicasToDirsRequest(self._node, self._broker_epoch(), [DirectoryData(self._directory, topics)])
+        try:
+            response: AssignReplicasToDirsResponse = await self._channel.call(request)
+        except (ControllerUnreachable, UnsupportedByPeer) as error:
+            logger.warning("No controller can be told of %d replica(s) in this broker's directory; telling again: %s", len(places), error)
+            return set()
+        if response.error_code:
+            logger.warning("The controller refuses to hear of directories, and is told again: %s", ErrorCode(response.error_code).name)
+            return set()
+        return {
+            (topic.topic_id, result.partition_index)
+            for directory in response.directories
+            for topic in directory.topics
+            for result in topic.partitions
+            if not result.error_code
+        }

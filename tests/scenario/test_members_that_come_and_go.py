@@ -1,0 +1,132 @@
+"""Whole members of a cluster that stop, crash, lose their disks and come back, under a controller in memory, in virtual time.
+
+Numbers in docstrings are Kafka's issues (KAFKA-n) or improvement proposals (KIP-n) in which the same was once wrong, or made right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.replication.waits import Condition
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.member_cluster import MemberCluster, in_a_cluster
+
+
+async def create(cluster: MemberCluster, *replicas: int) -> None:
+    """Topic t of one partition; the first of `replicas` is preferred."""
+    assignment = [CreatableReplicaAssignment(0, list(replicas))]
+    answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", -1, -1, assignment)]))
+    assert [each.error_code for each in answer.topics] == [0]
+    await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
+
+
+async def produce(cluster: MemberCluster, node: int, value: bytes) -> PartitionProduceResponse:
+    batch = build_batch([SimpleRecord(None, value, 1)])
+    data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
+    answer = await cluster.ask(node, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 9)
+    response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return response
+
+
+async def all_in_sync(cluster: MemberCluster) -> None:
+    everybody = sorted(cluster.members)
+    await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == everybody, "all are in sync")
+
+
+def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationRequest]:
+    return [asked for asked in cluster.controller.asked if isinstance(asked, BrokerRegistrationRequest) and asked.broker_id == node]
+
+
+def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash() -> None:
+    """KIP-966 and KAFKA-15581, scenario 35: by that the controller knows who may have lost what it was eligible to lead for."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        member, epoch = cluster.members[3], cluster.controller.image.brokers[3].epoch
+        await cluster.done(member.stop())
+        await cluster.done(member.start())
+        await cluster.pass_ms(2_000)
+        member.crash(power_loss=True)
+        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
+        await cluster.done(member.start())
+        told = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
+        assert told == [-1, epoch, -1]
+        await all_in_sync(cluster)
+
+    in_a_cluster(scene)
+
+
+def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go() -> None:
+    """KAFKA-14296 and KAFKA-13858, scenario 37: it leads no more, follows who leads now, and is let go when all have seen that."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        assert (await produce(cluster, 1, b"a")).error_code == 0
+        member, slow = cluster.members[1], cluster.members[3]
+        partition = member.partition("t")
+        slow.crash()  # it has not seen what the controller decides until its session is over
+        stopping = asyncio.ensure_future(member.stop())
+        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+        await cluster.until(lambda: partition.leader_epoch == 1 and not partition.leads, "the stopping broker knows")
+        cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
+        await cluster.until(lambda: partition.log.config.retention_ms == 1_000_000, "it goes on following metadata")
+        assert not stopping.done()
+        await cluster.until(stopping.done, "it is let go")
+        asked = [each for each in cluster.controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.broker_id == 1]
+        assert asked[-1].want_shut_down
+        assert (await produce(cluster, 2, b"b")).base_offset == 1
+        for node in (1, 3):
+            await cluster.done(cluster.members[node].start())
+        await all_in_sync(cluster)
+
+    in_a_cluster(scene)
+
+
+def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back() -> None:
+    """Scenario 39."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        cluster.controller.node.stop()
+        await cluster.pass_ms(1_000)
+        partition = cluster.members[1].partition("t")
+        stopping = asyncio.ensure_future(cluster.members[1].stop())
+        await cluster.pass_ms(3_000)
+        assert (stopping.done(), partition.leads) == (False, True)
+        batch = build_batch([SimpleRecord(None, b"a", 1)])
+        waiting = partition.when(Condition.REPLICATED, partition.append(batch, acks_all=True))
+        assert waiting is not None
+        await cluster.until(waiting.done, "the followers have it")
+        await cluster.controller.start(cluster.network)
+        await cluster.until(stopping.done, "it is let go")
+        assert (cluster.controller.partition("t").leader, cluster.controller.image.brokers[1].fenced) == (2, True)
+        assert cluster.members[2].partition("t").log.high_watermark == 1
+
+    in_a_cluster(scene)
+
+
+def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now() -> None:
+    """KIP-858, scenarios 19 and 36: in a directory that the controller does not know none of them could lead again."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        await produce(cluster, 1, b"a")
+        member = cluster.members[3]
+        before = cluster.controller.partition("t").directories
+        member.crash()
+        member.format(cluster)
+        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
+        await cluster.done(member.start())
+        await all_in_sync(cluster)
+        now = cluster.controller.image.brokers[3].directories[0]
+        assert now not in before
+        await cluster.until(lambda: cluster.controller.partition("t").directories == (*before[:2], now), "the controller knows")
+        assert member.records_of("t") == cluster.members[1].records_of("t")
+
+    in_a_cluster(scene)

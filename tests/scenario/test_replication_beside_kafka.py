@@ -1,0 +1,140 @@
+"""Known failures of replication with real processes: a broker of Apache Kafka and two of Ottla, under Kafka's controller and real load.
+
+Every partition has a replica on each broker, and each broker leads one. The cluster is one for all tests; each has a topic of its own, and
+leaves every broker running and in sync.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from client_compat.cluster_mixed import replicas
+from client_compat.cluster_mixed.faults import cut_off
+from client_compat.kafka.cluster import Cluster, Node, kinds_of, running
+from client_compat.kafka.jars import KafkaMissing, jars
+from client_compat.support.load import Load, under
+from client_compat.support.verdict import judge
+from tests.support.group_calls import wait_until
+
+CLIENTS = ("confluent-kafka",)
+PARTITIONS = 3
+RATE_MAX = 200
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        jars()
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    with running(Cluster(tmp_path_factory.mktemp("mixed"), kinds_of("kafka,ottla,ottla"))) as made:
+        yield made
+
+
+@contextmanager
+def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
+    """An idempotent producer at work with acks=all; the function waits until it is answered anew. It has finished afterwards."""
+    cluster.create_topic(topic, PARTITIONS)
+    load = Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS)
+    load.directory.mkdir()
+    with under(load) as acks:
+
+        def served() -> None:
+            acks.check()
+            before = acks.answered[0]
+            wait_until(lambda: acks.answered[0] > before + RATE_MAX // 10, "the producer is served", PATIENCE_S)
+
+        served()
+        yield served
+        acks.finish(PATIENCE_S)
+
+
+def nothing_is_lost(cluster: Cluster, topic: str) -> None:
+    """All that was acknowledged is there, once and in order, and all replicas are equal."""
+    cluster.settle()
+    found = judge(Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS), PARTITIONS)
+    assert found.good, found
+    directories = [broker.directory for broker in cluster.brokers]
+    last = [f"{topic}-{index}" for index in range(PARTITIONS)]
+
+    def committed() -> bool:
+        marks = [replicas.high_watermarks(directory) for directory in directories]
+        return sum(mark.get(name, 0) for mark in marks for name in last) == len(directories) * found.in_log
+
+    wait_until(committed, "every checkpoint has every high watermark", PATIENCE_S)
+    compared = replicas.compare(directories)
+    assert compared.good, compared
+
+
+def leaders(cluster: Cluster, asked: Node, topic: str) -> set[int]:
+    """Who leads the topic's partitions, as the broker `asked` knows."""
+    return {one.leader_id for each in cluster.seen_by(asked).topics if each.name == topic for one in each.partitions}
+
+
+def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_where_they_were(cluster: Cluster) -> None:
+    """Scenario 38."""
+    with loaded(cluster, "rolling") as served:
+        for broker in cluster.brokers:
+            broker.stop()
+            served()
+            broker.start()
+            cluster.settle()
+    nothing_is_lost(cluster, "rolling")
+
+
+def test_a_tail_that_only_its_leader_had_is_cut_and_what_was_acknowledged_is_not(cluster: Cluster) -> None:
+    """KIP-101, scenarios 1 and 2: each broker in turn takes what its followers do not get, dies with it, and comes back."""
+    with loaded(cluster, "tails") as served:
+        for broker in cluster.brokers:
+            cut_off(cluster, broker, Random(broker.node_id))
+            cluster.settle()
+            served()
+    nothing_is_lost(cluster, "tails")
+
+
+def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_and_comes_back(cluster: Cluster) -> None:
+    """KIP-841, scenarios 18 and 31: what it led is led by others, and while it is fenced its fetches do not bring it back in sync."""
+    with loaded(cluster, "asleep") as served:
+        for broker in cluster.brokers:
+            other = cluster.brokers[broker.node_id % len(cluster.brokers)]
+            broker.process.pause()
+            wait_until(lambda: broker.node_id not in {one.node_id for one in cluster.seen_by(other).brokers}, "it is fenced", PATIENCE_S)  # noqa: B023 # called at once
+            served()
+            broker.process.resume()
+            cluster.settle()
+    nothing_is_lost(cluster, "asleep")
+
+
+@pytest.mark.parametrize("node", [1, 3], ids=["kafka", "ottla"])
+def test_a_broker_that_comes_back_with_an_empty_disk_is_in_sync_only_with_everything_and_leads_again(cluster: Cluster, node: int) -> None:
+    """KIP-903 and KIP-858, scenario 19: its directory has a new id, too."""
+    topic, broker = f"empty-{node}", cluster.broker(node)
+    with loaded(cluster, topic) as served:
+        broker.process.kill()
+        shutil.rmtree(broker.directory)
+        broker.format()
+        broker.start()
+        cluster.settle()
+        served()
+    nothing_is_lost(cluster, topic)
+
+
+def test_who_stopped_cleanly_before_the_last_replica_was_killed_may_lead_and_lacks_nothing(cluster: Cluster) -> None:
+    """KIP-966, scenario 34: one is stopped, another is, the last one is killed; the second is the first to return."""
+    with loaded(cluster, "standing"):
+        pass
+    first, second, last = cluster.brokers
+    first.stop()
+    second.stop()
+    last.process.kill()
+    second.start()
+    wait_until(lambda: leaders(cluster, second, "standing") == {second.node_id}, "it leads", PATIENCE_S)
+    for broker in (first, last):
+        broker.start()
+    nothing_is_lost(cluster, "standing")

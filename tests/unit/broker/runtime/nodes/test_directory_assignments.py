@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.nodes import directory_assignments
+from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
+from ottla.broker.runtime.nodes.directory_assignments import RETRY_MS, DirectoryAssignments
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
+from ottla.protocol.schema import Message
+from tests.support.metadata_images import level, made_of
+from tests.support.simulation import settle
+
+NODE, EPOCH, OTHERS = 2, 12, b"\x01" * 16
+OLD, OWN = b"\x10" * 16, b"\x20" * 16
+ID = b"\x07" * 16
+
+
+class Told:
+    """Broker 2, whose directory is `OWN`, and a controller that answers as the test says."""
+
+    def __init__(self) -> None:
+        self.clock, self.timers, self.catalog = VirtualClock(), Timers(), Catalog()
+        self.requests: list[AssignReplicasToDirsRequest] = []
+        self.answers: list[asyncio.Future[Any]] = []
+        self.assignments = DirectoryAssignments(self, self.catalog, NODE, OWN, lambda: EPOCH, clock=self.clock, timers=self.timers)
+
+    async def call(self, request: Message) -> Any:
+        assert isinstance(request, AssignReplicasToDirsRequest)
+        self.requests.append(request)
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+    async def publish(self, *records: MetadataRecord) -> None:
+        before = self.catalog.image
+        image = made_of(*records, image=before)
+        changes = difference(before, image)
+        self.catalog.publish(image, changes)
+        self.assignments.look(changes)
+        await settle()
+
+    async def answer(self, *results: PartitionResult, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.answers[-1].set_result(AssignReplicasToDirsResponse(0, error, [DirectoryResult(OWN, [TopicResult(ID, list(results))])]))
+        await settle()
+
+    async def wait(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+        await settle()
+
+    @property
+    def asked(self) -> list[list[int]]:
+        """The partitions of each request."""
+        return [
+            [at.partition_index for directory in request.directories for topic in directory.topics for at in topic.partitions]
+            for request in self.requests
+        ]
+
+
+@pytest.fixture
+async def told() -> Told:
+    return Told()
+
+
+def partition(index: int, own: bytes, replicas: tuple[int, ...] = (1, NODE)) -> PartitionRecord:
+    directories = [own if replica == NODE else OTHERS for replica in replicas]
+    return PartitionRecord(index, ID, list(replicas), list(replicas), leader=1, leader_epoch=0, partition_epoch=0, directories=directories)
+
+
+START = (level(30), TopicRecord("t", ID))
+
+
+async def test_a_replica_that_metadata_has_in_another_directory_is_told_of_and_no_other(told: Told) -> None:
+    await told.publish(*START, partition(0, OLD), partition(1, OWN), partition(2, OLD, (1, 3)))
+    request = told.requests[0]
+    assert (request.broker_id, request.broker_epoch, request.directories[0].id, request.directories[0].topics[0].topic_id) == (
+        NODE,
+        EPOCH,
+        OWN,
+        ID,
+    )
+    assert told.asked == [[0]]
+    await told.answer(PartitionResult(0))
+    await told.wait(RETRY_MS)
+    assert told.asked == [[0]]
+
+
+async def test_what_the_controller_did_not_take_is_told_again_after_a_pause(told: Told) -> None:
+    await told.publish(*START, partition(0, OLD), partition(1, OLD))
+    told.answers[0].set_exception(ControllerUnreachable("gone"))
+    await settle()
+    assert told.asked == [[0, 1]]
+    await told.wait(RETRY_MS)
+    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await told.wait(RETRY_MS)
+    await told.answer(PartitionResult(0), PartitionResult(1, ErrorCode.UNKNOWN_SERVER_ERROR))
+    await told.wait(RETRY_MS)
+    assert told.asked == [[0, 1], [0, 1], [0, 1], [1]]
+
+
+async def test_what_metadata_has_right_by_now_or_has_not_any_more_is_not_told_again(told: Told) -> None:
+    await told.publish(*START, partition(0, OLD), partition(1, OLD))
+    await told.publish(PartitionChangeRecord(0, ID, directories=[OTHERS, OWN]))
+    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await told.wait(RETRY_MS)
+    await told.publish(RemoveTopicRecord(ID))
+    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await told.wait(RETRY_MS)
+    assert told.asked == [[0, 1], [1]]
+
+
+async def test_a_request_has_a_limit(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_assignments, "PARTITIONS_MAX", 2)
+    await told.publish(*START, *(partition(index, OLD) for index in range(3)))
+    await told.answer(PartitionResult(0), PartitionResult(1))
+    assert told.asked == [[0, 1], [2]]
+
+
+async def test_where_replicas_have_no_directories_nothing_is_told(told: Told) -> None:
+    await told.publish(level(16), TopicRecord("t", ID), partition(0, OLD))
+    assert told.requests == []
+
+
+async def test_after_a_stop_nothing_is_told(told: Told) -> None:
+    await told.publish(*START, partition(0, OLD))
+    await told.assignments.stop()
+    await told.wait(RETRY_MS)
+    assert told.asked == [[0]]
