@@ -31,6 +31,7 @@ from ottla.broker.net.listeners import inter_broker_listener, registered_listene
 from ottla.broker.net.node_client import NodeClient, Patience
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.replication.throttle import Throttle, Throttles
 from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
 from ottla.broker.runtime.metadata.member_view import MemberView
 from ottla.broker.runtime.metadata.parts import MetadataParts
@@ -83,6 +84,7 @@ class ClusterMember:
         self._settings, self._world, self._timers, self._log_dir, self._on_lost = settings, world, timers, log_dir, on_lost
         self._catalog = Catalog()
         self._brokers = Brokers()
+        self._throttles = Throttles(Throttle(), Throttle())
         configs = BrokerConfigs(settings, self._catalog)
         self._connect = partial(
             NodeClient,
@@ -103,7 +105,9 @@ class ClusterMember:
         )
         self._fetchers = Fetchers(self._following())
         racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
-        membership = Membership(self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms, racks)
+        membership = Membership(
+            self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms, racks, self._throttles.leader
+        )
         partitions = Partitions(flusher, world.clock, membership)
         self._publisher = Publisher(
             self._catalog,
@@ -113,6 +117,7 @@ class ClusterMember:
             flusher=flusher,
             clock=world.clock,
             brokers=self._brokers,
+            throttles=self._throttles,
         )
         self._publisher.fetchers = self._fetchers
         forwarding = self._channel("forwarding", FORWARDING_MS)
@@ -309,6 +314,7 @@ class ClusterMember:
             ),
             settings.replica_socket_timeout_ms,
             settings.num_replica_fetchers,
+            self._throttles.follower,
         )
 
 

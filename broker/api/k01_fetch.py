@@ -77,11 +77,12 @@ _CONSUMERS: Final = {
 class _Read:
     """One pass over all partitions: the results, and whether they are worth an answer."""
 
-    __slots__ = ("bytes", "must_answer", "results", "watched")
+    __slots__ = ("bytes", "for_followers", "must_answer", "results", "watched")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.watched: list[Partition] = []
+        self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
 
@@ -192,8 +193,13 @@ def _read_all(
             data = data or _diverging(partition, asked)
             if data is None:
                 end = partition.log.log_end_offset
-                data, on_older_segment = _read_one(partition, asked, left, asker.isolation, min_one_batch=not read.bytes)
-                read.must_answer = read.must_answer or on_older_segment
+                if asker.follows and partition.holds_back(asker.node):
+                    data = _without_records(partition, asked)
+                else:
+                    data, on_older_segment = _read_one(partition, asked, left, asker.isolation, min_one_batch=not read.bytes)
+                    read.must_answer = read.must_answer or on_older_segment
+                if asker.follows and data.records:
+                    read.for_followers.append((partition, len(data.records)))
                 if first and asker.follows:
                     partition.fetched(_progress(asker, asked), end)
         except Rejected as rejected:
@@ -288,6 +294,8 @@ def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionDa
 
 
 def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
+    for partition, size in read.for_followers:
+        partition.sent(size)
     try:
         session_id, send = fetch.finish(read.results, ctx.services.clock.mono_ms())
     except Rejected as rejected:

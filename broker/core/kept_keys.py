@@ -21,7 +21,7 @@ def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Valid
 
 
 def _throttle(name: str, doc: str) -> ConfigKey:
-    return ConfigKey(name, _T.LONG, None, f"{doc} Kept, without effect.", _NOT_NEGATIVE, dynamic=True, internal=True)
+    return ConfigKey(name, _T.LONG, None, doc, _NOT_NEGATIVE, dynamic=True, internal=True)
 
 
 THREADS: Final = (
@@ -60,9 +60,9 @@ _DYNAMIC = (
     _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
     _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
     _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
-    _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers."),
-    _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
-    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories."),
+    _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers, in a cluster."),
+    _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read, in a cluster."),
+    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories. Kept, without effect."),
 )
 
 

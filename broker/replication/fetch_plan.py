@@ -10,7 +10,7 @@ Source: KAFKA AbstractFetcherThread, RemoteLeaderEndPoint.buildFetch, PartitionS
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -52,7 +52,11 @@ class FetchStep(NamedTuple):
 class FetchPlan:
     """The partitions that broker `node` follows one leader in. Times are in ms of a clock that never goes back."""
 
-    def __init__(self, node: int, brokers: Brokers, limits: FetchLimits | None = None) -> None:
+    def __init__(
+        self, node: int, brokers: Brokers, limits: FetchLimits | None = None, held_back: Callable[[PartitionKey], bool] | None = None
+    ) -> None:
+        """`held_back` says whether a partition is throttled now: unless it has all that is committed, it is left out of the request."""
+        self._held_back = held_back
         self._node = node
         self._brokers = brokers
         self._limits = limits or FetchLimits()
@@ -100,7 +104,7 @@ class FetchPlan:
         ready = {
             key: follower.request(key[1], limits.partition_max_bytes)
             for key, follower in self._followers.items()
-            if follower.delayed_until_ms <= now_ms and not follower.truncating
+            if follower.delayed_until_ms <= now_ms and not follower.truncating and not (self._held_back and self._waits(key, follower))
         }
         named, forgotten = session.next(ready)
         if not ready and not forgotten:
@@ -118,7 +122,14 @@ class FetchPlan:
 
     def wakes_ms(self, now_ms: int) -> int | None:
         """When the first pause ends; None where nothing pauses."""
-        return min((f.delayed_until_ms for f in self._followers.values() if f.is_delayed(now_ms)), default=None)
+        ends = [f.delayed_until_ms for f in self._followers.values() if f.delayed_until_ms > now_ms]
+        if any(self._waits(key, follower) for key, follower in self._followers.items()):
+            ends.append(now_ms + self._limits.backoff_ms)
+        return min(ends, default=None)
+
+    def _waits(self, key: PartitionKey, follower: Follower) -> bool:
+        """KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle."""
+        return self._held_back is not None and follower.lag != 0 and self._held_back(key)
 
     # --- its answer --------------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.cluster.features import REGISTERED
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.storage.log_values import LATEST
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -39,7 +42,9 @@ async def producer_ids(cluster: MemberCluster, node: int) -> InitProducerIdRespo
 
 
 def batch_of(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
-    return build_batch([SimpleRecord(None, value, 1)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return build_batch(
+        [SimpleRecord(None, value, VirtualClock().now_ms())], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
 
 
 async def produce(cluster: MemberCluster, node: int, batch: bytes, topic: str = "t", acks: int = -1) -> PartitionProduceResponse:
@@ -182,3 +187,24 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
         assert await newest(cluster) == (ErrorCode.NONE, 2)
 
     in_a_cluster(scene)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_replica_that_is_out_of_sync_catches_up_at_that_rate_and_one_in_sync_is_not_held_back(side: str) -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        cluster.controller.configure(ResourceType.TOPIC, "t", **{f"{side}_replication_throttled_replicas": "*"})
+        cluster.controller.configure(ResourceType.BROKER, "", **{f"{side}_replication_throttled_rate": "10000"})
+        cluster.members[3].crash()
+        began_ms = cluster.clock.mono_ms()
+        for _ in range(10):
+            assert (await produce(cluster, 1, batch_of(bytes(30_000)))).error_code == ErrorCode.NONE
+        await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
+        assert cluster.clock.mono_ms() - began_ms < 25_000, "broker 2, in sync, had them at once"
+        await cluster.pass_ms(30_000)
+        await cluster.done(cluster.members[3].start())
+        began_ms = cluster.clock.mono_ms()
+        await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
+        assert cluster.clock.mono_ms() - began_ms > 10_000
+
+    in_a_cluster(scene, replica_fetch_max_bytes="35000")

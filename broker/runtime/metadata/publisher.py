@@ -31,6 +31,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.broker.replication.brokers import BrokerStanding
 from ottla.broker.replication.leadership import Registration
+from ottla.broker.replication.throttle import NO_LIMIT
 from ottla.broker.storage.errors import FsyncFailed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.log_config import LogConfig
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.replication.brokers import Brokers
+    from ottla.broker.replication.throttle import Throttles
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import Partitions
@@ -86,6 +88,7 @@ class Publisher:
         flusher: Flusher,
         clock: Clock,
         brokers: Brokers | None = None,
+        throttles: Throttles | None = None,
     ) -> None:
         self.on_deleted: list[Callable[[TopicImage], None]] = []
         self.on_elected: list[Callable[[str, int, int], None]] = []
@@ -101,6 +104,7 @@ class Publisher:
         self._flusher = flusher
         self._clock = clock
         self._brokers = brokers
+        self._throttles = throttles
 
     # --- what is called ----------------------------------------------------------------------------------------------------------
 
@@ -133,6 +137,7 @@ class Publisher:
             if log is not None:
                 with _step(f"taking over the log of {name}-{replica.index}"):
                     self._take_over(log, configs[name])
+        self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
         self._serve(local)
         self._tell_coordinators(local)
 
@@ -325,6 +330,7 @@ class Publisher:
 
     def _configured(self, changes: ImageChanges) -> None:
         changed = self._broker_configs.refresh()
+        self._throttle(name for kind, name in changes.configs if kind == ResourceType.TOPIC)
         if changed & _OF_PRODUCERS:
             for partition in self._partitions:
                 self._set_producer_settings(partition.log)
@@ -332,6 +338,18 @@ class Publisher:
             self._reconfigure(topic.name for topic in self._catalog.topics())
         else:
             self._reconfigure(name for kind, name in changes.configs if kind == ResourceType.TOPIC)
+
+    def _throttle(self, topics: Iterable[str]) -> None:
+        """KAFKA TopicConfigHandler, BrokerConfigHandler: the rates are only ever set on running brokers, on one or on all."""
+        if self._throttles is None:
+            return
+        node, topics = self._settings.node_id, list(topics)
+        rates = {**self._catalog.configs(ResourceType.BROKER, ""), **self._catalog.configs(ResourceType.BROKER, str(node))}
+        for side, throttle in self._throttles._asdict().items():
+            throttle.rate = int(rates.get(f"{side}.replication.throttled.rate", NO_LIMIT))
+            for topic in topics:
+                replicas = self._catalog.configs(ResourceType.TOPIC, topic).get(f"{side}.replication.throttled.replicas", "")
+                throttle.cover(topic, [each.strip() for each in replicas.split(",") if each.strip()], node)
 
     def _reconfigure(self, names: Iterable[str]) -> None:
         for name in names:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.timers import Timers
     from ottla.broker.replication.brokers import Brokers
     from ottla.broker.replication.follower_session import PartitionKey
+    from ottla.broker.replication.throttle import Throttle
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
     from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse
@@ -72,6 +73,7 @@ class Following:
     """replica.socket.timeout.ms."""
     fetchers: int = 1
     """num.replica.fetchers."""
+    throttle: Throttle | None = None
 
 
 class Fetchers:
@@ -132,7 +134,8 @@ class _Fetcher:
     def __init__(self, leader: int, following: Following) -> None:
         self._leader = leader
         self._following = following
-        self._plan = FetchPlan(following.node, following.brokers, following.limits)
+        held_back = None if following.throttle is None else self._is_held_back
+        self._plan = FetchPlan(following.node, following.brokers, following.limits, held_back)
         self.partitions: dict[PartitionKey, Partition] = {}
         self._endpoint: Node | None = None
         self._link: Link | None = None
@@ -284,6 +287,7 @@ class _Fetcher:
                 epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
                 partition.leader_said(data.high_watermark, data.log_start_offset)
                 self._plan.appended(key, epoch, data.high_watermark)
+                self._note(partition, len(data.records or b""))
                 return
             if isinstance(action, TruncateLog):
                 partition.truncate(action.offset)
@@ -294,6 +298,17 @@ class _Fetcher:
             self._refused(key, refused)
         except Exception as error:  # noqa: BLE001 # whatever one partition meets, the others of this leader go on
             self._fail(key, error)
+
+    def _is_held_back(self, key: PartitionKey) -> bool:
+        throttle, partition = self._following.throttle, self.partitions.get(key)
+        if throttle is None or partition is None or not throttle.covers(partition.topic, partition.index):
+            return False
+        return throttle.is_exceeded(self._now_ms)
+
+    def _note(self, partition: Partition, size: int) -> None:
+        throttle = self._following.throttle
+        if throttle is not None and throttle.covers(partition.topic, partition.index):
+            throttle.record(size, self._now_ms)
 
     def _refused(self, key: PartitionKey, refused: Rejected) -> None:
         if refused.code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.brokers import Brokers
     from ottla.broker.replication.in_sync import Accepted, Proposal
     from ottla.broker.replication.progress import FollowerFetch
+    from ottla.broker.replication.throttle import Throttle
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.storage.txn_guard import VerificationGuard
     from ottla.broker.txns.txn_marker import TxnMarker
@@ -61,6 +62,8 @@ class Membership:
     has: Callable[[str | bytes, int], bool]
     lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS
     rack_of: Callable[[int], str | None] | None = None
+    throttle: Throttle | None = None
+    """Of what is sent to followers."""
 
 
 class Partition:
@@ -253,6 +256,19 @@ class Partition:
         Raises Rejected for who may not follow here, or was replaced.
         """
         self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
+
+    def holds_back(self, follower: int) -> bool:
+        """Whether a follower gets nothing now: it is out of sync, and its throttle exceeded (KAFKA ReplicaManager.shouldLeaderThrottle)."""
+        throttle = None if self._membership is None else self._membership.throttle
+        if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.others.in_sync.committed:
+            return False
+        return throttle.is_exceeded(self._clock.mono_ms())
+
+    def sent(self, size: int) -> None:
+        """So many bytes go to a follower."""
+        throttle = None if self._membership is None else self._membership.throttle
+        if throttle is not None and throttle.covers(self.topic, self.index):
+            throttle.record(size, self._clock.mono_ms())
 
     def look_for_laggards(self) -> None:
         """To be called every half of replica.lag.time.max.ms: who lags leaves the in-sync set."""

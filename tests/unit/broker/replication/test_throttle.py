@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.replication.throttle import Throttle
+
+
+def throttled(rate: int) -> Throttle:
+    throttle = Throttle()
+    throttle.rate = rate
+    return throttle
+
+
+@pytest.mark.parametrize(
+    ("replicas", "covered"),
+    [([], []), (["*"], [0, 1, 2]), (["0:7", "2:7", "1:8"], [0, 2]), (["1:8"], [])],
+)
+def test_partitions_are_covered_as_their_topic_says_of_this_broker(replicas: list[str], covered: list[int]) -> None:
+    throttle = throttled(1)
+    throttle.cover("t", replicas, 7)
+    assert [index for index in range(3) if throttle.covers("t", index)] == covered
+    assert not throttle.covers("u", 0)
+    throttle.cover("t", [], 7)
+    assert not throttle.covers("t", 0)
+
+
+def test_without_a_rate_nothing_is_too_much() -> None:
+    throttle = Throttle()
+    throttle.record(2**62, 0)
+    assert not throttle.is_exceeded(0)
+
+
+def test_more_than_the_rate_is_made_up_for_by_a_pause() -> None:
+    throttle = throttled(100)
+    throttle.record(100, 0)
+    assert not throttle.is_exceeded(0)
+    throttle.record(400, 0)
+    assert throttle.is_exceeded(4_999)
+    assert not throttle.is_exceeded(5_000)
+
+
+def test_what_was_long_ago_does_not_count() -> None:
+    throttle = throttled(100)
+    throttle.record(1_000_000, 0)
+    assert throttle.is_exceeded(10_999)
+    assert not throttle.is_exceeded(11_000)
+
+
+def test_a_steady_flow_is_measured_over_eleven_seconds() -> None:
+    throttle = throttled(100)
+    for second in range(30):
+        throttle.record(90, second * 1_000)
+        assert not throttle.is_exceeded(second * 1_000 + 999)
+    throttle.record(500, 30_000)
+    assert throttle.is_exceeded(30_000)
