@@ -11,8 +11,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from client_compat.differential.cluster_scenarios import SCENARIOS as OF_CLUSTERS
+from client_compat.differential.clusters import differential_of_clusters
 from client_compat.differential.run import Difference, Report, differential
-from client_compat.kafka.jars import KafkaMissing
+from client_compat.differential.scenarios import SCENARIOS
+from client_compat.kafka.jars import KafkaMissing, default_version
 from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 
@@ -37,7 +40,10 @@ def main(
         console.print(f"[dim]{name}: {report.answers} answers so far, {len(report.unexplained)} unexplained differences[/]")
 
     try:
-        report = differential(directory, only or (), on_scenario=on_scenario)
+        report = Report(default_version())
+        for scenarios, compare in ((SCENARIOS, differential), (OF_CLUSTERS, differential_of_clusters)):
+            if not only or any(word in name for name in scenarios for word in only):
+                report.add(compare(directory, only or (), on_scenario=on_scenario))
     except (KafkaMissing, BrokerFailed) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None

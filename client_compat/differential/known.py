@@ -78,3 +78,12 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
 )
+
+KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
+    KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
+    KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
+    KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
+    KnownDifference(FEWER, "API_VERSIONS", r"supported_features\[(share|streams)\.version\]", ours="None"),
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
+)
+"""The same, of the scenarios of a cluster."""

@@ -25,6 +25,8 @@ NOW_MS_MIN = 1_600_000_000_000
 DROPPED = frozenset({"throttle_time_ms"})
 ADDRESSES = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<dir>", "client_host": "<client>"}
 AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
+SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"})
+"""Brokers in the order in which they happened to come."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 SORT_KEYS = (
     "name",
@@ -41,14 +43,19 @@ SORT_KEYS = (
     "member_id",
     "transactional_id",
     "producer_id",
+    "node_id",
+    "broker_id",
+    "replica_id",
 )
 _ZERO_ID = bytes(16)
 
 
 class Names:
-    """What one broker called things, and the words that stand for them. Producer ids are numbered as they appear."""
+    """What one broker (or a cluster's) called things, and the words that stand for them. Producer ids are numbered as they appear.
+    `by_chance` are fields, by their struct's name and their own, of which only is told whether they are above 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_chance: frozenset[tuple[str, str]] = frozenset()) -> None:
+        self.by_chance = by_chance
         self._words: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
 
@@ -82,12 +89,12 @@ def _value(field: str, value: object, names: Names, sort: bool) -> Plain:
     if is_dataclass(value) and not isinstance(value, type):
         return _struct(value, names, sort)
     if isinstance(value, list):
-        items = [_value(field, item, names, sort) for item in value]
+        items = [_value(field, item, names, sort) for item in (sorted(value) if field in SETS else value)]
         return sorted(items, key=_sort_key) if sort and items and isinstance(items[0], dict) else items
     if value is None or isinstance(value, bool):
         return value
     if field in ADDRESSES and value not in ("", -1):
-        return ADDRESSES[field]
+        return names.known((field, value)) or ADDRESSES[field]
     if field in TEXTS:
         return "<text>" if value else value
     if field == "records":
@@ -106,7 +113,9 @@ def _value(field: str, value: object, names: Names, sort: bool) -> Plain:
 def _struct(value: Any, names: Names, sort: bool) -> dict[str, Plain]:
     if getattr(value, "name", "") and isinstance(getattr(value, "topic_id", None), bytes):
         names.learn(value.topic_id, f"id of {value.name}")
-    return {field.name: _value(field.name, getattr(value, field.name), names, sort) for field in fields(value) if field.name not in DROPPED}
+    shown = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in DROPPED}
+    chance = {name for name, found in shown.items() if (type(value).__name__, name) in names.by_chance and found > 0}
+    return {name: "<by chance>" if name in chance else _value(name, found, names, sort) for name, found in shown.items()}
 
 
 def _number(field: str, value: int, names: Names) -> Plain:

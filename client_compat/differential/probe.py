@@ -91,9 +91,13 @@ class Probe:
         if name in self._connections:
             self._connections.pop(name).close()
 
+    def close(self) -> None:
+        """Close every connection."""
+        for name in list(self._connections):
+            self.hang_up(name)
+
     def __enter__(self) -> Probe:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for name in list(self._connections):
-            self.hang_up(name)
+        self.close()

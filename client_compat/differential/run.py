@@ -63,6 +63,12 @@ class Report:
     def unexplained(self) -> list[Difference]:
         return [found for found in self.differences if not found.known]
 
+    def add(self, other: Report) -> None:
+        """What another run found, too."""
+        self.answers += other.answers
+        self.scenarios += other.scenarios
+        self.differences += other.differences
+
     def as_json(self) -> dict[str, Plain]:
         return {
             "kafka": self.kafka_version,

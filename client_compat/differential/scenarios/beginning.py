@@ -40,70 +40,82 @@ from ottla.protocol.messages.k65_describe_transactions import DescribeTransactio
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.schema import Message
+
+
+def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
+    """A request of every API of groups; what the coordinator does not know by name is told apart by the label."""
+    joining = JoinGroupRequest(group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+    commit = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
+    unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
+    asked = OffsetFetchRequestGroup(group, None, -1, [OffsetFetchRequestTopics(topic, topic_id, [0])])
+    beat = ConsumerGroupHeartbeatRequest(group, "member", 0, None, None, 60_000, [topic], topic_partitions=[])
+    return {
+        "join": joining,
+        "join of no group": JoinGroupRequest("", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]),
+        "sync": SyncGroupRequest(group, 1, "m", None, "consumer", "range"),
+        "sync of no group": SyncGroupRequest("", 1, "m", None, "consumer", "range"),
+        "heartbeat": HeartbeatRequest(group, 1, "m"),
+        "heartbeat of no group": HeartbeatRequest("", 1, "m"),
+        "leave": LeaveGroupRequest(group, "m", [MemberIdentity("m")]),
+        "leave no group": LeaveGroupRequest("", "m", [MemberIdentity("m")]),
+        "describe": DescribeGroupsRequest([group, ""]),
+        "list": ListGroupsRequest(),
+        "delete": DeleteGroupsRequest([group, ""]),
+        "commit": OffsetCommitRequest(group, topics=[commit]),
+        "commit of no group": OffsetCommitRequest("", topics=[commit]),
+        "commit of what is not there": OffsetCommitRequest(group, topics=[commit, unknown]),
+        "commit of nothing": OffsetCommitRequest(group),
+        "fetch": OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, [0])], [asked]),
+        "delete offsets": OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]),
+        "beat": beat,
+        "beat of no group": ConsumerGroupHeartbeatRequest("", "member", 0, None, None, 60_000, [topic], topic_partitions=[]),
+        "describe as consumer groups": ConsumerGroupDescribeRequest([group, ""]),
+    }
 
 
 def groups(probe: Probe) -> None:
     """Every API of groups, at every version."""
     topic_id = create(probe, "early", 1)
-    joining = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
-    commit = OffsetCommitRequestTopic("early", topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
-    unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
-    asked = OffsetFetchRequestGroup("g", None, -1, [OffsetFetchRequestTopics("early", topic_id, [0])])
-    beat = ConsumerGroupHeartbeatRequest("g", "member", 0, None, None, 60_000, ["early"], topic_partitions=[])
-    for label, request in {
-        "join": joining,
-        "join of no group": JoinGroupRequest("", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]),
-        "sync": SyncGroupRequest("g", 1, "m", None, "consumer", "range"),
-        "sync of no group": SyncGroupRequest("", 1, "m", None, "consumer", "range"),
-        "heartbeat": HeartbeatRequest("g", 1, "m"),
-        "heartbeat of no group": HeartbeatRequest("", 1, "m"),
-        "leave": LeaveGroupRequest("g", "m", [MemberIdentity("m")]),
-        "leave no group": LeaveGroupRequest("", "m", [MemberIdentity("m")]),
-        "describe": DescribeGroupsRequest(["g", ""]),
-        "list": ListGroupsRequest(),
-        "delete": DeleteGroupsRequest(["g", ""]),
-        "commit": OffsetCommitRequest("g", topics=[commit]),
-        "commit of no group": OffsetCommitRequest("", topics=[commit]),
-        "commit of what is not there": OffsetCommitRequest("g", topics=[commit, unknown]),
-        "commit of nothing": OffsetCommitRequest("g"),
-        "fetch": OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [asked]),
-        "delete offsets": OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("early", [OffsetDeleteRequestPartition(0)])]),
-        "beat": beat,
-        "beat of no group": ConsumerGroupHeartbeatRequest("", "member", 0, None, None, 60_000, ["early"], topic_partitions=[]),
-        "describe as consumer groups": ConsumerGroupDescribeRequest(["g", ""]),
-    }.items():
+    for label, request in of_groups("g", "early", topic_id).items():
         for version in probe.range(ApiKey(request.API_KEY)):
             probe.ask(label, request, version)
     for version in range(2, 8):
         probe.ask("fetch all", OffsetFetchRequest("g", None), version)
+    asked = OffsetFetchRequestGroup("g", None, -1, [OffsetFetchRequestTopics("early", topic_id, [0])])
     stable = OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [asked], True)
     for version in range(7, 10):
         probe.ask("fetch what is stable", stable, version)
+
+
+def of_transactions(name: str, own: int, topic: str) -> dict[str, Message]:
+    """A request of every API of transactions, by a producer that has no transaction."""
+    offset = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
+    place = [AddPartitionsToTxnTopic(topic, [0])]
+    return {
+        "init": InitProducerIdRequest(name, 60_000),
+        "init with no id": InitProducerIdRequest("", 60_000),
+        "init for too long": InitProducerIdRequest(name, 2**31 - 1),
+        "init with no id for too long": InitProducerIdRequest("", 2**31 - 1),
+        "init for no time": InitProducerIdRequest(name, 0),
+        "init for less": InitProducerIdRequest(name, -1),
+        "init without a transaction, for too long": InitProducerIdRequest(None, 2**31 - 1),
+        "commit offsets": TxnOffsetCommitRequest(name, "g", own, 0, topics=[offset]),
+        "add": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(name, own, 0, False, place)], name, own, 0, place),
+        "verify": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(name, own, 0, True, place)], name, own, 0, place),
+        "add offsets": AddOffsetsToTxnRequest(name, own, 0, "g"),
+        "end": EndTxnRequest(name, own, 0, True),
+        "end of no id": EndTxnRequest("", own, 0, True),
+        "describe": DescribeTransactionsRequest([name, ""]),
+        "list": ListTransactionsRequest(),
+    }
 
 
 def transactions(probe: Probe) -> None:
     """Every API of transactions, at every version."""
     create(probe, "early-txn", 1)
     own = producer_id(probe)
-    offset = TxnOffsetCommitRequestTopic("early-txn", [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
-    place = [AddPartitionsToTxnTopic("early-txn", [0])]
-    for label, request in {
-        "init": InitProducerIdRequest("t", 60_000),
-        "init with no id": InitProducerIdRequest("", 60_000),
-        "init for too long": InitProducerIdRequest("t", 2**31 - 1),
-        "init with no id for too long": InitProducerIdRequest("", 2**31 - 1),
-        "init for no time": InitProducerIdRequest("t", 0),
-        "init for less": InitProducerIdRequest("t", -1),
-        "init without a transaction, for too long": InitProducerIdRequest(None, 2**31 - 1),
-        "commit offsets": TxnOffsetCommitRequest("t", "g", own, 0, topics=[offset]),
-        "add": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("t", own, 0, False, place)], "t", own, 0, place),
-        "verify": AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("t", own, 0, True, place)], "t", own, 0, place),
-        "add offsets": AddOffsetsToTxnRequest("t", own, 0, "g"),
-        "end": EndTxnRequest("t", own, 0, True),
-        "end of no id": EndTxnRequest("", own, 0, True),
-        "describe": DescribeTransactionsRequest(["t", ""]),
-        "list": ListTransactionsRequest(),
-    }.items():
+    for label, request in of_transactions("t", own, "early-txn").items():
         for version in probe.range(ApiKey(request.API_KEY)):
             probe.ask(label, request, version)
 

@@ -1,0 +1,26 @@
+"""The scenarios of a cluster, by name; each takes the nodes of one and asks the same of every cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from client_compat.differential.cluster_scenarios import (
+    configs,
+    controller,
+    coordinators,
+    describe,
+    faults,
+    offsets,
+    reading,
+    topics,
+    writing,
+)
+from client_compat.differential.nodes import Nodes
+
+ClusterScenario = Callable[[Nodes], None]
+
+SCENARIOS: dict[str, ClusterScenario] = {
+    f"cluster.{module.__name__.rpartition('.')[2]}.{name}": scenario
+    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, faults)
+    for name, scenario in module.SCENARIOS.items()
+}

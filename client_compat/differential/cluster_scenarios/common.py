@@ -1,0 +1,143 @@
+"""What the scenarios of a cluster begin with: topics on named brokers, and waiting until every broker knows what one was told.
+
+Rule: replicas are assigned by hand; where the controller would put them is chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from client_compat.differential.nodes import Nodes
+from client_compat.differential.scenarios.common import until
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+
+Placement = Sequence[Sequence[int]]
+"""The replicas of each partition, the preferred leader first."""
+
+FIRST: Placement = ((1, 2, 3),)
+OLD_RECORDS = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+COORDINATORS: Placement = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+DEBUGGING = -2
+"""A replica id that sees a leader's log to its end."""
+
+
+class UnexpectedAnswer(Exception):
+    """A scenario cannot go on."""
+
+
+def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None = None) -> CreatableTopic:
+    """A topic whose replicas are assigned."""
+    assigned = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(placement)]
+    given = [CreatableTopicConfig(key, value) for key, value in {**OLD_RECORDS, **(configs or {})}.items()]
+    return CreatableTopic(name, -1, -1, assigned, given)
+
+
+def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mapping[str, str] | None = None) -> bytes:
+    """A new topic's id, once every broker that runs knows it and every replica is there."""
+    response = nodes.at(nodes.living[0]).quietly(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
+    if response.topics[0].error_code:
+        raise UnexpectedAnswer(f"{name} was not created: {response.topics[0]}")
+    topic_id = bytes(response.topics[0].topic_id)
+    nodes.names.learn(topic_id, f"id of {name}")
+    wait_until_in_sync(nodes, name, len(placement))
+    return topic_id
+
+
+def wait_until_in_sync(nodes: Nodes, name: str, partitions: int = 0) -> None:
+    """Until every broker that runs says the same of each partition (as many as are given, if any are): led by its first replica that
+    runs, every one that runs in sync; and until each of them acts so."""
+    for _ in until(f"{name} is in sync"):
+        if all(_is_in_sync(nodes, node_id, name, partitions) for node_id in nodes.living):
+            return
+
+
+def _is_in_sync(nodes: Nodes, node_id: int, name: str, partitions: int) -> bool:
+    found = partitions_at(nodes, node_id, name)
+    if len(found) != (partitions or max(len(found), 1)) or not all(_as_wanted(nodes.living, each) for each in found):
+        return False
+    answers = list_offsets(nodes, node_id, name, [each.partition_index for each in found])
+    return all(answers[each.partition_index][0] == _role(node_id, each) for each in found)
+
+
+def _as_wanted(living: Collection[int], found: MetadataResponsePartition) -> bool:
+    wanted = [node_id for node_id in found.replica_nodes if node_id in living]
+    if not wanted:
+        return found.leader_id == -1
+    return found.leader_id == wanted[0] and sorted(found.isr_nodes) == sorted(wanted)
+
+
+def _role(node_id: int, found: MetadataResponsePartition) -> ErrorCode:
+    """What a broker answers when it is asked for an offset, once it has heard of the partition."""
+    return ErrorCode.NONE if found.leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataResponsePartition]:
+    """What one broker tells of a topic."""
+    try:
+        (topic,) = nodes.at(node_id).quietly(MetadataRequest([MetadataRequestTopic(name=name)], False), 12).topics
+    except (OSError, ProtocolError):
+        nodes.at(node_id).hang_up()
+        return []
+    return sorted(topic.partitions, key=lambda partition: partition.partition_index)
+
+
+def list_offsets(nodes: Nodes, node_id: int, name: str, indexes: Sequence[int], replica_id: int = -1) -> dict[int, tuple[int, int]]:
+    """Error and end offset of partitions, as one broker has them."""
+    wanted = [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in indexes])]
+    (topic,) = nodes.at(node_id).quietly(ListOffsetsRequest(replica_id, 0, wanted, 5_000), 7).topics
+    return {each.partition_index: (each.error_code, each.offset) for each in topic.partitions}
+
+
+def wait_until_replicated(nodes: Nodes, name: str, partition: int = 0) -> None:
+    """Until every replica that runs has the leader's log and its high watermark at the end of it."""
+    for _ in until(f"{name} is replicated"):
+        (found,) = [each for each in partitions_at(nodes, nodes.living[0], name) if each.partition_index == partition]
+        if found.leader_id == -1:
+            return
+        end = list_offsets(nodes, found.leader_id, name, [partition], DEBUGGING)[partition][1]
+        if all(_high_watermark(nodes, node_id, name, partition, end) == end for node_id in found.replica_nodes if node_id in nodes.living):
+            return
+
+
+def _high_watermark(nodes: Nodes, node_id: int, name: str, partition: int, end: int) -> int:
+    part = FetchPartition(partition, fetch_offset=end, partition_max_bytes=1)
+    answer = nodes.at(node_id).quietly(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(name, partitions=[part])]), 12)
+    found = answer.responses[0].partitions[0]
+    return -1 if found.error_code else int(found.high_watermark)
+
+
+def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
+    """Until every broker that runs names those as the cluster's living brokers."""
+    for _ in until(f"the brokers that live are {living}"):
+        seen = [nodes.at(node_id).quietly(MetadataRequest([], False), 12).brokers for node_id in nodes.living]
+        if all({broker.node_id for broker in brokers} == set(living) for brokers in seen):
+            return
+
+
+def make_coordinators_topics(nodes: Nodes) -> None:
+    """`__consumer_offsets` and `__transaction_state`, each partition on the same brokers in every cluster, and loaded."""
+    for name in ("__consumer_offsets", "__transaction_state"):
+        create(nodes, name, COORDINATORS, COMPACTED)
+    wait_until_coordinated(nodes)
+
+
+def wait_until_coordinated(nodes: Nodes) -> None:
+    """Until each broker that runs coordinates some groups and transactions."""
+    for node_id in nodes.living:
+        for _ in until(f"{node_id} coordinates"):
+            heartbeats = [nodes.at(node_id).quietly(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]
+            begun = [nodes.at(node_id).quietly(InitProducerIdRequest(f"any-{n}", 60_000), 4).error_code for n in range(12)]
+            if set(heartbeats) == {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR} and set(begun) == {
+                ErrorCode.NONE,
+                ErrorCode.NOT_COORDINATOR,
+            }:
+                break
+    nodes.close()

@@ -1,0 +1,131 @@
+"""What the others tell and do while a broker is away, stopped or killed, and when it is back.
+
+Rule: broker 3 goes. What it led is led by broker 1, the next of the replicas that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from client_compat.differential.cluster_scenarios.common import (
+    Placement,
+    creatable,
+    create,
+    wait_until_coordinated,
+    wait_until_in_sync,
+    wait_until_known,
+    wait_until_replicated,
+)
+from client_compat.differential.cluster_scenarios.controller import PREFERRED, UNCLEAN, moved
+from client_compat.differential.cluster_scenarios.coordinators import found
+from client_compat.differential.cluster_scenarios.describe import tells
+from client_compat.differential.cluster_scenarios.offsets import ends_of_epochs
+from client_compat.differential.cluster_scenarios.writing import write
+from client_compat.differential.nodes import Nodes
+from client_compat.differential.scenarios.common import batch, producer_id
+from client_compat.differential.scenarios.fetch import part, request
+from client_compat.differential.scenarios.offsets import request as offsets
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+
+GONE, HEIR = 3, 1
+PLACEMENT: Placement = ((3, 1, 2), (1, 2, 3))
+RETRIED, STAYS = range(2)
+
+
+def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
+    """Before, while and after broker 3 is away. Of two more topics it has the only replica, and one of two that both are needed."""
+    alone, pair = f"{name}-alone", f"{name}-pair"
+    ids = {name: create(nodes, name, PLACEMENT), alone: create(nodes, alone, [(GONE,)]), pair: create(nodes, pair, [(GONE, HEIR)])}
+    own = producer_id(nodes.at(2))
+    sent = [batch(b"a", b"b", producer_id=own, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2)]
+    for topic, topic_id in ids.items():
+        for records in sent:
+            write(nodes, GONE, f"to {topic}", topic, topic_id, records)
+        wait_until_replicated(nodes, topic)
+    go(GONE)
+    settled(nodes, ids)
+    for topic, topic_id in ids.items():
+        tells(nodes, topic, topic_id)
+        led_on(nodes, topic, topic_id, sent, batch(b"c", producer_id=own, producer_epoch=0, base_sequence=4))
+    write(nodes, HEIR, "as ever", name, ids[name], batch(b"x"), partition=STAYS)
+    decided(nodes, name, alone)
+    found(nodes)
+    nodes.start(GONE)
+    settled(nodes, ids)
+    wait_until_coordinated(nodes)
+    for topic, topic_id in ids.items():
+        tells(nodes, topic, topic_id)
+        back(nodes, topic, topic_id, sent, batch(b"d", producer_id=own, producer_epoch=0, base_sequence=5))
+
+
+def settled(nodes: Nodes, topics: Iterable[str]) -> None:
+    """Until those that run know of each other, and lead what is theirs to lead."""
+    wait_until_known(nodes, nodes.living)
+    for topic in (*topics, "__consumer_offsets", "__transaction_state"):
+        wait_until_in_sync(nodes, topic)
+
+
+def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
+    """At the brokers that are left: retries, epochs, and what nobody leads."""
+    for node_id in nodes.living:
+        for acks in (-1, 1):
+            write(nodes, node_id, f"the newest again, acks {acks}", topic, topic_id, sent[1], acks=acks)
+            write(nodes, node_id, f"an older one again, acks {acks}", topic, topic_id, sent[0], acks=acks)
+        for version in (9, 13):
+            write(nodes, node_id, "the next", topic, topic_id, following, version=version)
+    wait_until_replicated(nodes, topic)
+    for version in (11, 12, 16, 18):
+        for epoch in (-1, 0, 1, 2):
+            nodes.everywhere(f"fetch, epoch {epoch}", request(topic, topic_id, part(current_leader_epoch=epoch)), version)
+    for timestamp in (-1, -2, -3, -4):
+        nodes.everywhere(f"time {timestamp}", offsets(topic, 0, timestamp))
+    for epoch in (0, 1, 2):
+        nodes.everywhere(f"offsets, epoch {epoch}", offsets(topic, 0, -1, epoch=epoch))
+    ends_of_epochs(nodes, "led on", topic)
+    nodes.everywhere("producers", DescribeProducersRequest([TopicRequest(topic, [0])]))
+
+
+def decided(nodes: Nodes, name: str, alone: str) -> None:
+    """What the controller refuses, or the leader gives up, for want of the broker."""
+    for label, topic in {
+        "three replicas of two": CreatableTopic("refused", 1, 3),
+        "only on who is gone": creatable("refused", [(GONE,)]),
+    }.items():
+        nodes.ask(2, label, CreateTopicsRequest([topic], validate_only=True))
+    for kind in (PREFERRED, UNCLEAN):
+        wanted = [TopicPartitions(name, [RETRIED, STAYS]), TopicPartitions(alone, [0])]
+        nodes.ask(1, f"election {kind}", ElectLeadersRequest(kind, wanted))
+    nodes.ask(2, "no move to call off", moved(name, None))
+    cut = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 1)]) for topic in (name, alone)]
+    nodes.everywhere("delete records", DeleteRecordsRequest(cut, 300))
+    nodes.everywhere("configurations of who is gone", DescribeConfigsRequest([DescribeConfigsResource(4, str(GONE), ["node.id"])]))
+
+
+def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
+    """The one that is back leads what it led, and knows what it missed."""
+    for node_id in nodes.living:
+        write(nodes, node_id, "the newest of before again", topic, topic_id, sent[1])
+        write(nodes, node_id, "more", topic, topic_id, following)
+    wait_until_replicated(nodes, topic)
+    for version in (12, 18):
+        nodes.everywhere("fetch", request(topic, topic_id, part()), version)
+    nodes.everywhere("the beginning", offsets(topic, 0, -2))
+    ends_of_epochs(nodes, "back", topic)
+    nodes.everywhere("producers", DescribeProducersRequest([TopicRequest(topic, [0])]))
+
+
+def stopped(nodes: Nodes) -> None:
+    """A broker is stopped as an operator does it."""
+    away(nodes, nodes.stop, "stopped")
+
+
+def killed(nodes: Nodes) -> None:
+    """A broker dies; the controller fences it when its session is over."""
+    away(nodes, nodes.kill, "killed")
+
+
+SCENARIOS = {"stopped": stopped, "killed": killed}

@@ -1,0 +1,58 @@
+"""Runs the clusters' scenarios against three brokers of Apache Kafka and three of this project, and lists every difference.
+
+Rules: each cluster has an Apache Kafka controller of its own; a scenario is asked of both at once, each in its thread, and leaves its
+cluster as it found it, with every broker in sync; `__consumer_offsets` and `__transaction_state` lie in both on the same brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from client_compat.differential.cluster_scenarios import SCENARIOS, ClusterScenario
+from client_compat.differential.cluster_scenarios.common import UnexpectedAnswer, make_coordinators_topics
+from client_compat.differential.known import KNOWN_OF_CLUSTERS
+from client_compat.differential.nodes import Nodes
+from client_compat.differential.probe import Seen
+from client_compat.differential.run import Report, common_versions, compare
+from client_compat.kafka.cluster import Cluster, Kind, end
+
+BROKERS = 3
+
+
+def differential_of_clusters(
+    directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None
+) -> Report:
+    """Start both clusters over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
+    kafka, ours = (Cluster(directory / kind, [kind] * BROKERS) for kind in (Kind.KAFKA, Kind.OTTLA))
+    report = Report(kafka.version)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(Cluster.start, (kafka, ours)))
+            versions = common_versions(*(cluster.brokers[0].process.port for cluster in (kafka, ours)))
+            list(pool.map(lambda cluster: make_coordinators_topics(Nodes(cluster, versions)), (kafka, ours)))
+            for name, scenario in SCENARIOS.items():
+                if only and not any(word in name for word in only):
+                    continue
+                theirs, mine = pool.map(partial(_answers, scenario), [Nodes(cluster, versions) for cluster in (kafka, ours)])
+                report.scenarios.append(name)
+                report.answers += len(theirs)
+                report.differences += compare(name, theirs, mine, KNOWN_OF_CLUSTERS)
+                if on_scenario is not None:
+                    on_scenario(name, report)
+    finally:
+        end(node.process for cluster in (kafka, ours) for node in cluster.nodes)
+    return report
+
+
+def _answers(scenario: ClusterScenario, nodes: Nodes) -> list[Seen]:
+    """What a scenario saw. One that could not go on ends in an answer that no other cluster gives."""
+    try:
+        scenario(nodes)
+    except (TimeoutError, UnexpectedAnswer) as error:
+        nodes.seen.append(Seen("(the end)", "", -1, f"{nodes.cluster.brokers[0].kind}: {error}"))
+    finally:
+        nodes.close()
+    return nodes.seen

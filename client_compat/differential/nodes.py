@@ -1,0 +1,82 @@
+"""A cluster as a scenario sees it: a probe for each of its brokers, with one list of what came back, and what is done to a broker.
+
+Rules: what one broker called things, all do; a connection to a broker that goes is closed first, and made again when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from client_compat.differential.normalise import Names
+from client_compat.differential.probe import Probe, Seen, Versions
+from client_compat.kafka.cluster import Cluster
+from client_compat.support.brokers import HOST
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema import Message
+
+BY_CHANCE = frozenset(
+    {
+        ("MetadataResponse", "controller_id"),
+        ("DescribeClusterResponse", "controller_id"),
+        ("ApiVersionsResponse", "finalized_features_epoch"),
+        ("PartitionResult", "high_watermark"),
+        ("ReplicaState", "log_end_offset"),
+    }
+)
+"""Any broker that lives is called the controller; the others are offsets of the metadata log, which has a record for every start."""
+
+
+@dataclass(slots=True)
+class Nodes:
+    """The brokers of one cluster by their ids, which are the same in every cluster that is compared."""
+
+    cluster: Cluster
+    versions: Versions
+    seen: list[Seen] = field(default_factory=list)
+    names: Names = field(default_factory=lambda: Names(BY_CHANCE))
+    _probes: dict[int, Probe] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for node in self.cluster.brokers:
+            self.names.learn(("port", node.process.port), f"port of {node.node_id}")
+            self._probes[node.node_id] = Probe(HOST, node.process.port, self.versions, self.seen, self.names)
+
+    @property
+    def living(self) -> list[int]:
+        """The ids of the brokers that run."""
+        return [node.node_id for node in self.cluster.brokers if node.process.alive]
+
+    def at(self, node_id: int) -> Probe:
+        return self._probes[node_id]
+
+    def ask(self, node_id: int, label: str, request: Message, version: int | None = None, *, sort: bool = True) -> Any:
+        """Ask one broker and note the answer."""
+        return self.at(node_id).ask(f"{label}, at {node_id}", request, version, sort=sort)
+
+    def everywhere(self, label: str, request: Message, version: int | None = None) -> None:
+        """Ask every broker that runs, one after the other."""
+        for node_id in self.living:
+            self.ask(node_id, label, request, version)
+
+    def range(self, key: ApiKey) -> Sequence[int]:
+        return self.at(self.living[0]).range(key)
+
+    def stop(self, node_id: int) -> None:
+        """As an operator does it: what the broker leads is handed over first."""
+        self.at(node_id).close()
+        self.cluster.broker(node_id).stop()
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL: nobody is told."""
+        self.at(node_id).close()
+        self.cluster.broker(node_id).process.kill()
+
+    def start(self, node_id: int) -> None:
+        self.cluster.broker(node_id).start()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for probe in self._probes.values():
+            probe.close()
