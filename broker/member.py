@@ -214,9 +214,9 @@ class ClusterMember:
     def _registered(self, epoch: int) -> None:
         self._brokers.own_epoch = epoch
 
-    def _has(self, topic: str | bytes, index: int) -> bool:
+    def _has(self, topic: str | bytes, index: int | None) -> bool:
         found = self._catalog.topic(topic) if isinstance(topic, str) else self._catalog.topic_by_id(topic)
-        return found is not None and index in found.partitions
+        return found is not None and (index is None or index in found.partitions)
 
     def _rack_of(self, node: int) -> str | None:
         broker = self._catalog.image.brokers.get(node)

@@ -321,7 +321,8 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
 
 
 async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
-    """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT (the data stays)."""
+    """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT. The data stays where
+    the answer says that it is (KAFKA DelayedProduce)."""
     services = ctx.services
     timer = services.timers.schedule(services.clock.mono_ms() + timeout_ms, partial(_time_out, waits))
     try:
@@ -329,9 +330,7 @@ async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, t
             try:
                 await future
             except Rejected as rejected:
-                failed = _error(answer.index, rejected)
-                answer.error_code, answer.base_offset, answer.log_append_time_ms = failed.error_code, -1, -1
-                answer.log_start_offset, answer.error_message = -1, failed.error_message
+                answer.error_code, answer.error_message = rejected.code, rejected.message or None
     finally:
         timer.cancel()
     return response if services.cluster.decides else _redirected(ctx, response)

@@ -61,9 +61,9 @@ class MemberDir:
         self.publisher.fetchers = self.fetchers
         self._loader = MetadataLoader()
 
-    def _has(self, topic: str | bytes, index: int) -> bool:
+    def _has(self, topic: str | bytes, index: int | None) -> bool:
         found = self.catalog.topic(topic) if isinstance(topic, str) else self.catalog.topic_by_id(topic)
-        return found is not None and index in found.partitions
+        return found is not None and (index is None or index in found.partitions)
 
     async def told(self, *records: MetadataRecord) -> None:
         """These come next, as one batch."""

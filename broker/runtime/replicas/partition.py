@@ -53,13 +53,13 @@ class Membership:
     """What the partitions of a cluster's member have in common; a broker without others has none of it.
 
     `brokers` is kept up to date by whoever follows the metadata; `propose` takes a partition whose replica has a `proposal`; `has` says
-    whether the cluster has a partition of this topic (by name or by id) and number. `rack_of` gives the rack of a broker that consumers can
+    whether the cluster has a partition of this topic (by name or by id) and number, or with None whether it has the topic. `rack_of` gives the rack of a broker that consumers can
     reach, where replica.selector.class is the one that looks at racks.
     """
 
     brokers: Brokers
     propose: Callable[[Partition], None]
-    has: Callable[[str | bytes, int], bool]
+    has: Callable[[str | bytes, int | None], bool]
     lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS
     rack_of: Callable[[int], str | None] | None = None
     throttle: Throttle | None = None

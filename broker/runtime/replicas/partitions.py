@@ -93,9 +93,11 @@ class Partitions:
 
     def missing(self, topic: TopicKey, index: int) -> Rejected:
         """What is said of a partition that is not here: that others have it, or nobody (KAFKA ReplicaManager.getPartitionOrError)."""
-        if self.membership is not None and self.membership.has(topic, index):
+        elsewhere = self.membership is not None and self.membership.has(topic, None)
+        if elsewhere and self.membership.has(topic, index):
             return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID)
+        known = elsewhere or isinstance(topic, str)
+        return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def by_name(self, name: str) -> TopicPartitions | None:
         """The topic of that name, or None."""
