@@ -23,9 +23,11 @@ BY_CHANCE = frozenset(
         ("ApiVersionsResponse", "finalized_features_epoch"),
         ("PartitionResult", "high_watermark"),
         ("ReplicaState", "log_end_offset"),
+        ("ReplicaState", "replica_directory_id"),
     }
 )
-"""Any broker that lives is called the controller; the others are offsets of the metadata log, which has a record for every start."""
+"""Any broker that lives is called the controller; the others are offsets of the metadata log, which
+has a record for every start, and directories."""
 
 
 @dataclass(slots=True)

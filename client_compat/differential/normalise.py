@@ -47,12 +47,15 @@ SORT_KEYS = (
     "broker_id",
     "replica_id",
 )
+UNORDERED = frozenset({("TopicData", "partitions")})
+"""More of the same: the partitions of a transaction."""
 _ZERO_ID = bytes(16)
+NOT_GIVEN = (-1, 0, _ZERO_ID)
 
 
 class Names:
     """What one broker (or a cluster's) called things, and the words that stand for them. Producer ids are numbered as they appear.
-    `by_chance` are fields, by their struct's name and their own, of which only is told whether they are above 0."""
+    `by_chance` are fields, by their struct's name and their own, of which only is told whether they are given."""
 
     def __init__(self, by_chance: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.by_chance = by_chance
@@ -114,7 +117,8 @@ def _struct(value: Any, names: Names, sort: bool) -> dict[str, Plain]:
     if getattr(value, "name", "") and isinstance(getattr(value, "topic_id", None), bytes):
         names.learn(value.topic_id, f"id of {value.name}")
     shown = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in DROPPED}
-    chance = {name for name, found in shown.items() if (type(value).__name__, name) in names.by_chance and found > 0}
+    shown |= {name: sorted(found) for name, found in shown.items() if (type(value).__name__, name) in UNORDERED}
+    chance = {name for name, found in shown.items() if (type(value).__name__, name) in names.by_chance and found not in NOT_GIVEN}
     return {name: "<by chance>" if name in chance else _value(name, found, names, sort) for name, found in shown.items()}
 
 

@@ -16,7 +16,7 @@ from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListO
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
 
 Placement = Sequence[Sequence[int]]
 """The replicas of each partition, the preferred leader first."""
@@ -134,9 +134,10 @@ def wait_until_coordinated(nodes: Nodes) -> None:
     for node_id in nodes.living:
         for _ in until(f"{node_id} coordinates"):
             heartbeats = [nodes.at(node_id).quietly(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]
-            begun = [nodes.at(node_id).quietly(InitProducerIdRequest(f"any-{n}", 60_000), 4).error_code for n in range(12)]
-            if set(heartbeats) == {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR} and set(begun) == {
-                ErrorCode.NONE,
+            asked = DescribeTransactionsRequest([f"any-{n}" for n in range(12)])
+            described = [one.error_code for one in nodes.at(node_id).quietly(asked, 0).transaction_states]
+            if set(heartbeats) == {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR} and set(described) == {
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
                 ErrorCode.NOT_COORDINATOR,
             }:
                 break

@@ -101,7 +101,7 @@ def decided(nodes: Nodes, name: str, alone: str) -> None:
         nodes.ask(1, f"election {kind}", ElectLeadersRequest(kind, wanted))
     nodes.ask(2, "no move to call off", moved(name, None))
     cut = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 1)]) for topic in (name, alone)]
-    nodes.everywhere("delete records", DeleteRecordsRequest(cut, 300))
+    nodes.everywhere("delete records", DeleteRecordsRequest(cut, 5_000))
     nodes.everywhere("configurations of who is gone", DescribeConfigsRequest([DescribeConfigsResource(4, str(GONE), ["node.id"])]))
 
 
