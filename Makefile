@@ -122,7 +122,7 @@ object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server
 compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
 
-differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same and print each field in which they differ
+differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same, alone and in clusters of three, and print each field in which they differ
 	@$(PY) -m client_compat.differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)

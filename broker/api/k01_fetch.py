@@ -105,7 +105,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
         return FetchResponse(error_code=rejected.code)
     read = _read_all(ctx, request, fetch, asker)
     if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
-        return _respond(ctx, fetch, read)
+        return _respond(ctx, fetch, read, asker)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
     waiting = _park(ctx, request, read, asker, deadline)
     return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
@@ -159,7 +159,7 @@ async def _wait(
         changed = await waiting
         read = _read_all(ctx, request, fetch, asker, {} if changed is None else _unchanged(read, changed))
         if changed is None or _is_enough(read, _wanted_bytes(ctx, request)):
-            return _respond(ctx, fetch, read)
+            return _respond(ctx, fetch, read, asker)
         waiting = _park(ctx, request, read, asker, deadline)
 
 
@@ -293,7 +293,7 @@ def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionDa
     return data
 
 
-def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
+def _respond(ctx: Context, fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
     for partition, size in read.for_followers:
         partition.sent(size)
     try:
@@ -309,11 +309,12 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read) -> FetchResponse:
             topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
         topics[-1].partitions.append(data)
     assert last is None or by_id == isinstance(last, bytes)
-    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=_endpoints(ctx, read.results))
+    nodes = [] if asker.follows else _endpoints(ctx, read.results)
+    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=nodes)
 
 
 def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
-    """Where the leader is, for clients that are told of another leader than they thought (KIP-951)."""
+    """Where the leader is, for consumers that are told of another leader than they thought (KIP-951); a follower has its metadata."""
     leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
     found = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in leaders)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]

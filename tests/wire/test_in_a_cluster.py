@@ -14,7 +14,7 @@ from ottla.broker.runtime.metadata.member_view import MemberView
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest
@@ -178,6 +178,18 @@ def test_who_debugs_is_told_a_followers_end_with_the_epoch_of_the_leadership(bro
 def test_every_registered_broker_at_the_clients_listener_has_settings_to_describe(client: Client, kind: ResourceType) -> None:
     listed = client.call(ListConfigResourcesRequest([kind])).config_resources
     assert [(each.resource_name, each.resource_type) for each in listed] == [("1", kind), ("2", kind), ("3", kind)]
+
+
+def test_a_follower_of_somebody_else_is_told_who_leads_and_no_address_for_it_has_its_metadata(broker: RunningBroker) -> None:
+    with broker.client() as client:
+        topic_id = create(client, "t").topic_id
+        join(broker, *CLUSTER)
+        broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
+        asked = FetchTopic("t", topic_id, [FetchPartition(0, current_leader_epoch=7, partition_max_bytes=1)])
+        told = client.call(FetchRequest(replica_state=ReplicaState(3, 1), max_wait_ms=0, topics=[asked]), version=16)
+    (answer,) = told.responses[0].partitions
+    assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+    assert told.node_endpoints == []
 
 
 def test_a_topic_that_is_gone_from_the_metadata_is_unknown(broker: RunningBroker, client: Client) -> None:

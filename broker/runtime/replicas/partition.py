@@ -53,8 +53,8 @@ class Membership:
     """What the partitions of a cluster's member have in common; a broker without others has none of it.
 
     `brokers` is kept up to date by whoever follows the metadata; `propose` takes a partition whose replica has a `proposal`; `has` says
-    whether the cluster has a partition of this topic (by name or by id) and number, or with None whether it has the topic. `rack_of` gives the rack of a broker that consumers can
-    reach, where replica.selector.class is the one that looks at racks.
+    whether the cluster has a partition of this topic (by name or by id) and number, or with None whether it has the topic. `rack_of` gives
+    the rack of a broker that consumers can reach, where replica.selector.class is the one that looks at racks.
     """
 
     brokers: Brokers

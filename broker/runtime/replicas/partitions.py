@@ -93,10 +93,10 @@ class Partitions:
 
     def missing(self, topic: TopicKey, index: int) -> Rejected:
         """What is said of a partition that is not here: that others have it, or nobody (KAFKA ReplicaManager.getPartitionOrError)."""
-        elsewhere = self.membership is not None and self.membership.has(topic, None)
-        if elsewhere and self.membership.has(topic, index):
+        membership = self.membership
+        if membership is not None and membership.has(topic, index):
             return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        known = elsewhere or isinstance(topic, str)
+        known = isinstance(topic, str) or (membership is not None and membership.has(topic, None))
         return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def by_name(self, name: str) -> TopicPartitions | None:
