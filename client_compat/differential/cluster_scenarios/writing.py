@@ -100,7 +100,9 @@ def producers(nodes: Nodes) -> None:
 
 
 def producer_ids(nodes: Nodes) -> None:
-    """Each broker has a block of its own, and no id is given twice."""
+    """Each broker has a block of its own, and no id is given twice. Apache Kafka's refuses the first of all while it asks for its block."""
+    for node_id in nodes.living:
+        producer_id(nodes.at(node_id))
     for version in nodes.range(ApiKey.INIT_PRODUCER_ID):
         for node_id in (1, 2, 3, 1, 3):
             nodes.ask(node_id, "a producer id", InitProducerIdRequest(None, 60_000), version)
