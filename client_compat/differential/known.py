@@ -70,7 +70,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|share|streams|eligible\.leader\.replicas)\.version\]", ours="None"
     ),
     KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
-    KnownDifference(FEWER, "FETCH", r".*current_leader.*|node_endpoints.*", label="as a replica"),
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
@@ -81,9 +80,7 @@ KNOWN: tuple[KnownDifference, ...] = (
 
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
-    KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
     KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
-    KnownDifference(FEWER, "API_VERSIONS", r"supported_features\[(share|streams)\.version\]", ours="None"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
 )
 """The same, of the scenarios of a cluster."""
