@@ -12,6 +12,8 @@ from client_compat.kafka.cluster import Cluster
 from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.support.load import CLIENTS
 
+pytestmark = pytest.mark.clusters
+
 SEED = 20_130_101
 
 

@@ -13,6 +13,8 @@ from client_compat.differential.probe import Seen
 from client_compat.differential.run import Difference, Report
 from client_compat.kafka.jars import KafkaMissing, jars
 
+pytestmark = pytest.mark.clusters
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:

@@ -21,6 +21,8 @@ from client_compat.support.load import Load, under
 from client_compat.support.verdict import judge
 from tests.support.group_calls import wait_until
 
+pytestmark = pytest.mark.clusters
+
 CLIENTS = ("confluent-kafka",)
 PARTITIONS = 3
 RATE_MAX = 200

@@ -120,7 +120,9 @@ class Proposals:
             result = results.get(key)
             if result is None:
                 continue
-            self._pending.pop(key, None)
+            now = partition.replica.proposal
+            if now is None or now is proposal:  # else metadata came meanwhile, and another one was submitted
+                self._pending.pop(key, None)
             if not partition.removed:
                 partition.answered(proposal, _answer(result))
         return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in asked.items())

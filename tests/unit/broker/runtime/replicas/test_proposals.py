@@ -174,3 +174,14 @@ async def test_after_a_stop_nothing_is_asked(leader: Leader) -> None:
     await leader.proposals.stop()
     await leader.wait(RETRY_MS)
     assert leader.asked == [[0]]
+
+
+async def test_what_was_proposed_while_the_answer_to_an_older_proposal_was_on_its_way_is_asked_next(leader: Leader) -> None:
+    await leader.lag(0)
+    leader.partitions[0].lead(Registration(1, (1, 2), (1, 2), 5, 9))
+    leader.partitions[0].look_for_laggards()
+    await leader.answer(PartitionResult(0, ErrorCode.INVALID_UPDATE_VERSION))
+    await leader.wait(RETRY_MS)
+    assert leader.asked == [[0], [0]]
+    await leader.answer(accepted(0, 1, partition_epoch=10))
+    assert leader.in_sync(0) == {1}
