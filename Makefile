@@ -17,7 +17,7 @@ ARGS ?=
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-clusters test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,10 +85,7 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
 test: $(STAMP) java kcat maven go node rust databases ## Run all tests
-	@$(PY) -m pytest -n $(JOBS) --dist loadfile -m "not clusters" $(ARGS)
-
-test-clusters: $(STAMP) maven ## Run the tests over clusters of processes, which take minutes
-	@$(PY) -m pytest -m clusters $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)

@@ -12,6 +12,7 @@ Source: KAFKA BrokerServer.startup, shutdown.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +25,6 @@ from ottla.broker.cluster.observer_state import Observer, ObserverLimits
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
-from ottla.broker.core.config_keys import INT32_MAX
-from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
 from ottla.broker.net.node_client import NodeClient, Patience
@@ -34,6 +33,7 @@ from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.throttle import Throttle, Throttles
 from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
 from ottla.broker.runtime.metadata.member_view import MemberView
+from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
@@ -259,12 +259,9 @@ class ClusterMember:
 
     def _metadata_log(self) -> PartitionLog:
         key = (CLUSTER_METADATA, 0)
-        config = LogConfig(
-            retention_ms=-1,
-            retention_bytes=-1,
-            max_message_bytes=INT32_MAX,
-            segment_bytes=self._settings.metadata_log_segment_bytes,
-            segment_ms=self._settings.metadata_log_segment_ms,
+        settings = self._settings
+        config = replace(
+            METADATA_LOG_CONFIG, segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
         )
         log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config)
         log.config = config

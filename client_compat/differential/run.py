@@ -63,6 +63,14 @@ class Report:
     def unexplained(self) -> list[Difference]:
         return [found for found in self.differences if not found.known]
 
+    def explained_nothing(self, rows: Sequence[KnownDifference]) -> list[KnownDifference]:
+        """Those of `rows` that no difference needs."""
+
+        def explains(row: KnownDifference, found: Difference) -> bool:
+            return row.explains(Seen(found.label, found.api, found.version, None), found.path, found.kafka, found.ours)
+
+        return [row for row in rows if not any(explains(row, found) for found in self.differences)]
+
     def add(self, other: Report) -> None:
         """What another run found, too."""
         self.answers += other.answers

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from ottla.protocol.fields import ArrayOf, Kind, WireField, records_, wire_fields
 from ottla.protocol.messages.registry import KEYS, request_class, response_class
 from ottla.protocol.schema import Message
+from tests.support.apache_kafka import jars_or_skip
 
 Schema = dict[str, Any]
 CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
@@ -24,10 +24,7 @@ CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, respons
 @cache
 def schemas() -> Mapping[str, Schema]:
     """Kafka's schemas of messages, by name."""
-    try:
-        (jar,) = jars().glob("kafka-clients-*.jar")
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    (jar,) = jars_or_skip().glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as packed:
         texts = [packed.read(name).decode() for name in packed.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
     found = [json.loads(re.sub(r'^((?:[^"\n]|"[^"\n]*")*?)//.*$', r"\1", text, flags=re.MULTILINE)) for text in texts]

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars, java
+from client_compat.kafka.jars import java
 from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.image_delta import ImageDelta
 from ottla.broker.cluster.local_changes import local_changes
 from ottla.broker.cluster.record_frames import decode_record
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.metadata_logs import as_lines
 
 GOLDEN = Path(__file__).with_name("metadata_images.txt")
@@ -66,10 +67,7 @@ def test_an_image_is_the_one_that_kafkas_classes_make() -> None:
 
 
 def test_an_image_of_a_new_log_is_the_one_that_kafkas_classes_make() -> None:
-    try:
-        classpath = f"{jars()}/*"
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    classpath = f"{jars_or_skip()}/*"
     if shutil.which("javac") is None:
         pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")
     seed = random.randrange(1 << 31)

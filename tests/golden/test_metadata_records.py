@@ -21,10 +21,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_compat.kafka.jars import KafkaMissing, jars, java
+from client_compat.kafka.jars import java
 from ottla.broker.cluster.metadata_records import KINDS
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.protocol.errors import ProtocolError
+from tests.support.apache_kafka import jars_or_skip
 
 RECORDS = Path(__file__).with_name("metadata_records.txt").read_text(encoding="utf-8").splitlines()
 PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataRecords.java"
@@ -85,10 +86,7 @@ def test_a_damaged_record_is_a_protocol_error_or_another_record(data: st.DataObj
 
 
 def test_new_records_of_kafkas_classes_are_read_and_written_byte_for_byte() -> None:
-    try:
-        classpath = f"{jars()}/*"
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    classpath = f"{jars_or_skip()}/*"
     if shutil.which("javac") is None:
         pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")
     seed = random.randrange(1 << 31)

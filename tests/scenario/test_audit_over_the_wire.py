@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus.batches import BATCHES
 from ottla.spark_jobs.corpus.groups import GROUPS
@@ -23,6 +22,7 @@ from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.verdict import DirectoryVerdict
 from ottla.spark_jobs.wire.sources import Wire
 from tests.support import audited_workload
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.running_broker import RunningBroker
 from tests.support.secure_kafka import MECHANISMS, PASSWORD, USER, SecureKafka, secure_kafka
 from tests.support.spark import spark
@@ -79,10 +79,7 @@ def test_a_byte_that_changes_on_the_brokers_disk_is_found_over_the_wire(tmp_path
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
         audited_workload.run(running.reference.bootstrap)
         yield running

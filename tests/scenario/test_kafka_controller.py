@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import NEW_CLUSTER_ID, NODE_ID, ReferenceBroker
 from client_compat.support.brokers import HOST
 from ottla.broker.api.routes import FORWARDED, SPLIT
@@ -51,6 +50,7 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.schema import Message
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.cluster_members import Member
 
 OWN_ID = 7
@@ -59,10 +59,7 @@ TIMEOUT_MS = 60_000
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     with ReferenceBroker(tmp_path_factory.mktemp("kafka") / "data", {"num.partitions": "3"}) as running:
         yield running
 

@@ -8,20 +8,14 @@ from pathlib import Path
 import pytest
 
 from client_compat.differential.clusters import differential_of_clusters
-from client_compat.differential.known import KNOWN_OF_CLUSTERS, KnownDifference
-from client_compat.differential.probe import Seen
-from client_compat.differential.run import Difference, Report
-from client_compat.kafka.jars import KafkaMissing, jars
-
-pytestmark = pytest.mark.clusters
+from client_compat.differential.known import KNOWN_OF_CLUSTERS
+from client_compat.differential.run import Report
+from tests.support.apache_kafka import jars_or_skip
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return differential_of_clusters(Path(tmp_path_factory.mktemp("clusters")))
 
 
@@ -31,7 +25,4 @@ def test_no_field_of_an_answer_of_a_cluster_differs_without_an_explanation(repor
 
 
 def test_every_row_of_what_is_meant_of_clusters_still_explains_a_difference(report: Report) -> None:
-    def explains(row: KnownDifference, found: Difference) -> bool:
-        return row.explains(Seen(found.label, found.api, found.version, None), found.path, found.kafka, found.ours)
-
-    assert [row for row in KNOWN_OF_CLUSTERS if not any(explains(row, found) for found in report.differences)] == []
+    assert report.explained_nothing(KNOWN_OF_CLUSTERS) == []

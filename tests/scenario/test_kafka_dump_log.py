@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.tools import Tools
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import commit, find_coordinator, stable_member
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
@@ -18,10 +18,7 @@ from tests.support.txn_calls import init
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import ReferenceBroker
 from ottla.broker.storage.producer_state import BATCHES_REMEMBERED
 from ottla.protocol.client import Client
@@ -25,6 +24,7 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import TopicPartitions
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from tests.support import consumer_calls
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import commit, fetch, wait_until
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, describe, produce
@@ -35,10 +35,7 @@ PRODUCER = 7
 
 @pytest.fixture(scope="module", autouse=True)
 def _kafka() -> None:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
 
 
 class Ledger:

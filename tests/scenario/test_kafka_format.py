@@ -9,11 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from client_compat.kafka.jars import KafkaMissing, default_version, jars
+from client_compat.kafka.jars import default_version
 from client_compat.kafka.reference import java_command
 from ottla.broker.cli.format import format_
 from ottla.broker.cluster.snapshots import read_snapshot
 from ottla.broker.storage.meta_properties import decode_meta
+from tests.support.apache_kafka import jars_or_skip
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 OPTIONS = {
@@ -37,10 +38,7 @@ def arguments(directory: Path, options: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_both_tools_write_the_same_files_with_the_same_content(name: str, tmp_path: Path) -> None:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     kafkas, ours = tmp_path / "kafka", tmp_path / "ottla"
     command = java_command(default_version(), "kafka.tools.StorageTool", "format", *arguments(kafkas, OPTIONS[name]))
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import NEW_CLUSTER_ID, ReferenceBroker
 from client_compat.kafka.tools import Tools
 from ottla.broker.cluster.image import MetadataImage
@@ -35,6 +34,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.schema import Message
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until_async
 from tests.support.kafka_tools import good, table
 from tests.support.metadata_images import made_of
@@ -47,10 +47,7 @@ OBSERVER_ID = 7
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

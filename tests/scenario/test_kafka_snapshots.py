@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.kafka.tools import Tools
 from ottla.broker.cluster.image import MetadataImage
@@ -21,6 +20,7 @@ from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, 
 from ottla.protocol.client import Client
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.record import Record, iter_records
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
 from tests.support.kafka_tools import good
 from tests.support.metadata_images import made_of
@@ -31,10 +31,7 @@ from tests.support.topic_calls import create
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

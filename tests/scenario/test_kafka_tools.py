@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.tools import Tools
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import create, good, refused, run, table
 from tests.support.running_broker import RunningBroker
 
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from client_compat.kafka.cluster import Cluster, Node, kinds_of, running
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.tools import Tools
 from client_compat.support.brokers import HOST, BrokerProcess
 from ottla.protocol.client import Client
@@ -29,6 +28,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import good, refused, run
 
 KAFKAS, OURS, OTHER = 1, 2, 3
@@ -38,10 +38,7 @@ BROKER_LOGGER = 8
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

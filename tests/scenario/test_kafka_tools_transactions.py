@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.tools import Tools
 from ottla.protocol.client import Client
 from tests.support import topic_calls
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import run, table
 from tests.support.running_broker import RunningBroker
 from tests.support.transactions import Transactional, latest
@@ -20,10 +20,7 @@ HUNG_FOR_MINUTES = "0"
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     return Tools()
 
 

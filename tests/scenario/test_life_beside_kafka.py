@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.kafka.reference import NEW_CLUSTER_ID, ReferenceBroker
 from client_compat.kafka.tools import Tools
 from ottla.broker.cluster.life_cycle import Incarnation, Pace, State
@@ -24,6 +23,7 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import good
 from tests.support.running_broker import HOST
 
@@ -80,10 +80,7 @@ class Beside:
 
 @pytest.fixture
 async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     with ReferenceBroker(tmp_path / "data", QUICK) as kafka:
         made = Beside(kafka)
         yield made

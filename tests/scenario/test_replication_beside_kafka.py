@@ -16,12 +16,10 @@ import pytest
 from client_compat.cluster_mixed import replicas
 from client_compat.cluster_mixed.faults import cut_off
 from client_compat.kafka.cluster import Cluster, Node, kinds_of, running
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.support.load import Load, under
 from client_compat.support.verdict import judge
+from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
-
-pytestmark = pytest.mark.clusters
 
 CLIENTS = ("confluent-kafka",)
 PARTITIONS = 3
@@ -31,10 +29,7 @@ PATIENCE_S = 120.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     with running(Cluster(tmp_path_factory.mktemp("mixed"), kinds_of("kafka,ottla,ottla"))) as made:
         yield made
 

@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 from client_compat.kafka.cluster import Cluster, Kind, Node, running
-from client_compat.kafka.jars import KafkaMissing, jars
 from client_compat.support.brokers import HOST
 from client_compat.support.reading import read_with_confluent
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.support.apache_kafka import jars_or_skip
 
 TOPIC, PARTITIONS = "transactional", 3
 PATIENCE_S = 60
@@ -22,10 +22,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    try:
-        jars()
-    except KafkaMissing as missing:
-        pytest.skip(str(missing))
+    jars_or_skip()
     with running(Cluster(tmp_path / "cluster", [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA])) as started:
         started.create_topic(TOPIC, PARTITIONS)
         yield started
