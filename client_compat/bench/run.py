@@ -57,7 +57,7 @@ def bench(
     note: Callable[[str], None],
     quick: bool = False,
 ) -> Results:
-    """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a broker does not start at all."""
+    """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a single broker does not start at all."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_RECORDS if quick else WARM_UP_RECORDS
     alone, of_clusters = ([case for case in cases if case.of_cluster == of_cluster] for of_cluster in (False, True))
@@ -68,10 +68,21 @@ def bench(
             _side_by_side(alone, sites, results, partial(warm_up, records=records), note)
     if of_clusters:
         with ExitStack() as stack:
-            makers = ((peer, peer.make_cluster) for peer in peers)
-            sites = [_site(peer, make, directory / "clusters", None, stack) for peer, make in makers if make is not None]
+            sites = list(_clusters(of_clusters, peers, directory / "clusters", stack, results))
             _side_by_side(of_clusters, sites, results, partial(warm_up_cluster, records=records), note)
     return results
+
+
+def _clusters(cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path, stack: ExitStack, results: Results) -> Iterator[Site]:
+    """Those that start. What was measured before is not lost over one that does not, as a commit from before there were clusters."""
+    for peer in peers:
+        if peer.make_cluster is None:
+            continue
+        try:
+            yield _site(peer, peer.make_cluster, directory, None, stack)
+        except BrokerFailed as failure:
+            for case in cases:
+                results.fail(case, peer.name, f"{failure}"[:500])
 
 
 def _side_by_side(

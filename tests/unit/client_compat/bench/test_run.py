@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
-from client_compat.bench.model import OURS, Benchmark, Figure, LoadFailed, Results, Site, Values
+from client_compat.bench.model import OURS, Ability, Benchmark, Figure, LoadFailed, Results, Site, Values
 from client_compat.bench.peers.all import PEERS
-from client_compat.bench.run import FAILURES, lent, measure
+from client_compat.bench.run import FAILURES, bench, lent, measure
+from client_compat.support.brokers import BrokerFailed, BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +76,12 @@ def test_a_load_that_fails_is_a_result_with_its_reason(site: Site) -> None:
     assert results.failures == {"c": {OURS: ["LoadFailed: no such thing"]}}
     assert results.of(case, case.figures[0], OURS) == [None]
     assert LoadFailed in FAILURES
+
+
+def test_a_cluster_that_does_not_start_is_a_result_with_its_reason(tmp_path: Path) -> None:
+    def refuse(_directory: Path) -> BrokerProcess:
+        raise BrokerFailed("no clusters here")
+
+    case = Benchmark("c", "s", (Figure("f", "u"),), lambda _site: {}, frozenset({Ability.CLUSTER}))
+    results = bench([case], 1, [replace(PEERS[OURS], make_cluster=refuse)], tmp_path, java=False, note=lambda _text: None)
+    assert results.failures == {"c": {OURS: ["no clusters here"]}}
