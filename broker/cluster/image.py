@@ -26,8 +26,12 @@ from ottla.broker.cluster.topic_names import is_internal
 KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 
-MIGRATING: Final = bytes(15) + b"\x02"
-"""The directory of a replica that is not known: the broker had one directory, or said nothing yet (Kafka's `DirectoryId.MIGRATING`)."""
+MIGRATING: Final = bytes(16)
+"""Where a replica lies of which that is not known. This and the next two are `DirectoryId`s of Kafka."""
+UNASSIGNED: Final = bytes(15) + b"\x01"
+"""Where a new replica lies whose broker has several directories and is yet to choose one."""
+LOST: Final = bytes(15) + b"\x02"
+"""Where a replica lay in a directory that failed."""
 
 NO_PRODUCER_ID: Final = -1
 
@@ -108,6 +112,13 @@ class BrokerRegistration(NamedTuple):
     is_migrating_zk_broker: bool
     directories: tuple[bytes, ...]
     cordoned_directories: tuple[bytes, ...] | None
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether a replica that is said to lie there can be reached, as far as that is known (`DirectoryId.isOnline`; KAFKA-16162: the
+        broker registered no directories)."""
+        if directory in (MIGRATING, UNASSIGNED):
+            return True
+        return directory != LOST and (not self.directories or directory in self.directories)
 
 
 class ControllerRegistration(NamedTuple):

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.cluster.image import MIGRATING
 from ottla.broker.cluster.metadata_records import NO_LEADER
-from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.runtime.metadata.cluster_view import BrokerNode, ClusterView, Dialled, Place
 from ottla.protocol.error_codes import ErrorCode
 
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.partitions import Partitions
 
 NO_CONTROLLER: Final = -1
-
-_NOT_KNOWN: Final = (ZERO_ID, MIGRATING)
-"""Directories of replicas that the controller was told nothing of yet (Kafka's `DirectoryId.UNASSIGNED` and `MIGRATING`)."""
-_LOST: Final = bytes(15) + b"\x01"
 
 
 class MemberView(ClusterView):
@@ -84,8 +78,4 @@ def _is_alive(broker: BrokerRegistration, listener: str) -> bool:
 
 
 def _has_directory(broker: BrokerRegistration, state: PartitionRegistration) -> bool:
-    """Whether the replica's directory is online, as far as that is known (`DirectoryId.isOnline`; KAFKA-16162: none registered)."""
-    directory = state.directories[state.replicas.index(broker.broker_id)]
-    if directory in _NOT_KNOWN:
-        return True
-    return directory != _LOST and (not broker.directories or directory in broker.directories)
+    return broker.has_online(state.directories[state.replicas.index(broker.broker_id)])

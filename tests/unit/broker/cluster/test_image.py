@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.cluster.image import EMPTY
-from ottla.broker.cluster.metadata_records import RemoveTopicRecord, TopicRecord
+from ottla.broker.cluster.image import EMPTY, LOST, MIGRATING, UNASSIGNED
+from ottla.broker.cluster.metadata_records import RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
 from tests.support.metadata_images import level, made_of
 
 ID, OTHER = b"i" * 16, b"o" * 16
@@ -27,3 +27,25 @@ def test_an_image_without_a_level_says_so() -> None:
     assert made_of(level(30)).metadata_level == 30
     with pytest.raises(KeyError):
         _ = EMPTY.metadata_level
+
+
+def test_the_ids_of_no_directory_are_kafkas() -> None:
+    """The figures are those of Kafka 4.3.1's class `DirectoryId`."""
+    assert [int.from_bytes(one, "big") for one in (MIGRATING, UNASSIGNED, LOST)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("directory", "registered", "online"),
+    [
+        (ID, [ID], True),
+        (OTHER, [ID], False),
+        (OTHER, [], True),
+        (MIGRATING, [ID], True),
+        (UNASSIGNED, [ID], True),
+        (LOST, [ID], False),
+        (LOST, [], False),
+    ],
+)
+def test_a_directory_is_online_where_its_broker_has_it_or_none_is_known(directory: bytes, registered: list[bytes], online: bool) -> None:
+    broker = made_of(RegisterBrokerRecord(1, log_dirs=registered)).brokers[1]
+    assert broker.has_online(directory) is online

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.core.java_hash import fetcher_of, partition_of
+from ottla.broker.core.java_hash import fetcher_of, in_hash_order, partition_of, string_hash
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,15 @@ def test_a_name_of_any_length_is_hashed_alike() -> None:
 def test_a_partition_is_fetched_by_the_fetcher_that_javas_hash_gives(topic: str, partition: int, fetcher: int) -> None:
     """|31 * hash + partition| mod 7, with the wrap of a Java int; "polygenelubricants" has the hash -2^31."""
     assert fetcher_of(topic, partition, 7) == fetcher
+
+
+def test_numbers_are_in_the_order_of_their_slots_of_which_there_are_more_than_numbers() -> None:
+    assert in_hash_order([17, 15, 16, 17], int) == [16, 17, 15]
+    assert in_hash_order([31, 15, 0], int) == [0, 31, 15], "who came first into a slot is first"
+    assert in_hash_order(range(13), int) == list(range(13))
+    assert in_hash_order([*range(20, 32), 1], int) == [1, *range(20, 32)], "13 are too many for 16 slots"
+
+
+def test_strings_are_in_the_order_of_their_hashes() -> None:
+    """ "polygenelubricants" has the hash 0x80000000, whose upper half lands in slot 0."""
+    assert in_hash_order(["b", "a", "polygenelubricants"], string_hash) == ["polygenelubricants", "a", "b"]

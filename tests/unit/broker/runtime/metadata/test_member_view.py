@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.image import MIGRATING
+from ottla.broker.cluster.image import LOST, MIGRATING, UNASSIGNED
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
@@ -19,7 +19,6 @@ from tests.support.metadata_images import made_of
 ID = b"i" * 16
 AT = Dialled("PLAINTEXT", "me", 1)
 HERE, THERE = b"h" * 16, b"t" * 16
-LOST = bytes(15) + b"\x01"
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_a_broker_is_where_it_registered_the_listener_of_the_client(view: Member
         (THERE, [HERE], (2,)),
         (LOST, [HERE], (2,)),
         (LOST, [], (2,)),
-        (ZERO_ID, [HERE], ()),
+        (UNASSIGNED, [HERE], ()),
         (MIGRATING, [HERE], ()),
         (THERE, [], ()),
     ],
