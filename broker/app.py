@@ -52,7 +52,7 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
-from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause, wait_at_most
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.world import World
@@ -147,7 +147,7 @@ class Broker:
             raise
 
     async def warm_up(self) -> None:
-        """Import the handlers one a turn, now that clients can connect: none of their first requests has to wait for that."""
+        """Import the handlers one a turn: no later request has to wait for that."""
         for route in (ROUTES if self._member is None else ROUTES_OF_A_MEMBER).values():
             _ = route.handle
             await asyncio.sleep(0)
@@ -383,10 +383,12 @@ async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     gc.freeze()
     _announce(broker, port_file)
-    await broker.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    await stop.wait()
+    stopped = asyncio.ensure_future(stop.wait())
+    if await wait_at_most(broker.timers, broker.clock, limits.WARM_UP_AFTER_MS, [stopped]):
+        await broker.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+    await stopped
     logger.info("Stopping")
 
 

@@ -1,8 +1,8 @@
 """Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a
 handler.
 
-A module `kNN_name` is imported when its first request comes, or one a turn once the broker listens: a start does not wait for messages that
-nobody sends. A broker in a test's own process begins with all of them (`load_all`). It holds
+A module `kNN_name` is imported when its first request comes, or one a turn a second after the start: whoever waits for the broker does not
+wait for messages that nobody sends. A broker in a test's own process begins with all of them (`load_all`). It holds
 `handle(ctx, request)`; the request class is that of `ottla.protocol.messages`.
 """
 

@@ -109,6 +109,9 @@ HEAP_ALLOCATION_BYTES = 8 * 1024 * 1024
 STOP_DRAIN_MS = 5_000
 """How long a stopping broker waits for requests in flight; a group's rebalance may last longer and is cut."""
 
+WARM_UP_AFTER_MS = 1_000
+"""After the start, until handlers are imported that nobody has asked for: whoever waited for the broker has had his first answers."""
+
 LINGER_MS = 500
 """How long a connection that we end stays half open for its peer, whose last answers were sent so recently: far more than a round trip."""
 

@@ -18,6 +18,7 @@ from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
+from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
@@ -116,11 +117,9 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
 def _read_file(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
-    import javaproperties  # noqa: PLC0415 # only starts that read a file pay for it
-
     try:
         with file.open(encoding="utf-8") as lines:
-            return dict(javaproperties.load(lines))
+            return dict(module_of("javaproperties", "reading").load(lines))
     except (OSError, ValueError) as error:
         raise SettingsError(f"cannot read {file}: {error}") from error
 

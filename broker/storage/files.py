@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -162,6 +161,8 @@ class Files:
 
     def remove_tree(self, path: Path) -> None:
         """Removes a directory with all that is in it; one that is already gone is fine."""
+        import shutil  # noqa: PLC0415 # it brings two compressors, and few starts remove anything
+
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

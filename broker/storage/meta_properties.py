@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-import javaproperties
-
 from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
+from ottla.protocol.bodiless import module_of
 
 FILE_NAME: Final = "meta.properties"
 _RESERVED_IDS: Final = 100
@@ -31,13 +30,13 @@ def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
         "cluster.id": meta.cluster_id,
     }
     written = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
-    text: str = javaproperties.dumps(fields, comments="", timestamp=written)
+    text: str = module_of("javaproperties", "writing").dumps(fields, comments="", timestamp=written)
     return text.encode("latin-1")
 
 
 def decode_meta(data: bytes) -> MetaProperties:
     """Raises `ValueError`, which says what is missing or wrong. A directory of an older Kafka has no directory.id: zeros."""
-    fields: dict[str, str] = javaproperties.loads(data.decode("latin-1"))
+    fields: dict[str, str] = module_of("javaproperties", "reading").loads(data.decode("latin-1"))
     if fields.get("version") != "1":
         raise ValueError(f"version {fields.get('version')}; only 1 is understood")
     for key in ("cluster.id", "node.id"):

@@ -9,7 +9,14 @@ request or of a file.
 
 from __future__ import annotations
 
-from crc32c import crc32c
+from typing import TYPE_CHECKING
+
+from ottla.protocol.bodiless import module_of
+
+if TYPE_CHECKING:
+    from crc32c import crc32c
+else:
+    crc32c = module_of("crc32c", "_crc32c").crc32c
 
 __all__ = ["Buffer", "crc32c"]
 

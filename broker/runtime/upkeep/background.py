@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.errors import FsyncFailed
-from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+    from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
     from ottla.broker.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
@@ -81,12 +81,22 @@ def start_background_work(
             max(1, settings.replica_lag_time_max_ms // 2), each(lambda partition: partition.look_for_laggards()), name="replicas that lag"
         )
     if settings.log_cleaner_enable:
-        cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
-        housekeeping.every(
-            lambda: settings.log_cleaner_backoff_ms,
-            lambda: _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms())),
-            name="compaction",
-        )
+        housekeeping.every(lambda: settings.log_cleaner_backoff_ms, _cleaning(log_dir, flusher, clock), name="compaction")
+
+
+def _cleaning(log_dir: LogDir, flusher: Flusher, clock: Clock) -> Callable[[], Iterator[object]]:
+    """What each turn of the cleaner does; the first one imports it."""
+    cleaner: LogCleanerManager | None = None
+
+    def clean() -> Iterator[object]:
+        nonlocal cleaner
+        if cleaner is None:
+            from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # a start does not wait for it
+
+            cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
+        return _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms()))
+
+    return clean
 
 
 def _each(partitions: Partitions, work: Callable[[Partition], object], failing: set[Partition]) -> Iterator[None]:

@@ -78,6 +78,19 @@ def test_several_listeners_each_advertise_their_own_address(tmp_path: Path) -> N
     assert told == [(HOST, ports[0]), ("kafka.example", 19092)]
 
 
+SERVING = """
+import sys, ottla.broker.app, ottla.broker.storage.meta_properties as meta
+made = meta.encode_meta(meta.MetaProperties("c", 1, bytes(16)), 0)
+assert meta.decode_meta(made).cluster_id == "c"
+print(*sys.modules)
+"""
+
+
+def test_a_start_loads_no_xml_no_mail_and_no_compressor() -> None:
+    loaded = subprocess.run([sys.executable, "-c", SERVING], capture_output=True, text=True, check=True).stdout.split()
+    assert {"xml", "http", "email", "csv", "importlib.metadata", "bz2", "hashlib"}.isdisjoint(loaded)
+
+
 LOADED = """
 import sys, ottla.broker.app
 from ottla.broker.api.routes import load_all

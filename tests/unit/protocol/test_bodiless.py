@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ottla.protocol.bodiless import module_of
+
+TAKEN = """
+import sys
+from ottla.protocol.bodiless import module_of
+reading = module_of("javaproperties", "reading")
+assert "javaproperties" not in sys.modules
+import javaproperties
+assert javaproperties.loads("a = b") == reading.loads("a = b") == {"a": "b"}
+assert javaproperties.Properties
+"""
+
+
+def test_a_module_is_taken_without_the_packages_body_and_the_package_is_whole_for_others() -> None:
+    subprocess.run([sys.executable, "-c", TAKEN], check=True)
+
+
+def test_a_module_is_taken_once() -> None:
+    assert module_of("crc32c", "_crc32c") is module_of("crc32c", "_crc32c")
+
+
+def test_a_package_that_is_not_installed_is_named() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        module_of("no_such_package", "part")
+
+
+def test_a_module_that_a_package_has_not_is_an_import_error() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        module_of("crc32c", "no_such_module")
