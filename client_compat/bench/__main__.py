@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from client_compat.bench import pages, report
+from client_compat.bench import builds, pages, report
 from client_compat.bench.cases import CASES
 from client_compat.bench.loads import java
 from client_compat.bench.model import OURS, Ability, Benchmark, Peer, Results
@@ -47,6 +47,7 @@ def main(
         console.print(f"[red]No case has that in its name.[/] There are: {'; '.join(case.name for case in CASES)}.")
         raise typer.Exit(2)
     directory.mkdir(parents=True, exist_ok=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it a broker compiles itself at each start, which nobody's does
     logging.getLogger("bench").setLevel(logging.CRITICAL)  # what librdkafka retries by itself is no news here
     peers, about = _chosen(console, peer)
     if render:
@@ -85,7 +86,7 @@ def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dic
             console.print(f"[yellow]{known.title} is left out:[/] {reason}")
             continue
         peers.append(known if without_java is None else replace(known, cannot={**known.cannot, Ability.JAVA: without_java}))
-    return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": platform.python_version()}
+    return peers, {"cores": str(os.cpu_count()), "machine": platform.machine(), "python": builds.python(), "ottla": builds.ottla()}
 
 
 def _measure(console: Console, cases: list[Benchmark], runs: int, peers: list[Peer], directory: Path, *, quick: bool) -> Results:

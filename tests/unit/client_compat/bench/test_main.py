@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from client_compat.bench import builds
 from client_compat.bench.__main__ import main
 
 app = typer.Typer()
@@ -15,7 +17,8 @@ app.command()(main)
 CASE = "one-record batches"
 
 
-def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path) -> None:
+def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     arguments = ["--quick", "--peer", "ottla", "--only", CASE, "--dir", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
@@ -23,6 +26,8 @@ def test_a_quick_run_is_written_down_and_can_be_rendered_again(tmp_path: Path) -
     page = tmp_path / "report" / "performance-figures.md"
     written = page.read_text()
     assert "1 interleaved run " in written
+    assert builds.ottla() in written
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ, "the brokers compiled themselves at each start"
     page.unlink()
     again = CliRunner().invoke(app, ["--render", "--dir", str(tmp_path)])
     assert again.exit_code == 0, again.output

@@ -14,7 +14,7 @@ from client_compat.bench.peers.all import PEERS
 
 def results() -> Results:
     """Apache Kafka is twice as good in everything, the others are as good as we are."""
-    found = Results(1, list(PEERS), about={"cores": "2", "machine": "m", "python": "3"})
+    found = Results(1, list(PEERS), about={"cores": "2", "machine": "m", "python": "3", "ottla": "4"})
     for case in CASES:
         for peer in PEERS.values():
             if not case.possible(peer):

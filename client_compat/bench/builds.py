@@ -1,0 +1,35 @@
+"""What ran: which build of Python and of this broker, as the report says it."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+
+from ottla.protocol.records import walk
+
+_ROOT = Path(__file__).parents[2]
+_OPTIMIZED = {"--enable-optimizations": "profile-guided", "--with-lto": "link-time optimized"}
+
+
+def python() -> str:
+    """Version, compiler, and what its makers had it optimized with."""
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    made = [text for option, text in _OPTIMIZED.items() if option in options] or ["not optimized as far as it says"]
+    return f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()}, {', '.join(made)})"
+
+
+def ottla() -> str:
+    """Version, commit, and whether the record walkers are compiled."""
+    compiled = "interpreted" if (walk.__file__ or "").endswith(".py") else "compiled"
+    return f"{version('ottla')} at {_commit()}, record walkers {compiled}"
+
+
+def _commit() -> str:
+    try:
+        told = subprocess.run(["git", "-C", str(_ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+    return told.stdout.strip()
