@@ -1,0 +1,47 @@
+"""The first decision of a controller: what an empty metadata log begins with, and the end of what another controller began.
+
+Rules that hold inside:
+- The first records are a transaction, so that readers see all of them or none; below the level that has transactions, one batch.
+- With eligible leader replicas the log says from the first moment on what `min.insync.replicas` is for all brokers.
+
+Source: KAFKA ActivationRecordsGenerator, BootstrapMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
+from ottla.broker.cluster.image import ELR_VERSION, ResourceType
+from ottla.broker.cluster.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
+from ottla.broker.cluster.record_versions import TRANSACTIONS
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
+from ottla.broker.controller.state import MIN_ISR, ControllerState
+from ottla.broker.core.effects import Effects
+
+DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL),)
+"""What a log begins with where the directory was formatted without a `bootstrap.checkpoint`."""
+
+
+def activate(
+    state: ControllerState, bootstrap: Sequence[MetadataRecord] = DEFAULT_BOOTSTRAP, *, in_transaction: bool = False
+) -> Effects[MetadataRecord, None]:
+    """`bootstrap` are the records that the directory was formatted with. `in_transaction`: the log ends inside one that nobody will end."""
+    abort = [AbortTransactionRecord("Controller failover")] if in_transaction else []
+    if METADATA_VERSION in state.image.features:
+        return Effects(abort, None)
+    levels = {record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)}
+    records = list(bootstrap)
+    if levels.get(ELR_VERSION, 0) > 0:
+        records.append(ConfigRecord(ResourceType.BROKER, CLUSTER_DEFAULT, MIN_ISR, str(state.settings.value(MIN_ISR))))
+    if levels[METADATA_VERSION] >= TRANSACTIONS:
+        records = [BeginTransactionRecord("Bootstrap records"), *records, EndTransactionRecord()]
+    return Effects([*abort, *records], None)

@@ -1,0 +1,78 @@
+"""Rules: an empty log begins with what the directory was formatted with, all or nothing; a transaction that nobody ends is aborted."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import ELR_VERSION
+from ottla.broker.cluster.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+)
+from ottla.broker.cluster.release_levels import bootstrap_levels, level_records
+from ottla.broker.controller.activation import activate
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.settings import BrokerSettings
+from tests.support.controllers import CLUSTER_ID, CONTROLLER, LiveController
+
+
+@pytest.fixture
+def empty() -> ControllerState:
+    return ControllerState(CLUSTER_ID, BrokerSettings(node_id=CONTROLLER, min_insync_replicas=2), Random(1), voters=[CONTROLLER])
+
+
+def test_a_log_that_is_new_begins_with_the_newest_level_of_metadata(empty: ControllerState) -> None:
+    assert activate(empty).records == [
+        BeginTransactionRecord("Bootstrap records"),
+        FeatureLevelRecord(METADATA_VERSION, 30),
+        EndTransactionRecord(),
+    ]
+
+
+def test_a_log_begins_with_what_a_kafka_of_today_begins_with(empty: ControllerState) -> None:
+    formatted = list(level_records(bootstrap_levels({}, None, dynamic_quorum=True)))
+    effects = activate(empty, formatted)
+    assert effects.records == [
+        BeginTransactionRecord("Bootstrap records"),
+        FeatureLevelRecord(METADATA_VERSION, 30),
+        FeatureLevelRecord(ELR_VERSION, 1),
+        FeatureLevelRecord("group.version", 1),
+        FeatureLevelRecord("share.version", 1),
+        FeatureLevelRecord("streams.version", 1),
+        FeatureLevelRecord("transaction.version", 2),
+        ConfigRecord(4, "", "min.insync.replicas", "2"),
+        EndTransactionRecord(),
+    ]
+    empty.carry_out(effects, 1)
+    assert empty.has_elr
+    assert empty.metadata_level == 30
+
+
+def test_users_that_the_directory_was_formatted_with_are_there_from_the_beginning(empty: ControllerState) -> None:
+    user = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096)
+    empty.carry_out(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 30), user]), 1)
+    assert empty.image.scram == {(1, "alice"): user}
+
+
+def test_below_the_level_that_has_transactions_a_log_begins_with_one_batch(empty: ControllerState) -> None:
+    assert activate(empty, [FeatureLevelRecord(METADATA_VERSION, 12)]).records == [FeatureLevelRecord(METADATA_VERSION, 12)]
+
+
+def test_a_beginning_that_was_not_carried_through_is_aborted_and_made_again(empty: ControllerState) -> None:
+    records = activate(empty, in_transaction=True).records
+    assert records[:2] == [AbortTransactionRecord("Controller failover"), BeginTransactionRecord("Bootstrap records")]
+
+
+def test_a_log_with_metadata_is_left_as_it_is() -> None:
+    assert activate(LiveController().state).records == []
+
+
+def test_a_transaction_that_nobody_will_end_is_aborted() -> None:
+    assert activate(LiveController().state, in_transaction=True).records == [AbortTransactionRecord("Controller failover")]
