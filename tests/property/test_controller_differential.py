@@ -1,0 +1,59 @@
+"""Kafka's controller and ours, told the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing
+from ottla.broker.cluster.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from tests.support.controller_judge import Ask, ControllerJudge, Known
+from tests.support.controller_topic_steps import KINDS, plan
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[ControllerJudge]:
+    try:
+        with ControllerJudge() as kafka:
+            yield kafka
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+
+
+def test_the_steps_of_a_sequence_make_kafkas_controller_decide_of_brokers_and_partitions(judge: ControllerJudge) -> None:
+    known, decided, refused, orders = Known(), Counter[str](), 0, 0
+    sequence = plan(3, length=100)
+    known.learn(sequence.start, judge.carry_out(sequence.start))
+    for step in sequence.steps:
+        for order in KINDS[step.kind](known, Random(step.seed)):
+            answer = judge.carry_out(order)
+            known.learn(order, answer)
+            decided.update(type(record).__name__ for record in answer.decoded())
+            refused += isinstance(order, Ask) and not answer.records
+            orders += 1
+    kinds = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord)
+    assert {kind.__name__ for kind in kinds} <= decided.keys()
+    assert decided["PartitionChangeRecord"] > 20
+    assert 0 < refused < orders
+
+
+def test_a_controller_that_starts_knows_nothing_of_the_one_before(judge: ControllerJudge) -> None:
+    ends = []
+    for _ in range(2):
+        known, sequence = Known(), plan(1, length=0)
+        known.learn(sequence.start, judge.carry_out(sequence.start))
+        for order in KINDS["return_all"](known, Random(1)):
+            known.learn(order, judge.carry_out(order))
+        ends.append((known.end_offset, [broker.epoch for broker in known.image.brokers.values()]))
+    assert ends[0][0] > 6
+    assert ends[0] == ends[1]

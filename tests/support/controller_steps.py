@@ -1,0 +1,264 @@
+"""Sequences of orders for a controller that mean something: brokers come, beat, fall silent and return, topics are made, led and moved.
+
+A sequence is a seed's `Plan`: what the controller begins with, and steps. A step is a kind and a seed of its own; what it orders is made
+of that seed and of what Kafka's controller has decided by then (`Known`). So a step means something still when others before it are left
+out, and a long sequence that fails can be cut down to a short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from ottla.broker.cluster.image import BrokerRegistration, PartitionRegistration, TopicImage
+from ottla.protocol.messages import k62_broker_registration as k62
+from ottla.protocol.messages import k63_broker_heartbeat as k63
+from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from tests.support.controller_judge import CLUSTER_ID, Advance, Ask, Known, Order, Start, Task
+
+BROKERS = range(1, 7)
+SESSION_MS = 9_000
+METADATA_LEVELS = (7, 8, 10, 12, 13, 15, 17, 19, 21, 22, 23, 24, 25, 26, 29, 30)
+FEATURES = {
+    "metadata.version": (7, 30),
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+"""What a broker of Kafka 4.3 supports."""
+RACKS = (None, "a", "b", "b", "c")
+
+
+class Step(NamedTuple):
+    """One of `KINDS`, and what its random numbers begin with."""
+
+    kind: str
+    seed: int
+
+
+class Plan(NamedTuple):
+    """A sequence."""
+
+    seed: int
+    start: Start
+    steps: tuple[Step, ...]
+
+
+Making: TypeAlias = Callable[[Known, Random], Iterator[Order]]
+
+
+def often(random: Random, percent: int = 85) -> bool:
+    """True in so many of a hundred cases."""
+    return random.randrange(100) < percent
+
+
+def some(random: Random, items: list[int], most: int = 99) -> list[int]:
+    """At least one of the items, in an order of its own; none where there is none."""
+    return random.sample(items, random.randint(1, min(most, len(items)))) if items else []
+
+
+def topics(known: Known) -> list[TopicImage]:
+    """By name, since ids are Kafka's own."""
+    return sorted(known.image.topics.values(), key=lambda topic: topic.name)
+
+
+def a_topic(known: Known, random: Random) -> TopicImage | None:
+    """One of the topics that there are."""
+    found = topics(known)
+    return random.choice(found) if found else None
+
+
+def a_partition(known: Known, random: Random) -> tuple[TopicImage, int, PartitionRegistration] | None:
+    """One of the partitions that there are."""
+    topic = a_topic(known, random)
+    if topic is None:
+        return None
+    index = random.choice(sorted(topic.partitions))
+    return topic, index, topic.partitions[index]
+
+
+def live(known: Known) -> list[BrokerRegistration]:
+    """Brokers that are not fenced."""
+    return [broker for _, broker in sorted(known.image.brokers.items()) if not broker.fenced]
+
+
+def epoch_of(known: Known, random: Random, broker_id: int) -> int:
+    """The broker's epoch, or now and then another one."""
+    broker = known.image.brokers.get(broker_id)
+    if broker is None or not often(random, 96):
+        return random.choice([-1, 0, known.end_offset])
+    return broker.epoch
+
+
+def directory(broker_id: int, number: int) -> bytes:
+    """The id of one of a broker's directories."""
+    return bytes([1, broker_id, number]) + bytes(12) + b"\x01"
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------------------------
+
+
+def register(known: Known, random: Random) -> Iterator[Order]:
+    """A broker starts, or starts again."""
+    yield registration(known, random, random.choice(BROKERS))
+
+
+def registration(known: Known, random: Random, broker_id: int) -> Ask:
+    """The request of a broker that starts; as the same process as before, as one that was stopped cleanly, as one of an older version."""
+    before = known.image.brokers.get(broker_id)
+    incarnation = before.incarnation_id if before is not None and not often(random, 70) else random.randbytes(16)
+    rack = before.rack if before is not None and often(random, 80) else random.choice(RACKS)
+    names = ["PLAINTEXT", "REPLICATION"][: random.choice((1, 1, 2))]
+    request = k62.BrokerRegistrationRequest(
+        broker_id=broker_id,
+        cluster_id=CLUSTER_ID if often(random, 97) else "another-cluster",
+        incarnation_id=incarnation,
+        listeners=[k62.Listener(name, f"host{broker_id}", 9092 + at, 0) for at, name in enumerate(names)],
+        features=features_of(known, random),
+        rack=rack,
+        is_migrating_zk_broker=not often(random, 98),
+        log_dirs=directories_of(broker_id, random),
+        previous_broker_epoch=before.epoch if before is not None and often(random, 50) else -1,
+    )
+    return Ask(request, 4 if often(random, 80) else random.randrange(4))
+
+
+def features_of(known: Known, random: Random) -> list[k62.Feature]:
+    """What a broker says that it supports."""
+    ranges = dict(FEATURES)
+    if not often(random, 93):
+        name = random.choice(sorted(ranges))
+        if often(random, 50):
+            ranges[name] = (ranges[name][0], random.randint(*ranges[name]))
+        else:
+            del ranges[name]
+    if not often(random, 97):
+        ranges["metadata.version"] = random.choice([(1, 6), (7, known.image.metadata_level), (8, 7), (31, 32)])
+    return [k62.Feature(name, *ranges[name]) for name in sorted(ranges)]
+
+
+def directories_of(broker_id: int, random: Random) -> list[bytes]:
+    """A broker has two directories; now and then it has lost one, has a third, or says nonsense."""
+    both = [directory(broker_id, 1), directory(broker_id, 2)]
+    if often(random, 85):
+        return both
+    odd = (both[:1], [*both, directory(broker_id, 3)], [both[0], both[0]], [bytes(16)], [], [directory(broker_id % 6 + 1, 1), both[1]])
+    return random.choice(odd)
+
+
+def beat(known: Known, random: Random) -> Iterator[Order]:
+    """A heartbeat, of whatever kind."""
+    yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
+
+
+def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = False) -> Ask:
+    """A heartbeat; `plain` says nothing but that the broker is there and has read all."""
+    request = k63.BrokerHeartbeatRequest(broker_id=broker_id, current_metadata_offset=known.end_offset - 1)
+    broker = known.image.brokers.get(broker_id)
+    if plain and broker is not None:
+        request.broker_epoch = broker.epoch
+        return Ask(request, 1)
+    request.broker_epoch = epoch_of(known, random, broker_id)
+    if not often(random, 75):
+        request.current_metadata_offset = random.choice([0, max(0, request.broker_epoch), request.broker_epoch - 1, known.end_offset])
+    request.want_fence = not often(random, 92)
+    request.want_shut_down = not often(random, 85)
+    if not often(random, 80):
+        request.offline_log_dirs = random.sample([directory(broker_id, number) for number in (1, 2, 3)], random.choice((1, 1, 2)))
+    if known.image.metadata_level >= 30 and not often(random, 75):
+        request.cordoned_log_dirs = random.sample([directory(broker_id, number) for number in (1, 2, 3)], random.randrange(3))
+    return Ask(request, 2 if often(random, 80) else random.randrange(3))
+
+
+def beat_all(known: Known, random: Random) -> Iterator[Order]:
+    """All brokers, or all but one, are there, and have read all."""
+    silent = random.choice(BROKERS) if often(random, 50) else None
+    for broker_id in sorted(known.image.brokers):
+        if broker_id != silent:
+            yield heartbeat(known, random, broker_id, plain=True)
+
+
+def pass_time(known: Known, random: Random) -> Iterator[Order]:
+    """Some seconds go by, in which most brokers beat; who did not is fenced."""
+    silent = {broker_id for broker_id in known.image.brokers if not often(random, 80)}
+    for _ in range(random.choice((1, 2, 4))):
+        yield Advance(random.choice((2_000, 3_000, SESSION_MS, SESSION_MS - 1, 1)))
+        for broker_id in sorted(set(known.image.brokers) - silent):
+            yield heartbeat(known, random, broker_id, plain=True)
+        for _ in range(random.choice((1, 2, 6))):
+            yield Task("fence")
+
+
+def fall_silent(known: Known, random: Random) -> Iterator[Order]:
+    """Nobody beats for as long as it takes to be fenced."""
+    yield Advance(random.choice((SESSION_MS, SESSION_MS + 1)))
+    for _ in range(random.randint(1, 7)):
+        yield Task("fence")
+
+
+def shut_down(known: Known, random: Random) -> Iterator[Order]:
+    """A broker is stopped as one should: it asks until it may, while the others read on."""
+    brokers = live(known)
+    if not brokers:
+        return
+    leaving = random.choice(brokers).broker_id
+    for _ in range(random.randint(1, 4)):
+        yield Ask(leave(known, leaving), 1)
+        if often(random, 60):
+            yield from beat_all(known, random)
+
+
+def leave(known: Known, broker_id: int) -> k63.BrokerHeartbeatRequest:
+    """A heartbeat that asks to be let go."""
+    return k63.BrokerHeartbeatRequest(broker_id, known.image.brokers[broker_id].epoch, known.end_offset - 1, False, True)
+
+
+def return_all(known: Known, random: Random) -> Iterator[Order]:
+    """Every broker that is fenced or was never there starts, and is let in."""
+    for broker_id in BROKERS:
+        broker = known.image.brokers.get(broker_id)
+        if broker is None or (broker.in_controlled_shutdown and broker.fenced):
+            yield registration(known, random, broker_id)
+        yield heartbeat(known, random, broker_id, plain=True)
+
+
+def unregister(known: Known, random: Random) -> Iterator[Order]:
+    """A broker is taken out."""
+    yield Ask(UnregisterBrokerRequest(random.choice([*BROKERS, 77])), 0)
+
+
+def producer_ids(known: Known, random: Random) -> Iterator[Order]:
+    """A broker wants ids for producers."""
+    broker_id = random.choice([*BROKERS, 77])
+    yield Ask(AllocateProducerIdsRequest(broker_id, epoch_of(known, random, broker_id)), 0)
+
+
+def rebalance(known: Known, random: Random) -> Iterator[Order]:
+    """The timer of preferred elections."""
+    yield Task("elect-preferred")
+
+
+def elect_uncleanly(known: Known, random: Random) -> Iterator[Order]:
+    """The timer of unclean elections."""
+    yield Task("elect-unclean")
+
+
+KINDS_OF_BROKERS: dict[Making, int] = {
+    register: 6,
+    beat: 10,
+    beat_all: 12,
+    pass_time: 6,
+    fall_silent: 1,
+    shut_down: 4,
+    return_all: 8,
+    unregister: 1,
+    producer_ids: 2,
+    rebalance: 3,
+    elect_uncleanly: 3,
+}
+"""How often each is taken, against the others."""
