@@ -146,7 +146,7 @@ audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
 
-cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a cluster 100 times under load, and judge their directories (ARGS="--brokers kafka,ottla,ottla")
+cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a cluster 100 times under load, and judge their directories (ARGS="--faults 12 --fault takeover")
 	@$(PY) -m client_compat.cluster_mixed $(ARGS)
 
 streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to come once (ARGS="--rounds 10 --broker kafka")

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, ClaimResult, run_claims
-from client_compat.kafka.cluster import ALL_KAFKA, kinds_of
+from client_compat.kafka.cluster import ALL_OTTLA, kinds_of
 from client_compat.support import program
 from client_compat.support.progress import progress
 
@@ -25,7 +25,7 @@ def main(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to run; all, without a number.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     java: Annotated[bool, typer.Option(help="Use the Java client, too, where Maven can build it.")] = True,
-    brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims 12, 29 and 30: kafka or ottla.")] = ",".join(ALL_KAFKA),
+    brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims 12, 29 and 30: kafka or ottla.")] = ",".join(ALL_OTTLA),
 ) -> None:
     """Run what articles teach about exactly-once, and print claim, what happened, evidence, held or refuted. A wrong claim is expected to
     be refuted. Exit code 1 where anything came otherwise than expected."""

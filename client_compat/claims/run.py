@@ -10,7 +10,7 @@ from pathlib import Path
 from client_compat.claims import identity, partitioning, replication, retries, settings, transactions, uses
 from client_compat.claims.claim import REGISTRY, Claim
 from client_compat.claims.world import World, world
-from client_compat.kafka.cluster import ALL_KAFKA, Kind
+from client_compat.kafka.cluster import ALL_OTTLA, Kind
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed
@@ -40,7 +40,7 @@ class ClaimResult:
 
 
 def run_claims(
-    chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None], kinds: Sequence[Kind] = ALL_KAFKA
+    chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None], kinds: Sequence[Kind] = ALL_OTTLA
 ) -> Iterator[ClaimResult]:
     """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others. `kinds`
     are the brokers of the cluster, which is started for claims that need one."""

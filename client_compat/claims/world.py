@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from client_compat.claims.wire import Identity, new_producer_id, put
-from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Kind, running
+from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind, running
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import CLIENTS
@@ -35,7 +35,7 @@ class World:
     java_missing: str | None
     stack: ExitStack = field(default_factory=ExitStack)
     """What ends with the world."""
-    kinds: Sequence[Kind] = ALL_KAFKA
+    kinds: Sequence[Kind] = ALL_OTTLA
     """Whose brokers make the cluster, for claims that need several."""
     _clusters: list[Cluster] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class World:
 
 
 @contextmanager
-def world(directory: Path, kinds: Sequence[Kind] = ALL_KAFKA, *, java: bool) -> Iterator[World]:
+def world(directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, *, java: bool) -> Iterator[World]:
     """A broker of transaction version 2 and no client yet. Without `java`, the Java client is left out."""
     with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
         missing = pool.missing("java") if java else "left out"

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import MixedRun, run
-from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Node, kinds_of
+from client_compat.kafka.cluster import MIXED, Cluster, Node, kinds_of
 from client_compat.kafka.jars import KafkaMissing, default_version
 from client_compat.matrix.clients import CLIENTS as EVERY_CLIENT
 from client_compat.matrix.clients import JAVA, BuildFailed
@@ -32,7 +32,7 @@ MARKER = "broker-1.log"
 def main(
     *,
     faults: Annotated[int, typer.Option(min=1, help="Faults in this run.")] = 100,
-    brokers: Annotated[str, typer.Option(help="Whose broker each is: kafka or ottla, at least three.")] = ",".join(ALL_KAFKA),
+    brokers: Annotated[str, typer.Option(help="Whose broker each is: kafka or ottla, at least three.")] = ",".join(MIXED),
     controllers: Annotated[int, typer.Option(min=1, help="Apache Kafka controllers.")] = 1,
     controller_version: Annotated[str | None, typer.Option(help="Their version, such as 4.0.2; by default the brokers'.")] = None,
     fault: Annotated[

@@ -64,6 +64,8 @@ class Kind(StrEnum):
 
 
 ALL_KAFKA = (Kind.KAFKA,) * 3
+ALL_OTTLA = (Kind.OTTLA,) * 3
+MIXED = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
 def kinds_of(text: str) -> list[Kind]:

@@ -8,7 +8,7 @@ import pytest
 
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import run
-from client_compat.kafka.cluster import Cluster, kinds_of
+from client_compat.kafka.cluster import MIXED, Cluster
 from client_compat.support.load import CLIENTS
 from tests.support.apache_kafka import jars_or_skip
 
@@ -22,7 +22,12 @@ def _kafka() -> None:
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
     """Scenario 38, among brokers of both kinds: restarts, and what is worse."""
-    found = run(Cluster(tmp_path / "cluster", kinds_of("kafka,ottla,ottla")), CLIENTS, len(EVERY), EVERY, SEED)
+    found = run(Cluster(tmp_path / "cluster", MIXED), CLIENTS, len(EVERY), EVERY, SEED)
+    assert found.good, found
+
+
+def test_either_kind_of_broker_goes_on_under_load_with_the_directory_that_the_other_left_and_gives_it_back(tmp_path: Path) -> None:
+    found = run(Cluster(tmp_path / "cluster", MIXED), CLIENTS, 4, [Fault.TAKEOVER], SEED)
     assert found.good, found
 
 
