@@ -147,6 +147,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def of(cls, number: int) -> ErrorCode:
+        """What another node answered; a number that only a newer one knows is UNKNOWN_SERVER_ERROR (KAFKA Errors.forCode)."""
+        return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """Whether a client may repeat the same request and hope: Kafka's `RetriableException` and its subclasses."""

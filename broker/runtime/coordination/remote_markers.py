@@ -78,7 +78,7 @@ class RemoteMarkers:
             if code == ErrorCode.NONE:
                 asked.settle(None)
             else:
-                asked.fail(Rejected(ErrorCode(code), f"broker {node} refuses it"))
+                asked.fail(Rejected(ErrorCode.of(code), f"broker {node} refuses it"))
 
 
 def _request(batch: Sequence[_Asked]) -> WriteTxnMarkersRequest:

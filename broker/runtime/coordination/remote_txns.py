@@ -117,7 +117,7 @@ def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddParti
     """Each by its own result; one that is missing is as if the answer had been."""
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode(response.error_code))
+        _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode.of(response.error_code))
         return
     for result in response.results_by_transaction:
         asked = now.get(result.transactional_id)
@@ -134,7 +134,7 @@ def _settle_all(batch: Iterable[Asked[_Question, Errors]], error: ErrorCode) -> 
 
 def _errors(result: AddPartitionsToTxnResult) -> Errors:
     return {
-        (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+        (topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)
         for topic in result.topic_results
         for partition in topic.results_by_partition
     }

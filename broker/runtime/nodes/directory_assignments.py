@@ -121,7 +121,7 @@ class DirectoryAssignments:
             logger.warning("No controller can be told of %d replica(s) in this broker's directory; telling again: %s", len(places), error)
             return set()
         if response.error_code:
-            logger.warning("The controller refuses to hear of directories, and is told again: %s", ErrorCode(response.error_code).name)
+            logger.warning("The controller refuses to hear of directories, and is told again: %s", ErrorCode.of(response.error_code).name)
             return set()
         return {
             (topic.topic_id, result.partition_index)

@@ -145,7 +145,7 @@ class BrokerLife:
         before, epoch = self.state, self.broker_epoch
         self._life.answered(response, self._clock.mono_ms())
         if response is not None and response.error_code != ErrorCode.NONE:
-            logger.warning("%s was refused: %s", type(request).__name__, ErrorCode(response.error_code).name)
+            logger.warning("%s was refused: %s", type(request).__name__, ErrorCode.of(response.error_code).name)
         elif response is not None and isinstance(request, BrokerRegistrationRequest):
             logger.info("Registered with broker epoch %d", self.broker_epoch)
         if self.broker_epoch != epoch:

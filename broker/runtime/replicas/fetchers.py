@@ -258,7 +258,7 @@ class _Fetcher:
         response = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
         found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
         if found.error_code:
-            raise Rejected(ErrorCode(found.error_code))
+            raise Rejected(ErrorCode.of(found.error_code))
         return found.offset
 
     # --- what came of it ---------------------------------------------------------------------------------------------------------

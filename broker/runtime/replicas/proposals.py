@@ -107,7 +107,7 @@ class Proposals:
             logger.warning("No controller can be asked for in-sync sets; asking again: %s", error)
             return None
         if response.error_code:
-            logger.warning("The controller refuses to hear of in-sync sets, and is asked again: %s", ErrorCode(response.error_code).name)
+            logger.warning("The controller refuses to hear of in-sync sets, and is asked again: %s", ErrorCode.of(response.error_code).name)
             return None
         return response
 
@@ -141,5 +141,5 @@ def _told(index: int, proposal: Proposal) -> PartitionData:
 
 def _answer(result: PartitionResult) -> Accepted | ErrorCode:
     if result.error_code:
-        return ErrorCode(result.error_code)
+        return ErrorCode.of(result.error_code)
     return Accepted(result.leader_epoch, result.partition_epoch, frozenset(result.isr))

@@ -25,3 +25,11 @@ def test_what_a_client_must_not_repeat_is_not_retriable(code: ErrorCode) -> None
 def test_a_number_that_kafka_does_not_know_is_refused() -> None:
     with pytest.raises(ValueError, match="9999"):
         ErrorCode(9999)
+
+
+def test_a_number_that_only_a_newer_node_knows_is_an_unknown_error() -> None:
+    assert [ErrorCode.of(number) for number in (0, 87, 9999)] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]

@@ -142,6 +142,17 @@ async def test_a_partition_that_the_answer_lacks_or_that_is_to_be_tried_again_is
     assert leader.asked == [[0], [0, 1], [0]]
 
 
+async def test_what_is_refused_for_a_reason_that_only_a_newer_controller_knows_is_asked_again(leader: Leader) -> None:
+    await leader.lag(0)
+    await leader.answer(PartitionResult(0, 9999))
+    await leader.wait(RETRY_MS)
+    leader.channel.answers[-1].set_result(AlterPartitionResponse(0, 9999))
+    await settle()
+    await leader.wait(RETRY_MS)
+    await leader.answer(accepted(0, 1))
+    assert (leader.asked, leader.in_sync(0)) == ([[0], [0], [0]], {1})
+
+
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INELIGIBLE_REPLICA])
 async def test_what_the_controller_has_refused_for_good_is_not_asked_again(leader: Leader, error: ErrorCode) -> None:
     await leader.lag(0)
