@@ -125,7 +125,7 @@ class ClusterMember:
             self._catalog, settings.node_id, lambda: Peers(self._connect, self.address_of, settings.request_timeout_ms)
         )
         self._directories = self._make_directories()
-        self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch)
+        self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=world.clock, timers=timers)
         self.parts = MetadataParts(
             self._catalog,
             configs,

@@ -91,7 +91,10 @@ class Place:
             return client.call(request)
 
     def remote_topics(self, broker_epoch: int = -1) -> RemoteTopics:
-        return RemoteTopics(self.channel, self.broker.services.topics, self.broker.settings, lambda: broker_epoch)
+        broker = self.broker
+        return RemoteTopics(
+            self.channel, broker.services.topics, broker.settings, lambda: broker_epoch, clock=self.clock, timers=self.timers
+        )
 
 
 @pytest.fixture

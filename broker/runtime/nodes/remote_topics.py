@@ -16,6 +16,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.topic_making import AutoCreation
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -24,20 +25,35 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
 
 CONTROLLERS_CHOICE: Final = -1
+REFUSED_MS: Final = 50
+"""RPCProducerIdManager.RETRY_BACKOFF_MS."""
 _LAST_ID: Final = 2**63 - 1
 
 
 class RemoteTopics:
     """A `TopicMaker` that asks. `broker_epoch` is that of this broker's registration."""
 
-    def __init__(self, channel: ControllerChannel, catalog: Catalog, settings: BrokerSettings, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        catalog: Catalog,
+        settings: BrokerSettings,
+        broker_epoch: Callable[[], int],
+        *,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
         self._channel = channel
         self._catalog = catalog
         self._settings = settings
         self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._timers = timers
         self._auto_creation = AutoCreation(self.auto_create)
         self._ids_given = 0
 
@@ -60,17 +76,22 @@ class RemoteTopics:
         return topic
 
     async def allocate_producer_ids(self) -> range:
-        """See `TopicMaker.allocate_producer_ids`. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), which every client bears."""
+        """See `TopicMaker.allocate_producer_ids`. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), which every client bears; where the
+        controller refuses, after a pause, in which nobody asks it again."""
         request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
         try:
-            response: AllocateProducerIdsResponse = await self._ask(request)
+            return self._block(await self._ask(request))
         except Rejected as error:
+            if error.code != ErrorCode.REQUEST_TIMED_OUT:
+                await pause(self._timers, self._clock, REFUSED_MS)
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+
+    def _block(self, response: AllocateProducerIdsResponse) -> range:
         start, count = response.producer_id_start, response.producer_id_len
         if response.error_code != ErrorCode.NONE:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gives error {response.error_code} for producer ids")
+            raise Rejected(ErrorCode.of(response.error_code), f"the controller gives error {response.error_code} for producer ids")
         if start < self._ids_given or not 0 < count <= _LAST_ID - start:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gives {count} producer ids from {start} on")
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller gives {count} producer ids from {start} on")
         self._ids_given = start + count
         return range(start, start + count)
 
@@ -99,4 +120,4 @@ class RemoteTopics:
 def _refusal(code: int, message: str | None) -> Rejected | None:
     if code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
         return None
-    return Rejected(ErrorCode(code), message or "")
+    return Rejected(ErrorCode.of(code), message or "")

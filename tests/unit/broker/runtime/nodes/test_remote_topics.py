@@ -10,9 +10,10 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import PartitionRecord, TopicRecord
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings_load import load
+from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.link import Node
-from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.broker.runtime.nodes.remote_topics import REFUSED_MS, RemoteTopics
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -41,7 +42,8 @@ class Member(LinkedPlace):
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": "controller:9093",
         }
-        self.topics = RemoteTopics(self.channel, self.catalog, load({**member, **given}, {}, None).settings, lambda: 42)
+        loaded = load({**member, **given}, {}, None).settings
+        self.topics = RemoteTopics(self.channel, self.catalog, loaded, lambda: 42, clock=self.clock, timers=self.timers)
         return self.topics
 
     @property
@@ -157,6 +159,26 @@ async def test_blocks_of_producer_ids_are_asked_for_with_the_brokers_epoch(membe
 async def test_no_producer_id_is_taken_from_an_error_or_an_impossible_block(member: Member, wrong: AllocateProducerIdsResponse) -> None:
     topics = await member.begin(AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000), wrong)
     await topics.allocate_producer_ids()
-    with pytest.raises(Rejected) as refused:
-        await topics.allocate_producer_ids()
-    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    allocation = asyncio.ensure_future(topics.allocate_producer_ids())
+    await settle()
+    await member.pass_ms(REFUSED_MS)
+    refused = await member.outcome(allocation)
+    assert isinstance(refused, Rejected)
+    assert refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_a_controller_that_refuses_producer_ids_is_not_asked_again_for_a_moment_whoever_comes(member: Member) -> None:
+    refusal = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    topics = await member.begin(refusal, AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000))
+    ids = ProducerIds(topics.allocate_producer_ids, local=False)
+    for ms in (0, 1, REFUSED_MS - 2):
+        await member.pass_ms(ms)
+        with pytest.raises(NoProducerId):
+            ids.take()
+        await settle()
+        assert len(member.asked) == 1
+    await member.pass_ms(1)
+    with pytest.raises(NoProducerId):
+        ids.take()
+    await settle()
+    assert (ids.take(), len(member.asked)) == (1000, 2)
