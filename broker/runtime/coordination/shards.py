@@ -83,7 +83,7 @@ class Shards(Generic[ShardT]):
         self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
         self._shards: dict[int, ShardT] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweep: TimerHandle | None = None
+        self._sweep: TimerHandle | asyncio.Handle | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Shards(Generic[ShardT]):
             if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
                 sweep(shard)
             if shards:
-                self._sweep_in(1, partial(next_one, shards))
+                self._sweep = asyncio.get_running_loop().call_soon(self._sweep_in, 0, partial(next_one, shards))
             else:
                 self._sweep_in(interval_ms, begin)
 
