@@ -54,6 +54,7 @@ from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause, wait_at_most
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
+from ottla.broker.storage.fatal_files import FatalFiles
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
+    from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
 
@@ -196,14 +198,21 @@ class Broker:
         self._exit_now(1)
 
     def _open_log_dir(self) -> LogDir:
-        path = data_dir(self.settings)
+        path, files = data_dir(self.settings), FillableFiles(self._faults, self.world.files)
+        if not self.settings.is_member:
+            return self._opened(path, files)
+        watched = FatalFiles(path, files)
+        log_dir = self._opened(path, watched)
+        if log_dir.failed:
+            log_dir.close(clean=False)
+            raise LogDirRefused(f"not all partitions in {path} can be read: {sorted(log_dir.failed)}")
+        watched.on_failure = self.stop_at_once
+        return log_dir
+
+    def _opened(self, path: Path, files: Files) -> LogDir:
+        world = self.world
         return LogDir.open(
-            path,
-            self.settings,
-            self.clock.now_ms(),
-            files=FillableFiles(self._faults, self.world.files),
-            random_bytes=self.world.random.randbytes,
-            threads=self.world.threads,
+            path, self.settings, self.clock.now_ms(), files=files, random_bytes=world.random.randbytes, threads=world.threads
         )
 
     async def _open_services(self) -> Services:

@@ -6,10 +6,17 @@ Numbers in docstrings are Kafka's issues (KAFKA-n) or improvement proposals (KIP
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from itertools import groupby
+from pathlib import Path
 
+import pytest
+
+from ottla.broker.app import StartError
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.replication.waits import Condition
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
@@ -128,5 +135,50 @@ def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now() -> None:
         assert now not in before
         await cluster.until(lambda: cluster.controller.partition("t").directories == (*before[:2], now), "the controller knows")
         assert member.records_of("t") == cluster.members[1].records_of("t")
+
+    in_a_cluster(scene)
+
+
+def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads() -> None:
+    """What it led would have no leader that can take anything, as long as it goes on beating."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        member = cluster.members[1]
+        member.files.room = 0
+        assert (await produce(cluster, 1, b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert member.exit_codes == [1]
+        member.crash()
+        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+        await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
+        assert (await produce(cluster, 2, b"a")).base_offset == 0
+        member.files.heal()
+        member.exit_codes.clear()
+        await cluster.done(member.start())
+        await all_in_sync(cluster)
+        assert member.records_of("t") == cluster.members[2].records_of("t")
+
+    in_a_cluster(scene)
+
+
+def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start() -> None:
+    """It would be made the leader of what it cannot serve."""
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        member = cluster.members[1]
+        await cluster.done(member.stop())
+
+        def refuse(operation: str, path: Path) -> None:
+            if path.parent.name == "t-0":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+        member.files.on_call = refuse
+        with pytest.raises(StartError, match="'t', 0"):
+            await cluster.done(member.start())
+        member.broker = None
+        member.files.heal()
+        await cluster.done(member.start())
+        await all_in_sync(cluster)
 
     in_a_cluster(scene)

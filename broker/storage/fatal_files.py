@@ -1,0 +1,47 @@
+"""A disk whose first refusal ends the broker. In a cluster somebody else leads as soon as it is gone, and nobody while it stays.
+
+Source: KAFKA LogDirFailureChannel, LogManager.handleLogDirFailure, which halts when no directory is left. Here there is only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.broker.storage.files import Files
+
+_WATCHED: Final = tuple(name for name in vars(Files) if not name.startswith("_") and name != "lock")
+
+
+class FatalFiles(Files):
+    """`files` below `root`. `on_failure`, which may be set later, is told of the first `OSError`, on the thread that met it.
+
+    A file that is not there is no failure of the disk, unless `root` is gone, too.
+    """
+
+    def __init__(self, root: Path, files: Files) -> None:
+        self.on_failure: Callable[[OSError], object] | None = None
+        self._root = root
+        self._files = files
+        self.lock = files.lock  # type: ignore[method-assign] # whoever has the directory is no failure
+        self.__dict__.update({name: self._watched(name) for name in _WATCHED})
+
+    def _watched(self, name: str) -> Callable[..., Any]:
+        files = self._files
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return getattr(files, name)(*args, **kwargs)
+            except OSError as error:
+                self._failed(error)
+                raise
+
+        return call
+
+    def _failed(self, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and self._files.exists(self._root):
+            return
+        tell, self.on_failure = self.on_failure, None
+        if tell is not None:
+            tell(error)

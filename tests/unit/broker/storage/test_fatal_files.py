@@ -1,0 +1,43 @@
+"""A disk whose first refusal is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.storage.fatal_files import FatalFiles
+from tests.support.memory_files import MemoryFiles
+
+ROOT = Path("/data")
+
+
+def watched() -> tuple[MemoryFiles, FatalFiles, list[OSError]]:
+    below, told = MemoryFiles(), list[OSError]()
+    files = FatalFiles(ROOT, below)
+    files.make_dir(ROOT)
+    files.on_failure = told.append
+    return below, files, told
+
+
+def test_what_the_disk_refuses_is_raised_and_told_once() -> None:
+    below, files, told = watched()
+    fd = files.open(ROOT / "log")
+    files.pwrite(fd, [b"x"], 0)
+    below.make_read_only()
+    for refused in (lambda: files.pwrite(fd, [b"y"], 1), lambda: files.write_atomic(ROOT / "checkpoint", b"y")):
+        with pytest.raises(OSError, match="Read-only"):
+            refused()
+    assert [error.filename for error in told] == [str(ROOT / "log")]
+    assert files.pread(fd, 2, 0) == b"x"
+
+
+def test_a_file_that_is_not_there_is_no_failure_and_a_directory_that_is_gone_is_one() -> None:
+    below, files, told = watched()
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(ROOT / "checkpoint")
+    assert told == []
+    below.dirs.discard(ROOT)
+    with pytest.raises(FileNotFoundError):
+        files.write_atomic(ROOT / "checkpoint", b"y")
+    assert len(told) == 1
