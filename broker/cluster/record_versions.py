@@ -78,4 +78,6 @@ def _change_version(record: BrokerRegistrationChangeRecord) -> int:
         return 3
     if record.log_dirs:
         return 2
-    return 1 if record.in_controlled_shutdown else 0
+    if record.in_controlled_shutdown:
+        return 1
+    return 0 if record.fenced else 2  # nothing else is said: directories are, be it that none is left

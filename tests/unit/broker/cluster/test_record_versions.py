@@ -51,6 +51,7 @@ def rises(record: MetadataRecord) -> dict[int, int]:
         (BrokerRegistrationChangeRecord(fenced=-1), {7: 0}),
         (BrokerRegistrationChangeRecord(in_controlled_shutdown=1), {7: 1}),
         (BrokerRegistrationChangeRecord(log_dirs=[ID]), {17: 2}),
+        (BrokerRegistrationChangeRecord(log_dirs=[]), {17: 2}),
         (BrokerRegistrationChangeRecord(cordoned_log_dirs=[]), {30: 3}),
     ],
     ids=lambda value: type(value).__name__,

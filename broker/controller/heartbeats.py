@@ -1,0 +1,114 @@
+"""Deciding what a broker's heartbeat, or its silence, makes of it.
+
+Rules that hold inside:
+- A broker is fenced by records, and learns of it from the metadata. What was moved away from it stands before the record that fences it;
+  what it can lead again stands after the record that lets it in.
+- A broker that shuts down may end when it leads nothing, and every active broker has read that.
+- Broken directories are told again with every heartbeat; only those that were still in the registration change anything.
+
+Source: KAFKA BrokerHeartbeatManager, ReplicationControlManager (processBrokerHeartbeat, maybeFenceOneStaleBroker).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.broker.cluster.image import BrokerRegistration
+from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
+from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES, DIRECTORIES
+from ottla.broker.controller.broker_sessions import UNKNOWN_OFFSET, BrokerState
+from ottla.broker.controller.leader_changes import (
+    broker_fenced,
+    broker_shutting_down,
+    broker_unfenced,
+    directories_failed,
+    leads_something,
+)
+from ottla.broker.controller.state import ControllerState, SoftEffects
+from ottla.broker.core.effects import Effects
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat. `is_caught_up`: the broker has read its own registration."""
+
+    is_caught_up: bool
+    state: BrokerState
+
+    @property
+    def should_shut_down(self) -> bool:
+        """Whether nothing is left that the broker has to stay for."""
+        return self.state is BrokerState.SHUTDOWN_NOW
+
+
+def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, Beat]:
+    """What a heartbeat changes. The session is not its affair: that was touched when the request came in.
+
+    Raises Rejected (STALE_BROKER_EPOCH).
+    """
+    broker = state.broker(request.broker_id, request.broker_epoch)
+    is_caught_up = request.current_metadata_offset >= state.registered_at[broker.broker_id]
+    before = state.sessions.state(broker.broker_id)
+    after = _next_state(state, request, before, is_caught_up=is_caught_up)
+    records = [] if after is before else _records_of(state, broker.broker_id, after)
+    if state.metadata_level >= DIRECTORIES:
+        records += directories_failed(state, broker.broker_id, request.offline_log_dirs)
+    if state.metadata_level >= CORDONED_DIRECTORIES:
+        records += _directories_cordoned(broker, request)
+    changes = any(isinstance(record, BrokerRegistrationChangeRecord) for record in records)
+
+    def settle(last_offset: int) -> None:
+        offset = UNKNOWN_OFFSET if changes else request.current_metadata_offset
+        state.sessions.told(broker.broker_id, fenced=after.is_fenced, offset=offset)
+        if after is BrokerState.CONTROLLED_SHUTDOWN:
+            state.sessions.shut_down_at(broker.broker_id, last_offset)
+
+    return SoftEffects(records, Beat(is_caught_up, after), settle)
+
+
+def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, bool]:
+    """Fences the broker that was silent for the longest, if that was for too long. Whether there was one: then there may be another.
+
+    One at a time, so that what fencing the one changed is seen before the next is fenced.
+    """
+    contact = state.sessions.expired(now_ms)
+    if contact is None:
+        return Effects([], response=False)
+    broker = state.image.brokers.get(contact.broker_id)
+    is_current = broker is not None and broker.epoch == contact.epoch
+    records = broker_fenced(state, broker.broker_id) if broker is not None and is_current else []
+    return SoftEffects(records, True, lambda _: state.sessions.forget(contact))
+
+
+def _next_state(state: ControllerState, request: BrokerHeartbeatRequest, before: BrokerState, *, is_caught_up: bool) -> BrokerState:
+    broker_id = request.broker_id
+    match before:
+        case BrokerState.FENCED if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        case BrokerState.FENCED:
+            return BrokerState.UNFENCED if is_caught_up and not request.want_fence else before
+        case BrokerState.UNFENCED if request.want_fence:
+            return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        case BrokerState.UNFENCED if request.want_shut_down:
+            return BrokerState.CONTROLLED_SHUTDOWN if leads_something(state, broker_id) else BrokerState.SHUTDOWN_NOW
+        case BrokerState.UNFENCED:
+            return before
+    may_end = not leads_something(state, broker_id) and state.sessions.may_end(broker_id)
+    return BrokerState.SHUTDOWN_NOW if may_end else before
+
+
+def _records_of(state: ControllerState, broker_id: int, after: BrokerState) -> list[MetadataRecord]:
+    match after:
+        case BrokerState.UNFENCED:
+            return broker_unfenced(state, broker_id)
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            return broker_shutting_down(state, broker_id)
+    return broker_fenced(state, broker_id)
+
+
+def _directories_cordoned(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
+    told, known = request.cordoned_log_dirs, broker.cordoned_directories
+    if told is None or (known is not None and set(known) == set(told)):
+        return []
+    return [BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=list(told))]

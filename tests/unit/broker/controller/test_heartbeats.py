@@ -1,0 +1,184 @@
+"""Rules: the table of what a beat makes of a broker; what is written and in which order; who is silent is fenced, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, PartitionChangeRecord
+from ottla.broker.controller.broker_sessions import BrokerState, Contact
+from ottla.broker.controller.heartbeats import Beat, fence_stale, heartbeat
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from tests.support.controllers import LiveController, directory, replicas
+
+FENCED, UNFENCED = BrokerState.FENCED, BrokerState.UNFENCED
+SHUTDOWN, NOW = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
+
+
+def beat(controller: LiveController, broker_id: int, offset: int | None = None, **wants: Any) -> tuple[Beat, list[MetadataRecord]]:
+    """The answer, and what was written. By default the broker has read everything."""
+    epoch = controller.broker(broker_id).epoch
+    before = len(controller.log)
+    controller.state.sessions.touch(Contact(broker_id, epoch), controller.now_ms)
+    request = BrokerHeartbeatRequest(broker_id, epoch, before - 1 if offset is None else offset, **wants)
+    answer = controller.run(heartbeat(controller.state, request))
+    return answer, controller.log[before:]
+
+
+@pytest.fixture
+def controller() -> LiveController:
+    return LiveController()
+
+
+@pytest.mark.parametrize("wrong", [(1, 7), (2, 0)])
+def test_a_beat_of_another_epoch_or_of_nobody_is_stale(controller: LiveController, wrong: tuple[int, int]) -> None:
+    controller.add_broker(1)
+    with pytest.raises(Rejected) as refused:
+        heartbeat(controller.state, BrokerHeartbeatRequest(*wrong))
+    assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_fenced_broker_is_let_in_when_it_has_read_its_registration_and_wants_it(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, fenced=True).epoch
+    assert beat(controller, 1, epoch - 1) == (Beat(False, FENCED), [])
+    assert beat(controller, 1, epoch, want_fence=True) == (Beat(True, FENCED), [])
+    assert beat(controller, 1, epoch) == (Beat(True, UNFENCED), [BrokerRegistrationChangeRecord(1, epoch, fenced=-1)])
+    assert beat(controller, 1) == (Beat(True, UNFENCED), [])
+
+
+def test_a_broker_that_is_let_in_leads_what_waited_for_it(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, fenced=True).epoch
+    topic_id = controller.add_topic("a", replicas(1, leader=-1))
+    _, written = beat(controller, 1)
+    assert written == [BrokerRegistrationChangeRecord(1, epoch, fenced=-1), PartitionChangeRecord(0, topic_id, leader=1)]
+
+
+def test_a_fenced_broker_may_end_at_once(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, fenced=True).epoch
+    answer, written = beat(controller, 1, want_shut_down=True)
+    assert (answer.state, answer.should_shut_down) == (NOW, True)
+    assert written == [BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
+
+
+@pytest.mark.parametrize(("shut_down", "after"), [(False, FENCED), (True, NOW)])
+def test_a_broker_that_wants_to_be_fenced_is(controller: LiveController, shut_down: bool, after: BrokerState) -> None:
+    epoch = controller.add_broker(1).epoch
+    controller.add_broker(2)
+    topic_id = controller.add_topic("a", replicas(1, 2))
+    answer, written = beat(controller, 1, want_fence=True, want_shut_down=shut_down)
+    assert answer.state is after
+    assert written == [PartitionChangeRecord(0, topic_id, isr=[2], leader=2), BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
+
+
+def test_a_broker_that_leads_nothing_may_end_at_once(controller: LiveController) -> None:
+    epoch = controller.add_broker(1).epoch
+    controller.add_broker(2)
+    topic_id = controller.add_topic("a", replicas(2, 1))
+    answer, written = beat(controller, 1, want_shut_down=True)
+    assert answer.state is NOW
+    assert written == [PartitionChangeRecord(0, topic_id, isr=[2]), BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
+
+
+def test_a_broker_that_leads_hands_over_and_ends_when_every_active_one_has_read_it(controller: LiveController) -> None:
+    epoch = controller.add_broker(1).epoch
+    for broker_id in 2, 3:
+        controller.add_broker(broker_id)
+        beat(controller, broker_id)
+    topic_id = controller.add_topic("a", replicas(1, 2))
+    answer, written = beat(controller, 1, want_shut_down=True)
+    assert answer == Beat(True, SHUTDOWN)
+    assert written == [
+        BrokerRegistrationChangeRecord(1, epoch, in_controlled_shutdown=1),
+        PartitionChangeRecord(0, topic_id, isr=[2], leader=2),
+    ]
+    moved_at = controller.next_offset - 1
+    assert beat(controller, 1, want_shut_down=True) == (Beat(True, SHUTDOWN), [])
+    beat(controller, 2, moved_at)
+    beat(controller, 3, moved_at - 1)
+    assert beat(controller, 1, want_shut_down=True)[0].state is SHUTDOWN
+    beat(controller, 3, moved_at)
+    assert beat(controller, 1, want_shut_down=True) == (Beat(True, NOW), [BrokerRegistrationChangeRecord(1, epoch, fenced=1)])
+
+
+def test_a_broker_that_nobody_can_follow_stays(controller: LiveController) -> None:
+    controller.add_broker(1)
+    controller.add_broker(2, fenced=True)
+    controller.add_topic("a", replicas(1, 2, isr=(1,)))
+    assert beat(controller, 1, want_shut_down=True)[0].state is SHUTDOWN
+    assert controller.partition("a").leader == -1
+    assert beat(controller, 1, want_shut_down=True)[0].state is NOW
+
+
+def test_a_broken_directory_costs_its_replicas_their_places(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, directories=2).epoch
+    controller.add_broker(2)
+    topic_id = controller.add_topic("a", replicas(1, 2))
+    _, written = beat(controller, 1, offline_log_dirs=[directory(10), directory(99)])
+    assert written == [
+        PartitionChangeRecord(0, topic_id, isr=[2], leader=2),
+        BrokerRegistrationChangeRecord(1, epoch, log_dirs=[directory(11)]),
+    ]
+    assert beat(controller, 1, offline_log_dirs=[directory(10)])[1] == []
+
+
+def test_directories_are_not_looked_at_below_the_level_that_has_them() -> None:
+    controller = LiveController(level=16)
+    controller.add_broker(1)
+    assert beat(controller, 1, offline_log_dirs=[directory(10)])[1] == []
+
+
+def test_cordoned_directories_are_written_when_they_are_others(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, directories=2).epoch
+    assert beat(controller, 1, cordoned_log_dirs=None)[1] == []
+    both = [directory(11), directory(10)]
+    assert beat(controller, 1, cordoned_log_dirs=[])[1] == [BrokerRegistrationChangeRecord(1, epoch, cordoned_log_dirs=[])]
+    assert beat(controller, 1, cordoned_log_dirs=both)[1] == [BrokerRegistrationChangeRecord(1, epoch, cordoned_log_dirs=both)]
+    assert beat(controller, 1, cordoned_log_dirs=both[::-1])[1] == []
+
+
+def test_cordoned_directories_are_not_written_below_the_level_that_has_them() -> None:
+    controller = LiveController(level=29)
+    controller.add_broker(1)
+    assert beat(controller, 1, cordoned_log_dirs=[directory(10)])[1] == []
+
+
+def test_silent_brokers_are_fenced_one_after_the_other(controller: LiveController) -> None:
+    epochs = {broker_id: controller.add_broker(broker_id).epoch for broker_id in (1, 2, 3)}
+    topic_id = controller.add_topic("a", replicas(1, 2, 3))
+    for broker_id in 2, 1, 3:
+        beat(controller, broker_id)
+        controller.now_ms += 1
+    controller.now_ms = 9_000
+    assert not controller.run(fence_stale(controller.state, controller.now_ms))
+    controller.now_ms = 9_002
+    at = controller.next_offset
+    assert controller.run(fence_stale(controller.state, controller.now_ms))
+    assert controller.run(fence_stale(controller.state, controller.now_ms))
+    assert not controller.run(fence_stale(controller.state, controller.now_ms))
+    assert controller.log[at:] == [
+        PartitionChangeRecord(0, topic_id, isr=[1, 3]),
+        BrokerRegistrationChangeRecord(2, epochs[2], fenced=1),
+        PartitionChangeRecord(0, topic_id, isr=[3], leader=3),
+        BrokerRegistrationChangeRecord(1, epochs[1], fenced=1),
+    ]
+
+
+def test_a_session_of_an_epoch_that_is_over_fences_nobody(controller: LiveController) -> None:
+    old = controller.add_broker(1).epoch
+    beat(controller, 1)
+    controller.add_broker(1)
+    controller.state.sessions.touch(Contact(2, 0), 0)
+    at = controller.next_offset
+    for _ in old, 0:
+        assert controller.run(fence_stale(controller.state, 9_001))
+    assert not controller.run(fence_stale(controller.state, 9_001))
+    assert controller.next_offset == at
+
+
+def test_nothing_is_kept_of_a_beat_that_was_not_carried_out(controller: LiveController) -> None:
+    epoch = controller.add_broker(1, fenced=True).epoch
+    heartbeat(controller.state, BrokerHeartbeatRequest(1, epoch, epoch))
+    assert controller.state.sessions.state(1) is FENCED
