@@ -53,12 +53,12 @@ def alter_configs(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
     """Decides a whole request; one error or None for each resource, in the request's order."""
-    twice = _named_twice(resources)
+    twice = named_twice(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     for resource in resources:
         try:
-            _check_form(resource, twice)
+            check_form(resource, twice)
             changes = _changes(catalog, resource, settings)
             records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
             results.append(None)
@@ -70,11 +70,11 @@ def alter_configs(
 def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings) -> dict[int, Rejected | None]:
     """What a member of a cluster says to a request before the controller decides the rest of it: an error, or None for loggers, for the
     resources at these places (`ConfigAdminManager.preprocess`)."""
-    twice = _named_twice(resources)
+    twice = named_twice(resources)
     settled: dict[int, Rejected | None] = {}
     for index, resource in enumerate(resources):
         try:
-            _check_form(resource, twice)
+            check_form(resource, twice)
             if resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS}:
                 _changes(catalog, resource, settings)
             if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -87,28 +87,38 @@ def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], 
 def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
     """The keys that change, with their new text or None."""
     match resource.resource_type:
-        case ResourceType.TOPIC:
-            return _topic_changes(catalog, resource, settings)
-        case ResourceType.BROKER:
-            return _broker_changes(catalog, resource, settings)
-        case ResourceType.GROUP:
-            return _group_changes(catalog, resource, settings)
-        case ResourceType.CLIENT_METRICS:
-            return _metrics_changes(catalog, resource)
         case ResourceType.BROKER_LOGGER if not resource.replace:
             check_is_this_broker(resource.name, settings)
             check_levels(resource.ops)
             return {}
+        case ResourceType.BROKER:
+            wanted = _broker_wants(catalog, resource, settings)
         case _:
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+            wanted = wanted_of(catalog, resource, settings)
+    current = catalog.configs(resource.resource_type, resource.name)
+    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
 
 
-def _named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
+def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
+    """All overrides of a topic, a group or a subscription to metrics after the change. Raises `Rejected`."""
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_wants(catalog, resource, settings)
+        case ResourceType.GROUP:
+            return _group_wants(catalog, resource, settings)
+        case ResourceType.CLIENT_METRICS:
+            return _metrics_want(catalog, resource)
+    raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
+    """The resources, by type and name, that a request names more than once."""
     seen = Counter((resource.resource_type, resource.name) for resource in resources)
     return {named for named, times in seen.items() if times > 1}
 
 
-def _check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
+def check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
+    """Raises `Rejected(INVALID_REQUEST)` for what no rule of any type needs to look at."""
     if (resource.resource_type, resource.name) in twice:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({op.name for op in resource.ops}) != len(resource.ops):
@@ -120,23 +130,23 @@ def _check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _topic_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if (problem := name_problem(resource.name)) is not None:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     current = catalog.configs(ResourceType.TOPIC, resource.name)
     defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
-    wanted = _wanted(resource, current, TOPIC_KEYS, defaults)
+    wanted = wanted_overrides(resource, current, TOPIC_KEYS, defaults)
     named = {op.name for op in resource.ops}
     checked = named | usable_overrides(wanted).keys()
     check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
     if catalog.topic(resource.name) is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
-    return _difference(current, wanted)
+    return wanted
 
 
-def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     if resource.name != CLUSTER_DEFAULT:
         check_is_this_broker(resource.name, settings)
     current = catalog.configs(ResourceType.BROKER, resource.name)
@@ -146,7 +156,7 @@ def _broker_changes(catalog: Catalog, resource: AlterResource, settings: BrokerS
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
     then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
     check_threads({**of_all, **of_this}, then, settings)
-    return _difference(current, wanted)
+    return wanted
 
 
 def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> dict[str, str]:
@@ -154,31 +164,27 @@ def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> di
     for op in resource.ops:
         if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name):
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {op.name}")
-    return _wanted(resource, current, keys, {name: render(key.default) for name, key in keys.items()})
+    return wanted_overrides(resource, current, keys, {name: render(key.default) for name, key in keys.items()})
 
 
-def _group_changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
+def _group_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = catalog.configs(ResourceType.GROUP, resource.name)
-    wanted = _wanted(resource, current, GROUP_KEYS, {})
+    wanted = wanted_overrides(resource, current, GROUP_KEYS, {})
     named = {op.name for op in resource.ops}
     check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
-    return _difference(current, wanted)
+    return wanted
 
 
-def _metrics_changes(catalog: Catalog, resource: AlterResource) -> dict[str, str | None]:
+def _metrics_want(catalog: Catalog, resource: AlterResource) -> dict[str, str]:
     current = catalog.configs(ResourceType.CLIENT_METRICS, resource.name)
-    wanted = _wanted(resource, current, {}, {})
+    wanted = wanted_overrides(resource, current, {}, {})
     check_metrics_configs(resource.name, wanted)
-    return _difference(current, wanted)
+    return wanted
 
 
-def _difference(current: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
-
-
-def _wanted(
+def wanted_overrides(
     resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
 ) -> dict[str, str]:
     """All of the resource's overrides after the change."""

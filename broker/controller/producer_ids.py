@@ -5,7 +5,7 @@ What is left of a block when its broker stops is lost.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import MetadataRecord, ProducerIdsRecord
@@ -14,13 +14,22 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.broker.controller.state import ControllerState
+
 BLOCK_SIZE: Final = 1000
 
 
-def allocate_block(catalog: Catalog, node_id: int) -> Effects[MetadataRecord, range]:
+def allocate_block(catalog: Catalog, node_id: int, broker_epoch: int = -1) -> Effects[MetadataRecord, range]:
     """The next block, for broker `node_id`. Raises Rejected when all 2^63 ids are used up."""
     start = catalog.next_producer_id
     if start > INT64_MAX - BLOCK_SIZE:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids.")
-    record = ProducerIdsRecord(broker_id=node_id, next_producer_id=start + BLOCK_SIZE)
+    record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=start + BLOCK_SIZE)
     return Effects([record], range(start, start + BLOCK_SIZE))
+
+
+def allocate_block_to(state: ControllerState, broker_id: int, broker_epoch: int) -> Effects[MetadataRecord, range]:
+    """The next block, for a broker of the cluster. Raises Rejected: STALE_BROKER_EPOCH, or as `allocate_block`."""
+    state.broker(broker_id, broker_epoch)
+    return allocate_block(state.catalog, broker_id, broker_epoch)

@@ -1,0 +1,115 @@
+"""Deciding AlterConfigs and IncrementalAlterConfigs for a cluster: `alter_configs`, with what only a controller of several brokers knows.
+
+Rules that hold inside:
+- A broker's setting is checked by that broker before it forwards the request. Here its record is written even where nothing changes: it has
+  the broker read again what the setting names (KAFKA-14136).
+- With eligible leader replicas `min.insync.replicas` is one for all brokers, and no replica is eligible any more when it changes (KIP-966).
+- What is named stands before what AlterConfigs deletes by not naming it.
+
+Source: KAFKA ConfigurationControlManager, ControllerConfigurationValidator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key
+from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, wanted_of, wanted_overrides
+from ottla.broker.controller.create_topics import config_record
+from ottla.broker.controller.state import MIN_ISR, ControllerState
+from ottla.broker.core.config_keys import render
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+CORDONED: Final = "cordoned.log.dirs"
+_VALUE_CHARS_MAX: Final = 32_767
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def alter_cluster_configs(
+    state: ControllerState, resources: Sequence[AlterResource], *, forwarded: bool
+) -> Effects[MetadataRecord, list[Rejected | None]]:
+    """Decides a whole request; one error or None for each resource, in the request's order. `forwarded`: a broker has checked it."""
+    twice = named_twice(resources)
+    records: list[MetadataRecord] = []
+    results: list[Rejected | None] = []
+    for resource in resources:
+        try:
+            check_form(resource, twice)
+            records += _resource_records(state, resource, forwarded=forwarded)
+            results.append(None)
+        except Rejected as error:
+            results.append(error)
+    return Effects([*records, *elr_cleared(state, records)], results)
+
+
+def elr_cleared(state: ControllerState, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
+    """What has to follow settings, a new topic's among them, where they change how many replicas have to be in sync."""
+    if not state.has_elr:
+        return []
+    changed = (record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_ISR)
+    return [ClearElrRecord(record.resource_name if record.resource_type == ResourceType.TOPIC else "") for record in changed]
+
+
+def _resource_records(state: ControllerState, resource: AlterResource, *, forwarded: bool) -> list[MetadataRecord]:
+    is_broker = resource.resource_type == ResourceType.BROKER
+    current = state.catalog.configs(resource.resource_type, resource.name)
+    wanted = _broker_wants(state, resource) if is_broker else wanted_of(state.catalog, resource, state.settings)
+    changes = {op.name: wanted.get(op.name) for op in resource.ops if is_broker or wanted.get(op.name) != current.get(op.name)}
+    changes |= {name: None for name in current if name not in wanted and name not in changes}
+    for name, value in changes.items():
+        if is_broker:
+            _check_broker_setting(state, resource.name, name, value, forwarded=forwarded)
+        if value is not None and len(value) > _VALUE_CHARS_MAX:
+            what = f"The configuration value cannot be added because it exceeds the maximum value size of {_VALUE_CHARS_MAX} bytes."
+            raise _invalid(what)
+    if is_broker:
+        _check_node(state, resource.name)
+    return [config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items()]
+
+
+def _broker_wants(state: ControllerState, resource: AlterResource) -> dict[str, str]:
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name)) is not None}
+    defaults = {name: render(key.default) for name, key in keys.items()}
+    return wanted_overrides(resource, state.catalog.configs(ResourceType.BROKER, resource.name), keys, defaults)
+
+
+def _check_broker_setting(state: ControllerState, broker: str, name: str, value: str | None, *, forwarded: bool) -> None:
+    if name == MIN_ISR and state.has_elr and broker != CLUSTER_DEFAULT:
+        raise _invalid(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if name == MIN_ISR and state.has_elr and value is None:
+        raise _invalid(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    if name != CORDONED:
+        return
+    if state.metadata_level < CORDONED_DIRECTORIES:
+        raise _invalid(f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0")
+    known = _items(state.catalog.configs(ResourceType.BROKER, broker).get(CORDONED))
+    if not forwarded and not _items(value) <= known:
+        what = "via controllers,  the new value must be a subset of the current configuration value."
+        raise _invalid(f"When updating {CORDONED} {what}")
+
+
+def _items(value: str | None) -> set[str]:
+    return {item.strip() for item in value.split(",")} if value is not None and value.strip() else set()
+
+
+def _check_node(state: ControllerState, name: str) -> None:
+    """Raises Rejected unless it is all brokers, or a node of the cluster."""
+    if name == CLUSTER_DEFAULT:
+        return
+    if _INTEGER.fullmatch(name) is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if (node_id := int(name)) < 0:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if node_id not in {*state.image.brokers, *state.image.controllers, *state.voters}:
+        raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+
+def _invalid(message: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_CONFIG, message)

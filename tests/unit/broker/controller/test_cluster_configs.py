@@ -1,0 +1,150 @@
+"""Rules: what a controller of several brokers checks of settings, and what follows from them for eligible leader replicas."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.image import ELR_VERSION, ResourceType
+from ottla.broker.cluster.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, RegisterControllerRecord
+from ottla.broker.configs.config_op import ConfigOp, OpType
+from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.controller.cluster_configs import CORDONED, alter_cluster_configs, elr_cleared
+from ottla.broker.controller.state import MIN_ISR
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.catalogs import code_of
+from tests.support.controllers import CONTROLLER, LiveController, replicas
+
+TOPIC, BROKER, LOGGER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.GROUP
+
+
+def resource(kind: int, name: str, replace: bool = False, **values: str | None) -> AlterResource:
+    """Sets, or with None deletes; `_` stands for `.`."""
+    ops = [ConfigOp(key.replace("_", "."), OpType.DELETE if value is None else OpType.SET, value) for key, value in values.items()]
+    return AlterResource(kind, name, ops, replace)
+
+
+def decide(
+    controller: LiveController, *resources: AlterResource, forwarded: bool = True
+) -> tuple[list[MetadataRecord], list[Rejected | None]]:
+    effects = alter_cluster_configs(controller.state, resources, forwarded=forwarded)
+    return list(effects.records), effects.response
+
+
+def problem(controller: LiveController, asked: AlterResource, *, forwarded: bool = True) -> tuple[ErrorCode, str]:
+    records, (error,) = decide(controller, asked, forwarded=forwarded)
+    assert error is not None
+    assert records == []
+    return error.code, error.message
+
+
+@pytest.fixture
+def controller() -> LiveController:
+    controller = LiveController()
+    controller.add_broker(1)
+    controller.add_topic("a", replicas(1))
+    return controller
+
+
+def test_resources_are_decided_apart(controller: LiveController) -> None:
+    records, errors = decide(
+        controller, resource(TOPIC, "a", retention_ms="5"), resource(TOPIC, "b", retention_ms="5"), resource(GROUP, "g", a_b="1")
+    )
+    assert records == [ConfigRecord(TOPIC, "a", "retention.ms", "5")]
+    assert [code_of(error) for error in errors] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG]
+
+
+def test_a_resource_that_is_named_twice_is_refused_in_both_places(controller: LiveController) -> None:
+    twice = resource(TOPIC, "a", retention_ms="5")
+    records, errors = decide(controller, twice, twice)
+    assert records == []
+    assert [code_of(error) for error in errors] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_what_is_as_it_was_is_written_for_brokers_alone(controller: LiveController) -> None:
+    for _ in range(2):
+        asked = resource(TOPIC, "a", retention_ms="5"), resource(BROKER, "1", log_cleaner_threads="2", max_connections=None)
+        records, _ = decide(controller, *asked)
+        controller.write(*records)
+    assert records == [ConfigRecord(BROKER, "1", "log.cleaner.threads", "2"), ConfigRecord(BROKER, "1", "max.connections", None)]
+
+
+def test_what_is_replaced_stands_before_what_is_deleted(controller: LiveController) -> None:
+    controller.write(ConfigRecord(TOPIC, "a", "cleanup.policy", "compact"), ConfigRecord(TOPIC, "a", "retention.ms", "5"))
+    records, _ = decide(controller, resource(TOPIC, "a", replace=True, segment_ms="9", retention_ms="5"))
+    assert records == [ConfigRecord(TOPIC, "a", "segment.ms", "9"), ConfigRecord(TOPIC, "a", "cleanup.policy", None)]
+
+
+@pytest.mark.parametrize("name", ["", "1", str(CONTROLLER), "77"])
+def test_settings_are_those_of_all_brokers_or_of_a_node_of_the_cluster(controller: LiveController, name: str) -> None:
+    controller.write(RegisterControllerRecord(77))
+    records, _ = decide(controller, resource(BROKER, name, log_cleaner_threads="2"))
+    assert records == [ConfigRecord(BROKER, name, "log.cleaner.threads", "2")]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("2", ErrorCode.BROKER_ID_NOT_REGISTERED), ("one", ErrorCode.INVALID_REQUEST), ("-1", ErrorCode.INVALID_REQUEST)],
+)
+def test_a_node_that_there_is_not_has_no_settings(controller: LiveController, name: str, code: ErrorCode) -> None:
+    assert problem(controller, resource(BROKER, name, log_cleaner_threads="2"))[0] is code
+
+
+@pytest.mark.parametrize("kind", [LOGGER, 3])
+def test_other_resources_have_no_settings_in_the_metadata(controller: LiveController, kind: int) -> None:
+    assert problem(controller, resource(kind, "1", a="INFO"))[0] is ErrorCode.INVALID_REQUEST
+
+
+def test_a_list_of_a_broker_is_appended_to(controller: LiveController) -> None:
+    controller.write(ConfigRecord(BROKER, "1", CORDONED, "/a"))
+    asked = AlterResource(BROKER, "1", [ConfigOp("log.cleanup.policy", OpType.APPEND, "compact")])
+    assert decide(controller, asked)[0] == [ConfigRecord(BROKER, "1", "log.cleanup.policy", "delete,compact")]
+    unknown = AlterResource(BROKER, "1", [ConfigOp("a.b", OpType.APPEND, "x")])
+    assert "its type is not LIST" in problem(controller, unknown)[1]
+
+
+def test_a_value_is_no_longer_than_a_record_can_say(controller: LiveController) -> None:
+    decide(controller, resource(BROKER, "1", a_b="x" * 32_767))
+    code, message = problem(controller, resource(BROKER, "1", a_b="x" * 32_768))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "exceeds the maximum value size" in message
+
+
+def test_with_eligible_leader_replicas_a_change_of_the_needed_ones_makes_none_eligible() -> None:
+    controller = LiveController(features={ELR_VERSION: 1})
+    controller.add_topic("a", replicas(1, 2, isr=(1,))._replace(elr=(2,)))
+    records, _ = decide(controller, resource(TOPIC, "a", min_insync_replicas="2"), resource(BROKER, "", min_insync_replicas="3"))
+    assert records[2:] == [ClearElrRecord("a"), ClearElrRecord("")]
+    controller.write(*records)
+    assert controller.partition("a").elr == ()
+
+
+def test_without_eligible_leader_replicas_nothing_follows(controller: LiveController) -> None:
+    assert elr_cleared(controller.state, [ConfigRecord(TOPIC, "a", MIN_ISR, "2")]) == []
+
+
+def test_with_eligible_leader_replicas_the_needed_ones_are_the_same_for_all_brokers() -> None:
+    controller = LiveController(features={ELR_VERSION: 1})
+    controller.add_broker(1)
+    controller.write(ConfigRecord(BROKER, "", MIN_ISR, "2"), ConfigRecord(BROKER, "1", MIN_ISR, "2"))
+    for value in "1", None:
+        assert "Broker-level" in problem(controller, resource(BROKER, "1", min_insync_replicas=value))[1]
+    assert "cannot be removed" in problem(controller, resource(BROKER, "", min_insync_replicas=None))[1]
+    assert "cannot be removed" in problem(controller, resource(BROKER, "", replace=True, log_cleaner_threads="2"))[1]
+
+
+def test_directories_are_cordoned_through_their_broker_which_alone_knows_them(controller: LiveController) -> None:
+    asked = resource(BROKER, "1", cordoned_log_dirs="/a,/b")
+    assert "must be a subset" in problem(controller, asked, forwarded=False)[1]
+    controller.write(*decide(controller, asked, forwarded=True)[0])
+    less = resource(BROKER, "1", cordoned_log_dirs=" /b ")
+    assert decide(controller, less, forwarded=False)[0] == [ConfigRecord(BROKER, "1", CORDONED, " /b ")]
+    assert decide(controller, resource(BROKER, "1", cordoned_log_dirs=None), forwarded=False)[0] == [
+        ConfigRecord(BROKER, "1", CORDONED, None)
+    ]
+
+
+def test_directories_are_not_cordoned_below_the_level_that_has_that() -> None:
+    controller = LiveController(level=29)
+    controller.add_broker(1)
+    assert "requires metadata.version" in problem(controller, resource(BROKER, "1", cordoned_log_dirs="/a"))[1]
