@@ -1,6 +1,7 @@
 """Apache Kafka's jars: fetched once by Maven into `.kafka/<version>/`, which git ignores.
 
-Rule: nothing here is fetched twice; a directory counts as complete only when it was renamed into place.
+Rule: nothing here is fetched twice. A directory is renamed into place as a whole; to one of an older pom what it lacks is added, Kafka's
+own jars last, as it counts as complete with these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from client_compat.support import locks
@@ -18,6 +20,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
+_OWN = re.compile(r"<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]+)<")
+"""Kafka's own among the pom's dependencies, all of one version."""
 
 
 class KafkaMissing(RuntimeError):
@@ -45,14 +49,17 @@ def jars(version: str | None = None) -> Path:
     version = version or default_version()
     java()
     directory = CACHE / version
-    if directory.is_dir():
-        return directory
-    copy_dependencies(POM, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}")
+
+    def is_complete() -> bool:
+        return all((directory / f"{name}-{version}.jar").exists() for name in _OWN.findall(POM.read_text()))
+
+    if not is_complete():
+        copy_dependencies(POM, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}", is_complete)
     return directory
 
 
-def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str) -> None:
-    """Have Maven put the jars of `pom` in `directory`, which is there only when all of them are. Raises `KafkaMissing`."""
+def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str, is_complete: Callable[[], bool]) -> None:
+    """Have Maven put the jars of `pom` in `directory`, unless somebody else did so meanwhile. Raises `KafkaMissing`."""
     mvn = shutil.which("mvn")
     if mvn is None:
         raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
@@ -60,16 +67,25 @@ def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str
     goal = [*settings, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", "dependency:copy-dependencies"]
     try:
         with locks.maven():
-            if directory.is_dir():
+            if is_complete():
                 return
             done = subprocess.run(
                 [mvn, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
             )
         if done.returncode != 0:
             raise KafkaMissing(f"Maven could not fetch {what}: {(done.stdout + done.stderr).strip()[:_OUTPUT_CHARS]}")
-        if not directory.is_dir():
-            unfinished.rename(directory)
+        _move(unfinished, directory)
     except subprocess.TimeoutExpired as error:
         raise KafkaMissing(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S:.0f} s") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _move(fetched: Path, directory: Path) -> None:
+    """What is in `directory` stays, for those who run from it."""
+    if not directory.is_dir():
+        fetched.rename(directory)
+        return
+    for jar in sorted(fetched.iterdir(), key=lambda jar: jar.name.startswith("kafka")):
+        if not (directory / jar.name).exists():
+            jar.rename(directory / jar.name)

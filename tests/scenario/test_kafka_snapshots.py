@@ -22,7 +22,7 @@ from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.record import Record, iter_records
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
-from tests.support.kafka_tools import good
+from tests.support.kafka_tools import good, metadata_shell
 from tests.support.metadata_images import made_of
 from tests.support.metadata_logs import LogOfMetadata
 from tests.support.running_broker import HOST
@@ -116,7 +116,7 @@ def test_the_snapshots_that_kafkas_format_makes_are_read(metadata_dir: Path) -> 
     assert made_of(*bootstrap.records).metadata_level == 30
 
 
-def test_kafkas_dump_reads_every_record_of_a_snapshot_that_we_wrote(tools: Tools, tmp_path: Path) -> None:
+def test_kafkas_dump_and_its_shell_read_every_record_of_a_snapshot_that_we_wrote(tools: Tools, tmp_path: Path) -> None:
     image = made_of(*LogOfMetadata(7).records(400))
     voters = VotersRecord(0, [Voter(1, b"d" * 16, [VoterEndpoint("CONTROLLER", "h", 9093)], KRaftVersionFeature(0, 1))])
     records = list(to_records(image))
@@ -131,6 +131,8 @@ def test_kafkas_dump_reads_every_record_of_a_snapshot_that_we_wrote(tools: Tools
     assert "SnapshotFooter" in told
     decoded = [json.loads(found) for found in re.findall(r'payload: (\{"type":"[A-Z_]+","version":.*\})', told)]
     assert [words(each["type"]) for each in decoded] == [type(record).__name__.lower() for record in records]
+    names = sorted(topic.name for topic in image.topics.values())
+    assert metadata_shell(tools, path, "ls /image/topics/byName", names[-1]).split() == names
 
 
 def words(kind: str) -> str:

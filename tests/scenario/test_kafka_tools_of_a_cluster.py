@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
 )
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from tests.support.apache_kafka import jars_or_skip
-from tests.support.kafka_tools import good, refused, run
+from tests.support.kafka_tools import good, metadata_shell, refused, run
 
 KAFKAS, OURS, OTHER = 1, 2, 3
 LINES = [f"line {number}" for number in range(300)]
@@ -141,6 +142,25 @@ def test_a_topic_moves_from_kafkas_broker_to_ottlas_and_back_with_all_that_it_ho
     assert run(tools, ours, "kafka-console-consumer", *read).splitlines() == [*LINES, "last"]
     kafkas = logs_of(cluster, "moved")[KAFKAS]
     cluster.until(OURS, lambda _: logs_of(cluster, "moved") == dict.fromkeys((KAFKAS, OURS, OTHER), kafkas), "all logs are equal")
+
+
+def test_what_is_proposed_for_other_brokers_is_carried_out_by_them(
+    cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
+) -> None:
+    create(cluster, tools, "planned", KAFKAS, config={"min.insync.replicas": "1"})
+    fill(tools, ours, "planned")
+    wanted = tmp_path / "topics.json"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": "planned"}]}))
+    where = ["--topics-to-move-json-file", str(wanted), "--broker-list", str(OTHER)]
+    generated = run(tools, ours, "kafka-reassign-partitions", "--generate", *where)
+    now, proposed = (json.loads(line) for line in generated.splitlines() if line.startswith("{"))
+    assert [one["partitions"][0]["replicas"] for one in (now, proposed)] == [[KAFKAS], [OTHER]]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(proposed))
+    run(tools, ours, "kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+    until_placed(cluster, "planned", [OTHER], {OTHER})
+    read = ["--topic", "planned", "--from-beginning", "--max-messages", str(len(LINES))]
+    assert run(tools, ours, "kafka-console-consumer", *read).splitlines() == LINES
 
 
 def test_what_a_broker_missed_while_it_stood_still_it_has_when_it_is_killed_and_started_again(
@@ -271,6 +291,19 @@ def test_offsets_records_directories_and_replicas_are_what_they_are_at_kafkas_br
     dumped = good(tools.run("kafka-dump-log", "--files", str(segment), "--print-data-log"))
     assert [line.split("payload: ")[1] for line in dumped.splitlines() if "payload: " in line] == LINES
     assert '"name":"cut"' in good(tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(metadata)))
+
+
+def test_the_shell_for_metadata_shows_the_same_in_ottlas_directory_as_in_kafkas(
+    cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
+) -> None:
+    create(cluster, tools, "shown", OTHER, OURS, KAFKAS)
+    looks = {"cat /image/topics/byName/shown/0": "PartitionRegistration(replicas=[3, 2, 1],", "ls /image/topics/byName": "shown"}
+    told = {}
+    for node in (OURS, KAFKAS):
+        copy = tmp_path / f"copy-{node}" / "__cluster_metadata-0"
+        shutil.copytree(cluster.broker(node).directory / copy.name, copy)
+        told[node] = [metadata_shell(tools, copy / f"{0:020}.log", look, wanted) for look, wanted in looks.items()]
+    assert told[OURS] == told[KAFKAS]
 
 
 def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:

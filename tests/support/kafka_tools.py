@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from client_compat.kafka.tools import Done, Tools
+
+SHELL_TRIES = 10
 
 
 class Bootstrap(Protocol):
@@ -31,6 +34,17 @@ def refused(tools: Tools, broker: Bootstrap, tool: str, *arguments: str) -> str:
     done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.code == 1, done.out
     return done.out + done.err
+
+
+def metadata_shell(tools: Tools, path: Path, look: str, wanted: str) -> str:
+    """What it shows of a metadata log or snapshot in a directory that nobody uses. It may show something before it has read all: it is
+    asked again until `wanted` is in that."""
+    shown = ""
+    for _ in range(SHELL_TRIES):
+        shown = good(tools.run("kafka-metadata-shell", "--snapshot", str(path), *look.split()))
+        if wanted in shown:
+            return shown
+    raise AssertionError(f"{look} shows {shown!r} of {path}")
 
 
 def create(tools: Tools, broker: Bootstrap, topic: str, partitions: int = 1) -> None:

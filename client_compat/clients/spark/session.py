@@ -23,7 +23,7 @@ def jars() -> list[str]:
     """The connector's jars. Raises `KafkaMissing`."""
     directory = CACHE / f"spark-kafka-{connector_version()}"
     if not directory.is_dir():
-        copy_dependencies(POM, [], directory, f"Spark's Kafka connector {connector_version()}")
+        copy_dependencies(POM, [], directory, f"Spark's Kafka connector {connector_version()}", directory.is_dir)
     return [str(path) for path in sorted(directory.glob("*.jar"))]
 
 

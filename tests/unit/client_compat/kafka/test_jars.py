@@ -1,0 +1,56 @@
+"""What Maven is asked for, with a Maven that makes empty jars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from client_compat.kafka import jars
+
+VERSION = "9.9.9"
+OWN = ("kafka_2.13", "kafka-tools", "kafka-shell")
+"""Kafka's own jars that the pom names."""
+MAVEN = """#!/bin/sh
+for word; do case $word in -DoutputDirectory=*) directory=${word#*=};; esac; done
+mkdir -p "$directory"
+for name in jline-3 kafka_2.13-9.9.9 kafka-tools-9.9.9 kafka-shell-9.9.9; do echo fetched > "$directory/$name.jar"; done
+echo asked >> "$ASKED"
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where that Maven notes that it was asked."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("mvn", MAVEN), ("java", "#!/bin/sh\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setattr(jars, "CACHE", tmp_path / "cache")
+    return tmp_path / "asked"
+
+
+def found(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text().strip() for path in directory.iterdir()}
+
+
+def test_jars_are_fetched_once(asked: Path) -> None:
+    assert jars.jars(VERSION) == jars.jars(VERSION) == jars.CACHE / VERSION
+    assert asked.read_text().split() == ["asked"]
+    assert found(jars.CACHE / VERSION).keys() == {"jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)}
+    assert [path.name for path in jars.CACHE.iterdir() if path.is_dir()] == [VERSION]
+
+
+def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_and_keeps_what_it_has(asked: Path) -> None:
+    directory = jars.CACHE / VERSION
+    directory.mkdir(parents=True)
+    (directory / f"kafka-tools-{VERSION}.jar").write_text("in use")
+    jars.jars(VERSION)
+    told = dict.fromkeys(("jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)), "fetched")
+    assert found(directory) == {**told, f"kafka-tools-{VERSION}.jar": "in use"}
+    jars.jars(VERSION)
+    assert asked.read_text().split() == ["asked"]
