@@ -66,7 +66,8 @@ class BrokerConfigs:
             found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if name in self.settings.explicit and (text := render(self._started[name])) is not None:
             found.append((name, text, ConfigSource.STATIC_BROKER))
-        if (name in BROKER_KEYS or name in KEPT_KEYS) and (text := render(self.settings.default(name))) is not None:
+        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
+        if key is not None and key.has_default and (text := render(self.settings.default(name))) is not None:
             found.append((name, text, ConfigSource.DEFAULT))
         return found
 

@@ -128,7 +128,11 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
     chain = _chain(broker, _SIBLINGS.get(name, (name,) if base is None else (name, base)))
     if key is None:
         return _unknown_entry(name, _from(name, chain))
-    text = render(broker.settings.value(name)) if name in BROKER_KEYS else chain[0][1] if chain else None
+    if name in BROKER_KEYS:
+        value = broker.settings.value(name)
+        text = render(value) if key.has_default or value != () else None
+    else:
+        text = chain[0][1] if chain else None
     return _entry(key, text, _from(name, chain), read_only=name not in BROKER_KEYS | KEPT_KEYS or not key.dynamic)
 
 

@@ -66,6 +66,7 @@ class ConfigKey:
     """One key. `default` None means: not set. `synonyms` (topic and group keys only) are tried in order, then `default`.
 
     An `internal` key can be set at the start and is described to nobody. One for a `member` means nothing to a broker without a cluster.
+    Without `has_default` Kafka has none: the one here is for a broker that does without the setting, and is told to nobody.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ConfigKey:
     dynamic: bool = False
     internal: bool = False
     member: bool = False
+    has_default: bool = True
     synonyms: tuple[Synonym, ...] = ()
 
     @property

@@ -62,23 +62,25 @@ class BrokerSettings:
     """Every setting that the broker honours. Times are milliseconds and sizes bytes unless the name says otherwise; None is "not set"."""
 
     # --- who and where -------------------------------------------------------------------------------------------------------
-    node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE)
+    node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE, has_default=False)
     broker_id: int = _key(_INT, -1, "The older name of node.id; where both are given they are equal.")
     cluster_id: str | None = _key(
         _STRING, None, "Cluster id of a new data directory; by default a random one. An existing directory must agree."
     )
     broker_rack: str | None = _key(_STRING, None, "The rack that Metadata reports.")
     log_dir: tuple[str, ...] = _key(_LIST, ("ottla-data",), "The data directory.")
-    log_dirs: tuple[str, ...] = _key(_LIST, (), "Kafka's list of data directories: here exactly one.")
+    log_dirs: tuple[str, ...] = _key(_LIST, (), "Kafka's list of data directories: here exactly one.", has_default=False)
     listeners: tuple[str, ...] = _key(
         _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen: NAME://host:port, comma separated; port 0 takes a free one."
     )
-    advertised_listeners: tuple[str, ...] = _key(_LIST, (), "What Metadata tells clients; by default the address that each client dialled.")
+    advertised_listeners: tuple[str, ...] = _key(
+        _LIST, (), "What Metadata tells clients; by default the address that each client dialled.", has_default=False
+    )
     listener_security_protocol_map: str = _key(
         _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Protocol of each listener name."
     )
     controller_listener_names: tuple[str, ...] = _member(
-        _LIST, (), "Names of the controllers' listeners. A member of a cluster dials the first, and binds none of them."
+        _LIST, (), "Names of the controllers' listeners. A member of a cluster dials the first, and binds none of them.", has_default=False
     )
 
     # --- a member of a cluster -----------------------------------------------------------------------------------------------
@@ -87,6 +89,7 @@ class BrokerSettings:
         (),
         "broker makes this a member of a cluster, with controllers elsewhere; without roles it is a node of its own.",
         each_of("broker", "controller"),
+        has_default=False,
     )
     controller_quorum_bootstrap_servers: tuple[str, ...] = _member(
         _LIST, (), "Where to ask for the controllers first: host:port, comma separated.", BOOTSTRAP_SERVERS

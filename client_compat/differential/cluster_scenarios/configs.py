@@ -74,6 +74,7 @@ def of_brokers(nodes: Nodes) -> None:
     for version in nodes.range(ApiKey.DESCRIBE_CONFIGS):
         for name in ("1", "2", "", "9", "101", "one"):
             nodes.everywhere(f"broker {name!r}", look(BROKER, name, *keys), version)
+    nodes.ask(2, "all of a broker", look(BROKER, "2"))
     for label, request in {
         "one broker's": change(BROKER, "2", "message.max.bytes", "2000000"),
         "every broker's": change(BROKER, "", "message.max.bytes", "3000000"),

@@ -46,6 +46,15 @@ def test_a_setting_that_nobody_gave_and_that_has_no_default_has_no_layer() -> No
     assert BrokerConfigs(BrokerSettings(), Catalog()).layers("log.retention.ms") == []
 
 
+def test_what_kafka_has_no_default_for_has_the_layer_of_who_gave_it_alone() -> None:
+    given = {"node.id": "0", "log.dirs": "data"}
+    configs = BrokerConfigs(load(given, {}, None).settings, Catalog())
+    assert {name: configs.layers(name) for name in given} == {
+        name: [(name, value, ConfigSource.STATIC_BROKER)] for name, value in given.items()
+    }
+    assert [configs.layers(name) for name in ("process.roles", "advertised.listeners", "controller.listener.names")] == [[], [], []]
+
+
 def test_a_stored_value_that_is_not_allowed_is_passed_over() -> None:
     settings, catalog = BrokerSettings(), Catalog()
     put(catalog, "", "many")
