@@ -113,6 +113,11 @@ class BrokerRegistration(NamedTuple):
     directories: tuple[bytes, ...]
     cordoned_directories: tuple[bytes, ...] | None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and be in sync: it is not fenced and does not shut down."""
+        return not self.fenced and not self.in_controlled_shutdown
+
     def has_online(self, directory: bytes) -> bool:
         """Whether a replica that is said to lie there can be reached, as far as that is known (`DirectoryId.isOnline`; KAFKA-16162: the
         broker registered no directories)."""

@@ -3,8 +3,8 @@
 Rules that hold inside:
 - Nothing here changes state; all records of one request are one batch, so that a crash leaves each topic whole or absent.
 - One topic's mistake refuses that topic only; a name that appears twice in a request is refused everywhere it appears.
-- The order of checks is Kafka's: name, existence, configs, assignment or counts.
-- There is one broker, so every partition lives on it, and a replication factor above one cannot be met.
+- The order of checks is Kafka's: name, existence, configs, assignment or counts. So are the texts, and the order of records.
+- A partition is made only where one of its replicas at least can be in sync.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
-from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal, name_problem
+from ottla.broker.controller.clear_elr import cleared_elr
+from ottla.broker.controller.placement import Placement, check_assignment
 from ottla.broker.core.effects import Effects
+from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
@@ -28,16 +31,6 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 DEFAULT_COUNT: Final = -1
 """A partition count or replication factor that the client leaves to the broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where new partitions go, and how many there are when the client does not say."""
-
-    node_id: int
-    num_partitions: int = 1
-    replication_factor: int = 1
-    directory_id: bytes = ZERO_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +105,19 @@ def _check_total(topics: Sequence[NewTopic], placement: Placement) -> None:
         wanted = placement.num_partitions if topic.num_partitions == DEFAULT_COUNT else max(topic.num_partitions, 0)
         total += len(topic.assignments) or wanted
     if total > PARTITIONS_PER_REQUEST_MAX:
-        raise Rejected(ErrorCode.POLICY_VIOLATION, f"{total} partitions in one request, more than {PARTITIONS_PER_REQUEST_MAX}.")
+        raise Rejected(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _creation(
     name: str, topic_id: bytes, configs: Mapping[str, str], replicas: Sequence[Sequence[int]], placement: Placement
 ) -> Iterator[MetadataRecord]:
     yield TopicRecord(name=name, topic_id=topic_id)
-    for key, value in configs.items():
-        yield config_record(ResourceType.TOPIC, name, key, value)
+    settings = [config_record(ResourceType.TOPIC, name, key, configs[key]) for key in in_hash_order(configs, string_hash)]
+    yield from settings
+    if placement.has_elr:
+        yield from cleared_elr(settings)
     for index, brokers in enumerate(replicas):
-        yield partition_record(topic_id, index, brokers, placement)
+        yield placement.partition_record(topic_id, index, brokers)
 
 
 def _check_name(catalog: Catalog, name: str) -> None:
@@ -152,44 +147,44 @@ def _placed_replicas(topic: NewTopic, placement: Placement) -> list[list[int]]:
         raise Rejected(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     factor = placement.replication_factor if topic.replication_factor == DEFAULT_COUNT else topic.replication_factor
     count = placement.num_partitions if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
-    if factor > 1:
-        raise Rejected(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): only 1 broker is registered.",
-        )
-    return [[placement.node_id] for _ in range(count)]
+    try:
+        replicas = placement.place(count, factor)
+    except Rejected as error:
+        raise Rejected(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from error
+    _check_placed(replicas, factor, placement)
+    return replicas
+
+
+def _check_placed(replicas: Sequence[Sequence[int]], factor: int, placement: Placement) -> None:
+    if not all(map(placement.in_sync, replicas)):
+        text = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled shutdown."
+        raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
 def _manual_replicas(topic: NewTopic, placement: Placement) -> list[list[int]]:
+    given = "A manual partition assignment was specified, but"
     if topic.replication_factor != DEFAULT_COUNT:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "A manual partition assignment was given, but the replication factor was not -1.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"{given} replication factor was not set to -1.")
     if topic.num_partitions != DEFAULT_COUNT:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "A manual partition assignment was given, but the number of partitions was not -1.")
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"{given} numPartitions was not set to -1.")
     by_index: dict[int, list[int]] = {}
     factor: int | None = None
     for index, brokers in topic.assignments:
         if index in by_index:
-            raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Found multiple manual assignments for partition {index}.")
-        check_assignment(brokers, factor, placement)
+            raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Found multiple manual partition assignments for partition {index}")
+        _check_manual(brokers, factor, index, placement)
         factor = len(brokers)
         by_index[index] = list(brokers)
     if sorted(by_index) != list(range(len(by_index))):
-        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions should be a consecutive 0-based integer sequence.")
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
     return [by_index[index] for index in range(len(by_index))]
 
 
-def check_assignment(brokers: Sequence[int], factor: int | None, placement: Placement) -> None:
-    """Raises `Rejected(INVALID_REPLICA_ASSIGNMENT)`; `factor` is what the other partitions have, None for the first."""
-    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    if not brokers:
-        raise Rejected(code, "The manual partition assignment includes an empty replica list.")
-    unknown = sorted(set(brokers) - {placement.node_id})
-    if unknown:
-        raise Rejected(code, f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered.")
-    if len(set(brokers)) != len(brokers):
-        raise Rejected(code, f"The manual partition assignment includes the broker {placement.node_id} more than once.")
-    if factor is not None and len(brokers) != factor:
-        raise Rejected(code, f"An assignment has {len(brokers)} replica(s), while other partitions have {factor}.")
+def _check_manual(brokers: Sequence[int], factor: int | None, index: int, placement: Placement) -> None:
+    check_assignment(placement.brokers, brokers, factor)
+    if not placement.in_sync(brokers):
+        text = f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled shutdown."
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def create_partitions(
@@ -218,18 +213,20 @@ def _more_partitions(catalog: Catalog, wanted: MorePartitions, placement: Placem
     _check_growth(topic, wanted, most)
     current = len(topic.partitions)
     added = wanted.count - current
+    factor = topic.replication_factor
     if wanted.assignments is None:
-        replicas: Sequence[Sequence[int]] = [[placement.node_id]] * added
+        replicas: Sequence[Sequence[int]] = placement.place(added, factor)
+        _check_placed(replicas, factor, placement)
     else:
-        if len(wanted.assignments) != added:
+        replicas = wanted.assignments
+        if len(replicas) != added:
             raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were specified.",
+                f"Attempted to add {added} additional partition(s), but only {len(replicas)} assignment(s) were specified.",
             )
-        for brokers in wanted.assignments:
-            check_assignment(brokers, topic.replication_factor, placement)
-        replicas = wanted.assignments
-    return [partition_record(topic.topic_id, current + i, brokers, placement) for i, brokers in enumerate(replicas)]
+        for index, brokers in enumerate(replicas, current):
+            _check_manual(brokers, factor, index, placement)
+    return [placement.partition_record(topic.topic_id, index, brokers) for index, brokers in enumerate(replicas, current)]
 
 
 def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
@@ -246,20 +243,6 @@ def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
     if is_internal(topic.name):
         # A group or transaction belongs to hash(id) mod the partition count: growth would orphan every one of them.
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal topic {topic.name} is fixed.")
-
-
-def partition_record(topic_id: bytes, index: int, brokers: Sequence[int], placement: Placement, leader_epoch: int = 0) -> PartitionRecord:
-    """A partition whose replicas are all in sync and whose first one leads."""
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=list(brokers),
-        isr=list(brokers),
-        leader=brokers[0],
-        leader_epoch=leader_epoch,
-        partition_epoch=0,
-        directories=[placement.directory_id] * len(brokers),
-    )
 
 
 def config_record(resource_type: int, resource_name: str, name: str, value: str | None) -> ConfigRecord:

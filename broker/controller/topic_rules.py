@@ -1,6 +1,6 @@
 """What holds at the moment for the partitions of one topic, and what becomes of one of them by these rules.
 
-Sources: KAFKA ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr), ClusterControlManager.defaultDir.
+Sources: KAFKA ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.cluster.image import MIGRATING, UNASSIGNED, PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import PartitionRegistration, TopicImage
 from ottla.broker.cluster.metadata_records import PartitionChangeRecord
-from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.controller.partition_change import ElectionKind, PartitionRules, PartitionTarget, partition_change
+from ottla.broker.controller.placement import default_directory
 from ottla.broker.controller.state import ControllerState
 
 AS_IT_IS: Final = PartitionTarget()
@@ -36,7 +36,7 @@ class TopicRules:
             has_elr=self._state.has_elr,
             min_isr=self._min_isr,
             may_lead=lambda broker_id: self._may_lead(partition, broker_id),
-            default_directory=lambda broker_id: default_directory(self._state, broker_id),
+            default_directory=lambda broker_id: default_directory(self._state.image.brokers.get(broker_id)),
             election=election or self._kind,
         )
         return partition_change(self.topic.topic_id, index, partition, target, rules)
@@ -45,11 +45,3 @@ class TopicRules:
         if broker_id not in partition.replicas or not self._is_active(broker_id):
             return False
         return self._state.image.brokers[broker_id].has_online(partition.directories[partition.replicas.index(broker_id)])
-
-
-def default_directory(state: ControllerState, broker_id: int) -> bytes:
-    """Where a new replica of the broker lies: in its directory, if it has one alone; of several it chooses itself."""
-    broker = state.image.brokers.get(broker_id)
-    if state.metadata_level < DIRECTORIES or (broker is not None and not broker.directories):
-        return MIGRATING
-    return broker.directories[0] if broker is not None and len(broker.directories) == 1 else UNASSIGNED

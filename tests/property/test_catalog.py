@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
-from ottla.broker.controller.create_topics import MorePartitions, NewTopic, Placement, create_partitions
+from ottla.broker.controller.create_topics import MorePartitions, NewTopic, create_partitions
 from ottla.broker.controller.delete_topics import TopicRef, delete_topics
+from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import BLOCK_SIZE, allocate_block
 from tests.support.catalogs import NODE, LiveCatalog, state_of
 
@@ -30,7 +31,7 @@ def carry_out(live: LiveCatalog, operation: tuple[object, ...]) -> None:
         case ("delete", str(name)):
             live.run(delete_topics(live.catalog, [TopicRef(name)]))
         case ("grow", str(name), int(count)):
-            live.run(create_partitions(live.catalog, [MorePartitions(name, count)], Placement(NODE)))
+            live.run(create_partitions(live.catalog, [MorePartitions(name, count)], Placement.on_one(NODE)))
         case ("alter", int(kind), str(name), list(configs), bool(replace)):
             ops = [ConfigOp(key, 1 if value is None else 0, value) for key, value in configs]
             live.run(alter_configs(live.catalog, [AlterResource(kind, name, ops, replace)], live.settings))

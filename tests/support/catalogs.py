@@ -11,7 +11,8 @@ from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.configs.topic_config import check_topic_configs
-from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, Placement, create_topics
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, create_topics
+from ottla.broker.controller.placement import Placement
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -41,7 +42,7 @@ class LiveCatalog:
 
     def create(self, *topics: NewTopic, placement: Placement | None = None) -> list[CreatedTopic]:
         check: Callable[..., None] = lambda overrides: check_topic_configs(overrides, self.settings)  # noqa: E731 - one use, in place
-        return self.run(create_topics(self.catalog, topics, placement or Placement(NODE), check, self.new_id))
+        return self.run(create_topics(self.catalog, topics, placement or Placement.on_one(NODE), check, self.new_id))
 
     def replayed(self) -> Catalog:
         catalog = Catalog()

@@ -24,7 +24,8 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, 
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, name_problem
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import internal_topic_configs
-from ottla.broker.controller.create_topics import Placement, config_record, partition_record
+from ottla.broker.controller.create_topics import config_record
+from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import BLOCK_SIZE
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG, MetadataLog
@@ -133,11 +134,11 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
     if len(ids) > 1:
         raise LogDirRefused(f"the partitions of {name} belong to topics of {len(ids)} different ids: {', '.join(map(id_text, ids))}")
     topic_id = ids.pop() if ids else new_topic_id(random_bytes)
-    placement = Placement(settings.node_id)
+    placement = Placement.on_one(settings.node_id)
     epochs = {log.partition: max(log.leader_epoch, 0) for log in logs}
     records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
     records += [config_record(ResourceType.TOPIC, name, key, value) for key, value in internal_topic_configs(name, settings).items()]
-    records += [partition_record(topic_id, index, [settings.node_id], placement, epochs.get(index, 0)) for index in range(max(epochs) + 1)]
+    records += [placement.partition_record(topic_id, index, [settings.node_id], epochs.get(index, 0)) for index in range(max(epochs) + 1)]
     logger.warning("no metadata log: took over topic %s with %d partition(s) and default configurations", name, max(epochs) + 1)
     return records
 

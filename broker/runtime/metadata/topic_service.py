@@ -11,8 +11,9 @@ from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
-from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, Placement, create_partitions, create_topics
+from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, create_partitions, create_topics
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
+from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import allocate_block
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.controller import Controller
@@ -129,7 +130,7 @@ class TopicService:
 
     def _placement(self) -> Placement:
         settings = self.settings
-        return Placement(settings.node_id, settings.num_partitions, settings.default_replication_factor)
+        return Placement.on_one(settings.node_id, settings.num_partitions, settings.default_replication_factor)
 
     def _defaults_for(self, name: str) -> NewTopic:
         configs = tuple(internal_topic_configs(name, self.settings).items())

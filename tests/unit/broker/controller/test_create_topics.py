@@ -5,12 +5,13 @@ import pytest
 from ottla.broker.cluster.image import PartitionRegistration
 from ottla.broker.cluster.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.controller.create_topics import MorePartitions, NewTopic, Placement, create_partitions, create_topics
+from ottla.broker.controller.create_topics import MorePartitions, NewTopic, create_partitions, create_topics
+from ottla.broker.controller.placement import Placement
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import NODE, LiveCatalog, code_of
 
-PLACEMENT = Placement(NODE)
+PLACEMENT = Placement.on_one(NODE)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_the_records_of_a_topic_are_topic_then_configs_then_partitions(live: Liv
 
 
 def test_minus_one_takes_the_brokers_defaults(live: LiveCatalog) -> None:
-    (created,) = live.create(NewTopic("t"), placement=Placement(NODE, num_partitions=4))
+    (created,) = live.create(NewTopic("t"), placement=Placement.on_one(NODE, num_partitions=4))
     assert (created.num_partitions, created.replication_factor) == (4, 1)
 
 

@@ -1,31 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
-from ottla.broker.cluster.image import MIGRATING, UNASSIGNED
+from ottla.broker.cluster.image import UNASSIGNED
 from ottla.broker.controller.partition_change import ElectionKind, PartitionTarget
-from ottla.broker.controller.topic_rules import TopicRules, default_directory
+from ottla.broker.controller.topic_rules import TopicRules
 from tests.support.controllers import LiveController, directory, replicas
-
-
-@pytest.mark.parametrize(
-    ("directories", "where"),
-    [(0, MIGRATING), (1, directory(10)), (2, UNASSIGNED)],
-)
-def test_a_new_replica_lies_in_its_brokers_only_directory(directories: int, where: bytes) -> None:
-    live = LiveController()
-    live.add_broker(1, directories=directories)
-    assert default_directory(live.state, 1) == where
-
-
-def test_a_new_replica_of_an_unknown_broker_is_unassigned() -> None:
-    assert default_directory(LiveController().state, 9) == UNASSIGNED
-
-
-def test_below_metadata_version_17_no_replica_has_a_directory() -> None:
-    live = LiveController(level=16)
-    live.add_broker(1, directories=0)
-    assert default_directory(live.state, 1) == MIGRATING
 
 
 def test_a_change_of_one_partition_goes_by_its_topics_rules() -> None:

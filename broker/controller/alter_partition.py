@@ -1,0 +1,95 @@
+"""Deciding AlterPartition: a leader asks for another in-sync set (Kafka's `ReplicationControlManager.alterPartition`; KIP-497, KIP-903).
+
+Rules that hold inside:
+- The order of checks is Kafka's, and the code that a leader is told is what it acts by: NOT_CONTROLLER sends it to another controller, an
+  epoch of before to newer metadata, INELIGIBLE_REPLICA lets it ask again later.
+- Who joins must be registered, not fenced, not shutting down, and the very process that caught up (its broker epoch; -1 is not compared).
+- Where the change ends a reassignment and with it the leadership of who asked, the change is made and the answer is NEW_LEADER_ELECTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+from ottla.broker.cluster.metadata_records import LEADER_UNCHANGED, MetadataRecord
+from ottla.broker.cluster.registrations import changed_partition
+from ottla.broker.controller.partition_change import RECOVERED, RECOVERING, PartitionTarget
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.controller.topic_rules import TopicRules
+from ottla.broker.core.effects import Effects
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k56_alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicResult,
+)
+
+
+def alter_partition(state: ControllerState, request: AlterPartitionRequest) -> Effects[MetadataRecord, AlterPartitionResponse]:
+    """Decides a whole request. Raises Rejected (STALE_BROKER_EPOCH)."""
+    state.broker(request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    results = []
+    for asked in request.topics:
+        topic = state.image.topics.get(asked.topic_id)
+        if topic is None:
+            partitions = [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions]
+        else:
+            rules = TopicRules(state, topic)
+            partitions = [_alter(state, rules, request.broker_id, each, records) for each in asked.partitions]
+        results.append(TopicResult(asked.topic_id, partitions))
+    return Effects(records, AlterPartitionResponse(topics=results))
+
+
+def _alter(
+    state: ControllerState, rules: TopicRules, broker_id: int, asked: PartitionData, records: list[MetadataRecord]
+) -> PartitionResult:
+    members = asked.new_isr_with_epochs or [BrokerState(member) for member in asked.new_isr]
+    error = _problem(state, rules.topic, broker_id, asked, members)
+    if error is not ErrorCode.NONE:
+        return PartitionResult(asked.partition_index, error)
+    now = rules.topic.partitions[asked.partition_index]
+    target = PartitionTarget(isr=[member.broker_id for member in members], recovery_state=asked.leader_recovery_state)
+    record = rules.change(asked.partition_index, target)
+    if record is not None:
+        records.append(record)
+        now = changed_partition(now, record)
+        if record.leader not in (broker_id, LEADER_UNCHANGED):
+            return PartitionResult(asked.partition_index, ErrorCode.NEW_LEADER_ELECTED)
+    return PartitionResult(
+        asked.partition_index, ErrorCode.NONE, now.leader, now.leader_epoch, list(now.isr), now.leader_recovery_state, now.partition_epoch
+    )
+
+
+def _problem(state: ControllerState, topic: TopicImage, broker_id: int, asked: PartitionData, members: Sequence[BrokerState]) -> ErrorCode:
+    """Why the change cannot be made, NONE where it can (`validateAlterPartitionData`)."""
+    now = topic.partitions.get(asked.partition_index)
+    if now is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if asked.leader_epoch > now.leader_epoch or asked.partition_epoch > now.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the leader has read what this controller has not: there is another
+    if asked.leader_epoch < now.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != now.leader:
+        return ErrorCode.INVALID_REQUEST
+    if asked.partition_epoch < now.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if not _is_possible(now, asked.leader_recovery_state, [member.broker_id for member in members]):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE if all(_is_eligible(state, member) for member in members) else ErrorCode.INELIGIBLE_REPLICA
+
+
+def _is_possible(now: PartitionRegistration, recovery_state: int, isr: Sequence[int]) -> bool:
+    if len(set(isr)) != len(isr) or not set(isr) <= set(now.replicas) or now.leader not in isr:
+        return False
+    if recovery_state == RECOVERING:
+        return len(isr) == 1 and now.leader_recovery_state == RECOVERING
+    return recovery_state == RECOVERED
+
+
+def _is_eligible(state: ControllerState, member: BrokerState) -> bool:
+    return state.is_active(member.broker_id) and member.broker_epoch in (-1, state.image.brokers[member.broker_id].epoch)

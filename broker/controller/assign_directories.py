@@ -1,0 +1,64 @@
+"""Deciding AssignReplicasToDirs: a broker says in which of its directories replicas lie (Kafka's `handleAssignReplicasToDirs`; KIP-858).
+
+A replica in a directory that is offline is out of sync and leads nothing: that is a second record of its partition, after the first.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.record_versions import DIRECTORIES
+from ottla.broker.controller.leader_changes import replicas_lost
+from ottla.broker.controller.partition_change import ElectionKind, PartitionTarget
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.controller.topic_rules import TopicRules
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicData,
+    TopicResult,
+)
+
+
+def assign_directories(
+    state: ControllerState, request: AssignReplicasToDirsRequest
+) -> Effects[MetadataRecord, AssignReplicasToDirsResponse]:
+    """Decides a whole request. Raises Rejected: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH."""
+    if state.metadata_level < DIRECTORIES:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    broker = state.broker(request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    lost: set[tuple[bytes, int]] = set()
+    results = []
+    for directory in request.directories:
+        topics = [_assigned(state, request.broker_id, directory.id, asked, records) for asked in directory.topics]
+        if not broker.has_online(directory.id):
+            found = ((topic.topic_id, each) for topic in topics for each in topic.partitions)
+            lost.update((topic_id, each.partition_index) for topic_id, each in found if each.error_code == ErrorCode.NONE)
+        results.append(DirectoryResult(directory.id, topics))
+    records += replicas_lost(state, request.broker_id, lost)
+    return Effects(records, AssignReplicasToDirsResponse(directories=results))
+
+
+def _assigned(state: ControllerState, broker_id: int, directory: bytes, asked: TopicData, records: list[MetadataRecord]) -> TopicResult:
+    topic = state.image.topics.get(asked.topic_id)
+    if topic is None:
+        return TopicResult(asked.topic_id, [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions])
+    rules = TopicRules(state, topic)
+    results = []
+    for index in (each.partition_index for each in asked.partitions):
+        partition = topic.partitions.get(index)
+        if partition is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif broker_id not in partition.replicas:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            error = ErrorCode.NONE
+            record = rules.change(index, PartitionTarget(directories={broker_id: directory}), ElectionKind.ONLINE)
+            records.extend(() if record is None else (record,))
+        results.append(PartitionResult(index, error))
+    return TopicResult(asked.topic_id, results)

@@ -1,0 +1,21 @@
+"""Who is eligible depends on the minimum of in-sync replicas: where that changes, nobody is any more (KIP-966).
+
+Source: KAFKA ConfigurationControlManager.createClearElrRecordsAsNeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+
+MIN_ISR: Final = "min.insync.replicas"
+
+
+def cleared_elr(records: Iterable[MetadataRecord]) -> Iterator[ClearElrRecord]:
+    """What follows these records in a cluster that uses eligible leader replicas."""
+    for record in records:
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
+            yield ClearElrRecord(record.resource_name if record.resource_type == ResourceType.TOPIC else "")

@@ -1,0 +1,125 @@
+"""Deciding elections: those that a client asks for (ElectLeaders; KIP-183, KIP-460), and those that the controller makes now and then.
+
+Rules that hold inside:
+- The preferred replica, the first of the list, leads if it is in sync. Who is not in sync leads only where nobody leads.
+- Whatever is elected is success: of a partition without a leader another than the preferred replica may be elected.
+- Of its own accord the controller makes a bounded number of elections at a time, and says whether there may be more.
+
+Source: KAFKA ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.broker.cluster.image import PartitionRegistration
+from ottla.broker.cluster.metadata_records import NO_LEADER, MetadataRecord, PartitionChangeRecord
+from ottla.broker.controller.batches import check_size
+from ottla.broker.controller.partition_change import ElectionKind
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.controller.topic_rules import TopicRules
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k43_elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+ELECTIONS_AT_ONCE_MAX: Final = 1_000
+"""Of elections that the controller makes of its own accord (`MAX_ELECTIONS_PER_IMBALANCE`): some 50 ms of its turn."""
+
+_KINDS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
+_NOT_POSSIBLE: Final = {
+    ElectionKind.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    ElectionKind.UNCLEAN: (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."),
+}
+
+
+def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effects[MetadataRecord, ElectLeadersResponse]:
+    """Decides a whole request; without a list, for every partition, of which those that need no election are not answered.
+
+    Raises Rejected: INVALID_REQUEST for no kind of election, POLICY_VIOLATION for too many elections.
+    """
+    kind = _KINDS.get(request.election_type)
+    if kind is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    records: list[MetadataRecord] = []
+    results = []
+    if request.topic_partitions is None:
+        for topic in state.image.topics.values():
+            answers = [_answer(state, topic.name, index, kind, records) for index in topic.partitions]
+            needed = [answer for answer in answers if answer.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            results.append(ReplicaElectionResult(topic.name, needed))
+    else:
+        for asked in request.topic_partitions:
+            answers = [_answer(state, asked.topic, index, kind, records) for index in asked.partitions]
+            results.append(ReplicaElectionResult(asked.topic, answers))
+    check_size(records)
+    return Effects(records, ElectLeadersResponse(replica_election_results=results))
+
+
+def balance_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
+    """Elects preferred replicas that do not lead; whether there may be more to elect."""
+    return _some(_preferred_leaders(state))
+
+
+def elect_unclean_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
+    """Elects who lives of the partitions without a leader whose topics allow that; whether there may be more to elect."""
+    return _some(_unclean_leaders(state))
+
+
+def has_preferred_leader(partition: PartitionRegistration) -> bool:
+    """Whether the first replica leads."""
+    return partition.leader == next(iter(partition.replicas), NO_LEADER)
+
+
+def _some(found: Iterator[PartitionChangeRecord]) -> Effects[MetadataRecord, bool]:
+    records = [record for record, _ in zip(found, range(ELECTIONS_AT_ONCE_MAX), strict=False)]
+    return Effects(records, len(records) >= ELECTIONS_AT_ONCE_MAX)
+
+
+def _preferred_leaders(state: ControllerState) -> Iterator[PartitionChangeRecord]:
+    for topic in state.image.topics.values():
+        rules = None
+        for index, partition in topic.partitions.items():
+            if not has_preferred_leader(partition):
+                rules = rules or TopicRules(state, topic)
+                if (record := rules.change(index, election=ElectionKind.PREFERRED)) is not None:
+                    yield record
+
+
+def _unclean_leaders(state: ControllerState) -> Iterator[PartitionChangeRecord]:
+    for topic in state.image.topics.values():
+        leaderless = [index for index, partition in topic.partitions.items() if partition.leader == NO_LEADER]
+        if leaderless and state.may_elect_uncleanly(topic.name):
+            rules = TopicRules(state, topic)
+            for index in leaderless:
+                if (record := rules.change(index, election=ElectionKind.UNCLEAN)) is not None:
+                    yield record
+
+
+def _answer(state: ControllerState, name: str, index: int, kind: ElectionKind, records: list[MetadataRecord]) -> PartitionResult:
+    try:
+        records.append(_election(state, name, index, kind))
+    except Rejected as error:
+        return PartitionResult(index, error.code, error.message)
+    return PartitionResult(index, ErrorCode.NONE, None)
+
+
+def _election(state: ControllerState, name: str, index: int, kind: ElectionKind) -> PartitionChangeRecord:
+    topic = state.catalog.topic(name)
+    if topic is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    if has_preferred_leader(partition) if kind is ElectionKind.PREFERRED else partition.leader != NO_LEADER:
+        raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    record = TopicRules(state, topic).change(index, election=kind)
+    if record is None:
+        raise Rejected(*_NOT_POSSIBLE[kind])
+    return record

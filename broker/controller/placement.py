@@ -1,0 +1,132 @@
+"""Where new partitions go: which brokers there are for them, and what a new partition begins as.
+
+Rules that hold inside:
+- A new partition is in sync where its brokers are active, and is led by the first of these.
+- A broker that shuts down, or all of whose directories are cordoned, gets no new replica unless it is named.
+- A node that decides for itself is one registered broker.
+
+Source: KAFKA ReplicationControlManager, ClusterControlManager (usableBrokers, defaultDir), BrokerRegistration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster.features import METADATA_LEVEL
+from ottla.broker.cluster.image import MIGRATING, NONE, UNASSIGNED, BrokerRegistration
+from ottla.broker.cluster.metadata_records import PartitionRecord
+from ottla.broker.cluster.record_versions import DIRECTORIES
+from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.controller.striped_placer import RandomBelow, UsableBroker, place_replicas
+from ottla.broker.core.java_hash import in_hash_order
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.controller.state import ControllerState
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`brokers` are all that are registered; the counts are for clients that do not say; `below` draws at random."""
+
+    brokers: Mapping[int, BrokerRegistration]
+    num_partitions: int
+    replication_factor: int
+    below: RandomBelow
+    metadata_level: int = METADATA_LEVEL
+    has_elr: bool = False
+
+    @classmethod
+    def on_one(cls, node_id: int, num_partitions: int = 1, replication_factor: int = 1) -> Placement:
+        """Everything is on the node that decides."""
+        node = BrokerRegistration(
+            broker_id=node_id,
+            epoch=0,
+            incarnation_id=ZERO_ID,
+            listeners=NONE,
+            features=NONE,
+            rack=None,
+            fenced=False,
+            in_controlled_shutdown=False,
+            is_migrating_zk_broker=False,
+            directories=(),
+            cordoned_directories=None,
+        )
+        return cls({node_id: node}, num_partitions, replication_factor, below=lambda _: 0)
+
+    @classmethod
+    def in_cluster(cls, state: ControllerState) -> Placement:
+        """On the brokers of the cluster."""
+        settings = state.settings
+        return cls(
+            state.image.brokers,
+            settings.num_partitions,
+            settings.default_replication_factor,
+            state.random.randrange,
+            state.metadata_level,
+            state.has_elr,
+        )
+
+    def place(self, partitions: int, replicas: int) -> list[list[int]]:
+        """For each new partition its brokers. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
+        return place_replicas(self._usable(), partitions, replicas, self.below)
+
+    def in_sync(self, replicas: Sequence[int]) -> list[int]:
+        """Those of the replicas that begin in sync."""
+        return [replica for replica in replicas if (broker := self.brokers.get(replica)) is not None and broker.is_active]
+
+    def partition_record(self, topic_id: bytes, index: int, replicas: Sequence[int], leader_epoch: int = 0) -> PartitionRecord:
+        """A new partition, of which one replica at least can be in sync."""
+        isr = self.in_sync(replicas)
+        with_directories = self.metadata_level >= DIRECTORIES
+        return PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=leader_epoch,
+            partition_epoch=0,
+            directories=[default_directory(self.brokers.get(replica)) for replica in replicas] if with_directories else [],
+        )
+
+    def _usable(self) -> Iterator[UsableBroker]:
+        for broker_id in in_hash_order(self.brokers, int):
+            broker = self.brokers[broker_id]
+            if not broker.in_controlled_shutdown and _has_room(broker):
+                yield UsableBroker(broker_id, broker.rack, broker.fenced)
+
+
+def default_directory(broker: BrokerRegistration | None) -> bytes:
+    """Where a new replica of the broker lies: in its directory, if it has one alone; of several it chooses itself. None: not registered."""
+    if broker is None or len(broker.directories) > 1:
+        return UNASSIGNED
+    return broker.directories[0] if broker.directories else MIGRATING
+
+
+def check_assignment(registered: Collection[int], replicas: Sequence[int], factor: int | None = None) -> None:
+    """Raises Rejected (INVALID_REPLICA_ASSIGNMENT); `factor` is what other partitions have, None where that does not matter."""
+    code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
+    if not replicas:
+        raise Rejected(code, f"{what} an empty replica list.")
+    before: int | None = None
+    for replica in sorted(replicas):
+        if replica not in registered:
+            raise Rejected(code, f"{what} broker {replica}, but no such broker is registered.")
+        if replica == before:
+            raise Rejected(code, f"{what} the broker {replica} more than once.")
+        before = replica
+    if factor is not None and len(replicas) != factor:
+        text = (
+            f"{what} a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions,"
+            f" which have {factor} replica(s)."
+        )
+        raise Rejected(code, text)
+
+
+def _has_room(broker: BrokerRegistration) -> bool:
+    cordoned = broker.cordoned_directories
+    return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
