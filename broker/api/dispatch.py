@@ -3,7 +3,7 @@
 Rules: a request is handled the moment it is parsed; only an answer that has to wait becomes a task. What the bytes got wrong goes up as a
 ProtocolError (the session closes that connection); what a handler got wrong is logged once with its trace and answered with
 UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection closes. Observers and scripted faults stand around the
-handler (`api/pipeline`), and change nothing of this.
+handler (`api/pipeline`), and change nothing of this; where there are any, nothing is answered `at_once`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
@@ -25,9 +25,12 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response, response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, UnsupportedVersion
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.headers import read_request_header
 
 if TYPE_CHECKING:
     from ottla.broker.api.pipeline import Interceptor
+    from ottla.broker.api.produce_lane import ProduceLane
     from ottla.broker.faults.engine import Faults
     from ottla.protocol.codec import Request, RequestHeader
 
@@ -71,6 +74,23 @@ class Dispatcher:
             return _encoded(answer, header)
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
             return self._answer_to(error, header)
+
+    def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+        """The reply to an ordinary Produce, whose frame with its size is at `at`, and where the next frame begins. None: `handle` it."""
+        if self._faults.active or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
+            return None
+        try:
+            return self._lane.answer(data, at)
+        except Exception as error:  # noqa: BLE001 # the same catch-all, for the lane
+            header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
+            return self._answer_to(error, header), len(data)
+
+    @cached_property
+    def _lane(self) -> ProduceLane:
+        """Imported with the first Produce."""
+        from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # as the handlers
+
+        return ProduceLane(self._services.partitions, self._services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""

@@ -146,7 +146,10 @@ class Connection(asyncio.Protocol):
         shared.made += 1
         host = plain_address(remote[0])
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self.listener, number=shared.made)
-        self._session = Session(partial(shared.dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes)
+        dispatcher = shared.dispatcher
+        self._session = Session(
+            partial(dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes, dispatcher.at_once
+        )
         reason = shared.refusal(self.listener.name, host)
         shared.connections[self] = None
         shared.per_listener[self.listener.name] += 1

@@ -34,6 +34,8 @@ class PendingReply(Protocol):
 
 
 Handle = Callable[[Buffer], "Reply | PendingReply"]
+AtOnce = Callable[[bytes, int], "tuple[Reply, int] | None"]
+"""The reply to the frame at a place of what was read, and where the next one begins; None where the frame goes to Handle."""
 
 
 class ByteBudget:
@@ -56,10 +58,19 @@ class ByteBudget:
 
 
 class Session:
-    """One connection's requests and responses. `on_answered` is called when a reply that was waited for is there."""
+    """One connection's requests and responses. `on_answered` is called when a reply that was waited for is there; `at_once` is asked
+    first about frames that come while nothing is in front of them."""
 
-    def __init__(self, handle: Handle, on_answered: Callable[[], None], budget: ByteBudget, max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        on_answered: Callable[[], None],
+        budget: ByteBudget,
+        max_request_bytes: int,
+        at_once: AtOnce = lambda _data, _at: None,
+    ) -> None:
         self._handle = handle
+        self._at_once = at_once
         self._on_answered = on_answered
         self._budget = budget
         self._reader = FrameReader(max_request_bytes)
@@ -107,6 +118,10 @@ class Session:
         """Take what the socket gave; handle every request that is complete and allowed."""
         if self._ending or self._untrusted is not None:
             return
+        if not self.unhandled and type(data) is bytes and not self._is_full() and not self._budget.is_exhausted():
+            data = self._answer_at_once(data)
+            if not data:
+                return
         self.unhandled += len(data)
         try:
             self._backlog.extend(self._reader.feed(data))
@@ -117,6 +132,19 @@ class Session:
         if self.unhandled and self._budget.overdrawn and self._reader.held_bytes:
             peer_logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
             self.lost()
+
+    def _answer_at_once(self, data: bytes) -> Buffer:
+        """Answer what needs no more than a look, up to the first frame that does; what is left."""
+        at, end = 0, len(data)
+        turn = limits.REQUESTS_PER_TURN
+        while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
+            turn -= 1
+            found = self._at_once(data, at)
+            if found is None:
+                break
+            reply, at = found
+            self._take(reply)
+        return memoryview(data)[at:] if at else data
 
     def run(self) -> None:
         """Handle requests of the backlog until it is empty, one has to wait, a limit is reached, or others have to have their turn."""

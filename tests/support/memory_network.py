@@ -192,6 +192,10 @@ class MemoryClient(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
 
+    def write(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self._transport.write(data)
+
     def send(self, request: Message, version: int) -> None:
         self._correlation_id += 1
         self._transport.writelines(encode_request(request.API_KEY, version, self._correlation_id, "client", request))

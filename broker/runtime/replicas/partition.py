@@ -126,6 +126,12 @@ class Partition:
         """Whether this broker leads the partition."""
         return self.replica.leads
 
+    @property
+    def acknowledges_at_once(self) -> bool:
+        """Whether an append needs nothing more for any acknowledgement: this broker leads alone, and no sync is waited for."""
+        replica = self.replica
+        return replica.leads and not replica.shared and self.log.config.flush_messages == INT64_MAX
+
     def append(
         self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None, *, acks_all: bool = False
     ) -> AppendInfo:

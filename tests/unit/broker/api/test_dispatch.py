@@ -196,3 +196,36 @@ async def test_draining_drops_at_once_what_a_rule_that_is_gone_delays() -> None:
     assert await tested.drain(5_000) == 0
     assert delayed.cancelled()
     assert not faults.waiting
+
+
+class Lane(SimpleNamespace):
+    """Partitions that a lane finds none in; `broken` ones have a bug."""
+
+    def by_name(self, name: str) -> None:
+        if self.broken:
+            raise LookupError("a bug")
+
+
+def with_lane(*faults: str, broken: bool = False, observed: bool = False) -> Dispatcher:
+    script = Faults(parse_rule(rule) for rule in faults)
+    if observed:
+        script.observe(lambda exchange: None)
+    services = SimpleNamespace(partitions=Lane(broken=broken), settings=SimpleNamespace(socket_request_max_bytes=1 << 20))
+    return Dispatcher(cast(Services, services), script)
+
+
+PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r")])])
+ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
+
+
+def test_the_lane_is_closed_where_faults_or_observers_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    assert with_lane(broken=True).at_once(ORDINARY, 0) == (CLOSE, len(ORDINARY))  # it was asked
+    assert with_lane("drop-ack:api=Fetch", broken=True).at_once(ORDINARY, 0) is None
+    assert with_lane(broken=True, observed=True).at_once(ORDINARY, 0) is None
+    assert len(caplog.records) == 1
+
+
+def test_only_a_produce_is_answered_at_once() -> None:
+    assert with_lane().at_once(ORDINARY, 0) is None  # no such topic
+    assert with_lane(broken=True).at_once(b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
+    assert with_lane(broken=True).at_once(ORDINARY[:5], 0) is None

@@ -68,7 +68,7 @@ class Clocked:
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         self.on_frame: Callable[[bytes], None] = lambda _: None
-        dispatcher = SimpleNamespace(handle=self._handle)
+        dispatcher = SimpleNamespace(handle=self._handle, at_once=lambda data, at: None)
         self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, Timers(), 1 << 20, ByteBudget(limit))
 
     def _handle(self, _: object, frame: Buffer) -> object:

@@ -257,3 +257,43 @@ def test_frames_that_were_begun_may_not_grow_beyond_twice_the_budget() -> None:
     assert budget.used == 60
     scenes[1].session.receive(b"x" * 10)
     assert not scenes[1].session.finished
+
+
+async def test_what_is_answered_at_once_is_asked_for_only_while_nothing_is_in_front_of_it(scene: Scene) -> None:
+    asked: list[int] = []
+
+    def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
+        asked.append(at)
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        return ([b"[" + data[at + 4 : end] + b"]"], end) if data[at + 4 : at + 5] == b"q" else None
+
+    scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, at_once)
+    scene.session.receive(frame(b"q1") + frame(b"q2") + frame(b"w") + frame(b"q3"))
+    assert asked == [0, 6, 12]
+    assert scene.output() == b"[q1][q2]"
+    scene.session.receive(frame(b"q4"))
+    assert scene.handled == [b"w"]
+    scene.pending[0].set_result([b"W"])
+    await asyncio.sleep(0)
+    scene.session.run()
+    assert scene.output() == b"W<q3><q4>"
+    scene.session.receive(frame(b"q5")[:3])
+    scene.session.receive(frame(b"q5")[3:])
+    scene.session.write_blocked = True
+    scene.session.receive(frame(b"q6"))
+    assert scene.output() == b"<q5>"
+    assert asked == [0, 6, 12, 0]
+
+
+def test_of_many_requests_that_are_answered_at_once_others_have_their_turn_between(scene: Scene) -> None:
+    scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, lambda _, at: ([b"."], at + 5))
+    scene.session.receive(frame(b"x") * (3 * limits.REQUESTS_PER_TURN))
+    assert len(scene.output()) < 5 * limits.REQUESTS_PER_TURN
+    assert scene.session.runnable
+
+
+def test_nothing_is_taken_behind_a_request_that_closes_at_once(scene: Scene) -> None:
+    scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, lambda data, _: (CLOSE, len(data)))
+    scene.session.receive(frame(b"x"))
+    assert scene.session.finished
+    assert scene.handled == []

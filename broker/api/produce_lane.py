@@ -1,0 +1,110 @@
+"""The lane: the ordinary Produce is read in one go, checked, appended and answered, without a message, a Context or a task.
+
+Rules:
+* ordinary is: version 9 to 13, acks 1 or all, no transactional id, one topic, one partition, one whole batch outside transactions, no
+  tagged fields, and a partition that this broker leads alone and that nothing is synced for before it is acknowledged;
+* whatever else comes is told from the ordinary before anything is written, and takes the way of all requests (`k00_produce`), which says
+  what is wrong with it. That way is the rule, this one a shorter one to the same place: both ask the same checks, and append by the same
+  call. What the append refuses has written nothing, and is refused once more there;
+* tests/property/test_produce_lane.py sends the same bytes both ways, and compares answers, logs and state.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.api.k00_produce import is_plain
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.api.reply import Reply
+    from ottla.broker.runtime.replicas.partition import Partition
+    from ottla.broker.runtime.replicas.partitions import Partitions
+
+_KEY: Final = int(ApiKey.PRODUCE)
+_FIRST_VERSION: Final = 9
+"""The first with compact fields."""
+_BY_ID_SINCE: Final = 13
+_LAST_VERSION: Final = 13
+_ONE: Final = 2
+"""The length of a compact array of one element, and what is added to that of a string: one."""
+
+_HEAD: Final = struct.Struct(">ihhih")
+"""Size, key, version, correlation id, length of the client id, which follows."""
+_BODY: Final = struct.Struct(">BBhiB")
+"""No tags of the header, no transactional id, acks, timeout, topics."""
+_PARTITION: Final = struct.Struct(">BiB")
+"""Partitions, index, and the first byte of the length of the records."""
+_SIZE_BYTES: Final = 4
+_ID_BYTES: Final = 16
+_NO_TAGS: Final = b"\0\0\0"
+"""Of the partition, the topic, and the request."""
+
+_ANSWER_HEAD: Final = struct.Struct(">iiBB")
+"""Size, correlation id, no tags, topics."""
+_ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
+"""Partitions, index, error, base offset, append time, log start, no record errors, no message, no tags of either, throttle, no tags."""
+_ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
+
+
+class ProduceLane:
+    """One for all connections; `max_bytes` is the most that a request may have (socket.request.max.bytes)."""
+
+    __slots__ = ("_max_bytes", "_partitions")
+
+    def __init__(self, partitions: Partitions, max_bytes: int) -> None:
+        self._partitions = partitions
+        self._max_bytes = max_bytes
+
+    def answer(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+        """The answer to the frame whose size is at `at`, and where the next one begins; None for a frame that is not the lane's."""
+        try:
+            size, key, version, correlation_id, id_size = _HEAD.unpack_from(data, at)
+            stop = at + _SIZE_BYTES + size
+            if key != _KEY or not _FIRST_VERSION <= version <= _LAST_VERSION or stop > len(data) or size > self._max_bytes:
+                return None
+            pos = at + _HEAD.size + max(id_size, 0)
+            no_tags, no_transaction, acks, _, topics = _BODY.unpack_from(data, pos)
+            if no_tags or no_transaction or topics != _ONE or acks not in {1, -1}:
+                return None
+            topic_at = pos + _BODY.size
+            topic_end = topic_at + (_ID_BYTES if version >= _BY_ID_SINCE else data[topic_at])
+            partitions, index, records_size = _PARTITION.unpack_from(data, topic_end)
+            pos = topic_end + _PARTITION.size
+            if records_size > 0x7F:  # a varint of several bytes, each with seven bits
+                records_size += (data[pos] << 7) - 0x80
+                pos += 1
+                if records_size > 0x3FFF:
+                    records_size += (data[pos] << 14) - 0x4000
+                    pos += 1
+                    if records_size > 0x1FFFFF:  # more than a read brings
+                        return None
+        except (struct.error, IndexError):  # it has not come whole, or is none
+            return None
+        end = pos + records_size - 1
+        if partitions != _ONE or end + len(_NO_TAGS) != stop or data[end:stop] != _NO_TAGS:
+            return None
+        records = memoryview(data)[pos:end]
+        partition = self._partition(data[topic_at:topic_end], version, index)
+        if partition is None or not is_plain(records):
+            return None
+        try:
+            info = partition.append(records, acks_all=acks == -1)
+        except Rejected:
+            return None
+        head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
+        tail = _ANSWER.pack(_ONE, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 1, 0, 0, 0, 0, 0)
+        return [head + data[topic_at:topic_end] + tail], stop
+
+    def _partition(self, topic: bytes, version: int, index: int) -> Partition | None:
+        """The partition, if it is here, clients may write to it, and what is appended is acknowledged at once."""
+        known = self._partitions
+        # A legal name is ASCII: whatever else these bytes may be is not found.
+        found = known.by_topic_id(topic) if version >= _BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))
+        if found is None or is_internal(found.name) or found.name == CLUSTER_METADATA:
+            return None
+        partition = found.partitions.get(index)
+        return partition if partition is not None and partition.acknowledges_at_once else None

@@ -1,0 +1,241 @@
+"""The lane is a shorter way to the same place: two brokers get the same bytes, one of them with its lane closed by an observer.
+
+Whatever comes, in whatever pieces, the answers, the end of the connection, every file, and what is known of producers are the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.world import World
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.memory_files import MemoryFiles
+from tests.support.memory_network import MemoryClient, MemoryNetwork
+from tests.support.simulation import InlineThreads, TimelessLoop, settle
+
+SMALL = {"offsets.topic.num.partitions": "1", "internal.segment.bytes": "6000"}
+TOPICS = {
+    "t": {},
+    "by-append-time": {"message.timestamp.type": "LogAppendTime"},
+    "compacted": {"cleanup.policy": "compact"},
+    "gzipped": {"compression.type": "gzip"},
+    "short": {"max.message.bytes": "250"},
+    "synced": {"flush.messages": "2"},
+}
+NAMES = ["t"] * 20 + [*TOPICS, "nowhere", "__consumer_offsets", "\u00e9"]
+STEPS = 220
+
+
+class Side:
+    """One broker on a disk of its own; what it is sent it gets on one connection, which is made anew when the broker ends it."""
+
+    def __init__(self, seed: int, *, closed: bool) -> None:
+        self.files = MemoryFiles()
+        self.clock = VirtualClock()
+        self.network = MemoryNetwork()
+        faults = Faults()
+        if closed:
+            faults.observe(lambda exchange: None)
+        wanted = {"log.dir": "/data", "listeners": "PLAINTEXT://node:9092", **SMALL}
+        world = World(self.clock, self.files, self.network, Random(seed), InlineThreads)
+        self.broker = Broker(load(wanted, {}, None).settings, faults, world, exit_now=lambda code: None)
+        self.client = MemoryClient()
+
+    async def start(self) -> None:
+        await self.broker.start()
+        await self.connect()
+        configs = {name: [CreatableTopicConfig(*pair) for pair in config.items()] for name, config in TOPICS.items()}
+        made = [CreatableTopic(name, 2, 1, configs=config) for name, config in configs.items()]
+        self.client.send(CreateTopicsRequest([*made, CreatableTopic("__consumer_offsets", 1, 1)]), 7)
+        await settle(400)
+
+    async def connect(self) -> None:
+        self.client = MemoryClient()
+        await self.network.connect("node", 9092, lambda: self.client)
+
+    async def take(self, pieces: list[bytes]) -> tuple[list[bytes], bool]:
+        """The answers to what arrives in these pieces, and whether the connection ended."""
+        for piece in pieces:
+            self.client.write(piece)
+            await settle(8)
+        await settle()
+        self.clock.advance(1_000)
+        await settle()
+        answered, lost = list(self.client.frames), self.client.lost
+        self.client.frames.clear()
+        if lost:
+            await self.connect()
+        return answered, lost
+
+    def topic_id(self, name: str) -> bytes:
+        found = self.broker.services.partitions.by_name(name)
+        return bytes(16) if found is None else found.topic_id
+
+    def last_sequence(self, topic: str, index: int, producer_id: int) -> tuple[int, int]:
+        """The epoch of a producer, and its last sequence."""
+        found = self.broker.services.partitions.by_name(topic)
+        partition = None if found is None else found.partitions.get(index)
+        entry = None if partition is None else partition.log.producer_state.get(producer_id)
+        return (0, -1) if entry is None else (entry.producer_epoch, entry.last_sequence)
+
+    def state(self) -> list[object]:
+        """What each partition knows."""
+        logs = [partition.log for partition in self.broker.services.partitions]
+        ends = [(log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) for log in logs]
+        return [*ends, str([list(log.producers()) for log in logs])]
+
+    def disk(self) -> dict[Path, bytes]:
+        return {path: bytes(node.data) for path, node in sorted(self.files.nodes.items())}
+
+
+class Producers:
+    """Draws requests: mostly the next batch of some producer, else what goes wrong with producers, networks and their programmers."""
+
+    def __init__(self, draw: Random, side: Side) -> None:
+        self.draw = draw
+        self.side = side
+        self.sent: list[bytes] = []
+        self.correlation_id = 0
+
+    def batch(self, topic: str, index: int) -> bytes:
+        draw, now = self.draw, self.side.clock.now_ms()
+        producer_id = draw.choice([-1, 1, 2, 3])
+        epoch, last = self.side.last_sequence(topic, index, producer_id)
+        sequence = last + 1
+        match draw.randrange(30):
+            case 0:
+                sequence += draw.choice([-3, -1, 1, 5])
+            case 1:
+                epoch, sequence = epoch + 1, draw.choice([0, 0, 7])
+            case 2:
+                epoch -= 1
+        key = None if draw.random() < 0.8 else b"k"
+        when = now if draw.random() < 0.9 else draw.choice([-1, 0, now + 10**9])
+        records = [SimpleRecord(key, draw.randbytes(draw.randrange(90)), when) for _ in range(draw.choice([1, 1, 2, 9]))]
+        return build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=-1 if producer_id < 0 else max(epoch, 0),
+            base_sequence=-1 if producer_id < 0 else max(sequence, 0),
+            codec=draw.choice([Codec.NONE] * 5 + [Codec.GZIP, Codec.ZSTD]),
+            transactional=draw.random() < 0.03,
+            control=draw.random() < 0.01,
+        )
+
+    def partition(self, topic: str) -> PartitionProduceData:
+        draw, index = self.draw, self.draw.choice([0] * 8 + [1] * 6 + [2])
+        records: bytes | None = self.batch(topic, index)
+        if draw.random() < 0.04:
+            records = draw.choice([None, b"", records[:-1], records + records, records + b"\0"]) if records else None
+        return PartitionProduceData(index, records)
+
+    def request(self) -> bytes:
+        draw = self.draw
+        if self.sent and draw.random() < 0.12:
+            return draw.choice(self.sent[-6:])  # a retry
+        name, version = draw.choice(NAMES), draw.choice([9, 9, 10, 11, 12, 13, 13, draw.randrange(3, 9)])
+        partitions = [self.partition(name) for _ in range(1 if draw.random() < 0.95 else draw.randrange(3))]
+        topics = [TopicProduceData(name, self.side.topic_id(name), partitions)] * (1 if draw.random() < 0.97 else draw.randrange(3))
+        acks = draw.choice([-1] * 8 + [1] * 8 + [0, 2])
+        self.correlation_id += 1
+        body: Any = ProduceRequest(None if draw.random() < 0.95 else "x", acks, draw.choice([0, 500]), topics)
+        if draw.random() < 0.04:
+            body, version = HeartbeatRequest("g", 1, "m"), 4
+        client_id = draw.choice([None, "", "client", "cl\u00efent"])
+        made = b"".join(map(bytes, encode_request(body.API_KEY, version, self.correlation_id, client_id, body)))
+        self.sent.append(made)
+        return made
+
+    def mutated(self, frame: bytes) -> bytes:
+        """A frame with some bytes changed, missing or added; its size says so, mostly."""
+        draw, body = self.draw, bytearray(frame[4:])
+        for _ in range(draw.choice([1, 1, 2, 5])):
+            at = draw.randrange(len(body)) if draw.random() < 0.5 else draw.randrange(min(len(body), 60))
+            match draw.randrange(4):
+                case 0 | 1:
+                    body[at] = draw.choice([0, 1, 2, 0x7F, 0x80, 0xFF, body[at] ^ 1 << draw.randrange(8)])
+                case 2:
+                    del body[at : at + draw.choice([1, 4])]
+                case 3:
+                    body[at:at] = draw.randbytes(draw.choice([1, 2]))
+        size = len(body) if draw.random() < 0.95 else draw.choice([0, len(body) - 1, len(body) + 1, -1, 1 << 30])
+        return struct.pack(">i", size) + bytes(body)
+
+    def pieces(self) -> list[bytes]:
+        """What one step sends, as it arrives."""
+        draw = self.draw
+        stream = b""
+        for _ in range(draw.choice([1, 1, 1, 2, 5])):
+            frame = self.request()
+            stream += self.mutated(frame) if draw.random() < 0.12 and len(frame) > 4 else frame
+        if draw.random() < 0.85:
+            return [stream]
+        cuts = sorted(draw.randrange(len(stream) + 1) for _ in range(draw.choice([1, 3])))
+        return [stream[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True) if start < stop]
+
+
+@contextmanager
+def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Counts what the lane is asked, and what it answers."""
+    answer = ProduceLane.answer
+
+    def asked(self: ProduceLane, data: bytes, at: int) -> Any:
+        found = answer(self, data, at)
+        taken["passed on" if found is None else "answered"] += 1
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProduceLane, "answer", asked)
+        yield
+
+
+async def compare(seed: int) -> None:
+    draw = Random(seed)
+    lane, ordinary = Side(seed, closed=False), Side(seed, closed=True)
+    for side in (lane, ordinary):
+        await side.start()
+    assert lane.topic_id("t") == ordinary.topic_id("t") != bytes(16)
+    producers = Producers(draw, ordinary)
+    for step in range(STEPS):
+        room = draw.choice([0, draw.randrange(400)]) if draw.random() < 0.08 else None
+        for side in (lane, ordinary):
+            side.files.room = room
+        pieces = producers.pieces()
+        first, second = await lane.take(pieces), await ordinary.take(pieces)
+        assert first == second, f"seed {seed}, step {step}: {pieces}"
+        assert lane.state() == ordinary.state(), f"seed {seed}, step {step}: {pieces}"
+    assert lane.disk() == ordinary.disk()
+    for side in (lane, ordinary):
+        side.files.room = None
+        await side.broker.stop()
+    assert lane.disk() == ordinary.disk()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Printed with -s: how many frames were compared."""
+    taken: Counter[str] = Counter()
+    with counted(taken, monkeypatch), asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(compare(seed))
+    print(f"seed {seed}: {dict(taken)}")
+    assert taken["answered"] > STEPS / 5, taken
+    assert taken["passed on"] > STEPS / 10, taken

@@ -1,0 +1,123 @@
+"""What the lane takes and what it leaves; that both ways lead to the same place is tests/property/test_produce_lane.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.replication.leadership import Registration
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
+from tests.support.partition_logs import TOPIC_ID, PartitionScene
+
+BATCH = build_batch([SimpleRecord(None, b"v" * 300, 0)])
+IN_A_TRANSACTION = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+def frame(request: Message, version: int) -> bytes:
+    return b"".join(map(bytes, encode_request(request.API_KEY, version, 7, "me", request)))
+
+
+def produce(records: bytes | None = BATCH, *, acks: int = -1, index: int = 0, name: str = "t", txn: str | None = None) -> ProduceRequest:
+    return ProduceRequest(txn, acks, 100, [TopicProduceData(name, TOPIC_ID, [PartitionProduceData(index, records)])])
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    made = PartitionScene(tmp_path / "data", VirtualClock(), LogConfig(), partitions=2)
+    yield made
+    made.close()
+
+
+def lane(scene: PartitionScene, max_bytes: int = 1 << 20) -> ProduceLane:
+    return ProduceLane(scene.partitions, max_bytes)
+
+
+def ends(scene: PartitionScene) -> list[int]:
+    return [partition.log.log_end_offset for partition in scene.partitions]
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_ordinary_produce_is_appended_and_answered_at_once(scene: PartitionScene, version: int, acks: int) -> None:
+    data = frame(produce(acks=acks, index=1), version)
+    found = lane(scene).answer(b"before" + data + b"after", 6)
+    assert found is not None
+    reply, at = found
+    assert at == 6 + len(data)
+    assert isinstance(reply, list)
+    correlation_id, answer = decode_response(0, version, b"".join(reply)[4:])
+    (topic,) = answer.responses
+    (partition,) = topic.partition_responses
+    assert (correlation_id, topic.name or topic.topic_id) == (7, TOPIC_ID if version == 13 else "t")
+    assert (partition.index, partition.error_code, partition.base_offset, partition.log_append_time_ms) == (1, 0, 0, -1)
+    assert ends(scene) == [0, 1]
+
+
+@pytest.mark.parametrize("size", [10, 130, 20_000])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_batches_of_any_size_and_codec_are_taken(scene: PartitionScene, size: int, codec: Codec) -> None:
+    batch = build_batch([SimpleRecord(None, bytes(range(256)) * (size // 256) + bytes(size % 256), 0)], codec=codec)
+    assert lane(scene).answer(frame(produce(batch), 9), 0) is not None
+    assert ends(scene) == [1, 0]
+
+
+UNUSUAL: dict[str, Any] = {
+    "a version without compact fields": (produce(), 8),
+    "acks=0": (produce(acks=0), 9),
+    "acks that do not exist": (produce(acks=2), 9),
+    "a transactional id": (produce(txn="x"), 9),
+    "a transactional batch": (produce(IN_A_TRANSACTION), 9),
+    "no records": (produce(None), 9),
+    "two batches": (produce(BATCH + BATCH), 9),
+    "half a batch": (produce(BATCH[:-1]), 9),
+    "a damaged batch": (produce(BATCH[:-1] + b"!"), 9),
+    "a partition that is not here": (produce(index=5), 9),
+    "a topic that is not here": (produce(name="u"), 9),
+    "two partitions": (ProduceRequest(None, -1, 9, [TopicProduceData("t", TOPIC_ID, [PartitionProduceData(i, BATCH) for i in (0, 1)])]), 9),
+    "two topics": (ProduceRequest(None, -1, 9, [*produce().topic_data, *produce(index=1).topic_data]), 9),
+    "no topic": (ProduceRequest(None, -1, 9, []), 9),
+    "another request": (HeartbeatRequest("g"), 4),
+}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL)
+def test_what_is_unusual_is_left_and_nothing_of_it_is_written(scene: PartitionScene, unusual: str) -> None:
+    assert lane(scene).answer(frame(*UNUSUAL[unusual]), 0) is None
+    assert ends(scene) == [0, 0]
+
+
+def test_a_frame_that_has_not_come_whole_is_left(scene: PartitionScene) -> None:
+    data = frame(produce(), 9)
+    for end in range(len(data)):
+        assert lane(scene).answer(data[:end], 0) is None
+    assert lane(scene, max_bytes=len(data) - 5).answer(data, 0) is None
+    assert ends(scene) == [0, 0]
+
+
+def test_tags_and_bytes_behind_the_request_are_left(scene: PartitionScene) -> None:
+    data = frame(produce(), 9)
+    longer = (len(data) - 3).to_bytes(4, "big") + data[4:] + b"\0"
+    tagged = longer[:-2] + b"\1\0"
+    assert lane(scene).answer(longer, 0) is None
+    assert lane(scene).answer(tagged, 0) is None
+
+
+def test_a_partition_that_has_to_wait_for_a_sync_or_for_others_is_left(scene: PartitionScene) -> None:
+    synced, shared = scene.partitions
+    synced.reconfigure(replace(synced.log.config, flush_messages=1))
+    shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
+    for index in (0, 1):
+        assert lane(scene).answer(frame(produce(index=index), 9), 0) is None
+    assert ends(scene) == [0, 0]
