@@ -14,10 +14,11 @@ DATA ?= data
 PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
+SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams sim fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +152,9 @@ cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a c
 
 streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to come once (ARGS="--rounds 10 --broker kafka")
 	@$(PY) -m client_compat.streams $(ARGS)
+
+sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what must hold (SEEDS=1000 JOBS=2, or ARGS="--seed 17")
+	@$(PY) -m ottla.broker.sim --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 
 fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
 	@$(PY) -m client_compat.fuzz $(ARGS)

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.core.log_config import LogConfig
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.memory_files import MemoryFiles
 from tests.support.replica_brokers import LAG_MS, Cluster, run
 from tests.support.simulation import settle
 

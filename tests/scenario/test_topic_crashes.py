@@ -13,8 +13,8 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.controller.create_topics import MorePartitions, NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import FsyncFailed
-from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir, dying_after
 
 Operation = Callable[[TopicDir], Awaitable[bool]]

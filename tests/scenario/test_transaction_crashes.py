@@ -17,6 +17,7 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.txns.states import PREPARED, TxnState
 from ottla.broker.txns.txn_records import decode_record
@@ -24,7 +25,6 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType
 from ottla.protocol.records.record import iter_records
-from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import dying_after
 from tests.support.txn_dirs import TxnDir
 

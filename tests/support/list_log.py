@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.leader_epochs import LeaderEpochs
-from tests.support.memory_files import MemoryFiles
 
 
 class Entry(NamedTuple):

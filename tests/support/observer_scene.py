@@ -16,12 +16,13 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.metadata_quorum import MemoryQuorum
+from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.records.batch import split_batches
-from tests.support.memory_files import MemoryFiles
-from tests.support.metadata_quorum import MemoryQuorum
 from tests.support.raft_logs import DIRECTORY, open_metadata_log
-from tests.support.simulation import InlineThreads, settle
+from tests.support.simulation import settle
 
 ME = Observer(7, b"d" * 16, "cluster")
 

@@ -29,6 +29,9 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
+from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import Isolation
 from ottla.broker.world import World
@@ -39,10 +42,8 @@ from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, A
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import Message
-from tests.support.memory_files import MemoryFiles
-from tests.support.memory_network import MemoryClient, MemoryNetwork
 from tests.support.replicated_partition import Controller
-from tests.support.simulation import InlineThreads, TimelessLoop, settle
+from tests.support.simulation import TimelessLoop, settle
 
 TOPIC, TOPIC_ID = "t", b"\x07" * 16
 LAG_MS = 10_000

@@ -1,29 +1,10 @@
-"""What a simulated run needs beside a virtual clock, a disk and a network in memory: a loop without time, and threads that are none."""
+"""What a simulated run needs beside a virtual clock, a disk and a network in memory: a loop without time."""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from typing import Any, NoReturn, TypeVar
-
-T = TypeVar("T")
-
-
-class InlineThreads(Executor):
-    """Does the work at once, on the loop's own thread; the loop hears of it in a later turn."""
-
-    def __init__(self, count: int, name: str) -> None:
-        pass
-
-    def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
-        done: Future[T] = Future()
-        try:
-            done.set_result(work(*args, **named))
-        except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
-            done.set_exception(error)
-        return done
+from typing import NoReturn
 
 
 class TimelessLoop(asyncio.SelectorEventLoop):

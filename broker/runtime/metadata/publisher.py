@@ -23,7 +23,8 @@ from ottla.broker.cluster.image import EMPTY, ResourceType
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
 from ottla.broker.cluster.metadata_records import NO_LEADER
-from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text
+from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.topic_config import effective_log_config, usable_overrides
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import INT64_MAX
@@ -290,11 +291,12 @@ class Publisher:
     # --- what was found at the start ---------------------------------------------------------------------------------------------
 
     def _set_aside_strays(self, image: MetadataImage) -> None:
-        """Renames the directories of partitions that have no replica here (Kafka's `LogManager.isStrayReplica`)."""
+        """Renames the directories of partitions that have no replica here (Kafka's `LogManager.isStrayReplica`,
+        which never looks at the metadata log's)."""
         for (name, index), log in list(self._log_dir.logs.items()):
             topic = image.topics.get(log.topic_id)
             partition = None if topic is None else topic.partitions.get(index)
-            if log.topic_id == METADATA_TOPIC_ID or (partition is not None and self._settings.node_id in partition.replicas):
+            if name == CLUSTER_METADATA or (partition is not None and self._settings.node_id in partition.replicas):
                 continue
             text = "without one" if log.topic_id == ZERO_ID else id_text(log.topic_id)
             logger.warning("setting %s-%d aside as stray: this broker has no replica of such a partition of topic id %s", name, index, text)

@@ -11,11 +11,12 @@ from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.memory_network import MemoryNetwork
+from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
 from ottla.broker.world import World
-from tests.support.memory_files import MemoryFiles
-from tests.support.memory_network import MemoryNetwork
-from tests.support.simulation import InlineThreads, TimelessLoop, settle
+from tests.support.simulation import TimelessLoop, settle
 
 DIRECTORY = Path("/node1")
 WANTED = {

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
-from tests.support.memory_files import MemoryFiles
+from ottla.broker.sim.memory_files import MemoryFiles
 
 
 def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
-from tests.support.memory_network import MemoryNetwork
+from ottla.broker.sim.memory_network import MemoryNetwork
 
 PING = b"\0\0\0\4ping"
 HELD = 2 * limits.WRITE_HIGH_BYTES

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.broker.net.network import Network, Sockets
-from tests.support.memory_network import MemoryNetwork
+from ottla.broker.sim.memory_network import MemoryNetwork
 
 HOST = "127.0.0.1"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.fatal_files import FatalFiles
-from tests.support.memory_files import MemoryFiles
 
 ROOT = Path("/data")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage import files as files_module
 from ottla.broker.storage.errors import LogDirLocked
 from ottla.broker.storage.files import FileEntry, Files
-from tests.support.memory_files import MemoryFiles
 
 
 @pytest.fixture(params=[Files, MemoryFiles])

@@ -9,13 +9,13 @@ import pytest
 
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import FsyncFailed
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
-from tests.support.memory_files import MemoryFiles
 
 BATCH = len(batch())
 """Bytes of a batch with one record."""

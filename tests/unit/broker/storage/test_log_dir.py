@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.dir_lock import DirLock
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
@@ -21,7 +22,6 @@ from ottla.broker.storage.partition_metadata import NO_TOPIC_ID
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.logs import NOW_MS, TOPIC_ID, batch, remove_doomed
-from tests.support.memory_files import MemoryFiles
 
 
 def opened(path: Path, settings: BrokerSettings | None = None, **more: object) -> LogDir:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cluster.observer_state import Election
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import FILES
 from ottla.broker.storage.quorum_state import read_election, write_election
-from tests.support.memory_files import MemoryFiles
 
 
 def test_no_file_is_no_election(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ import pytest
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
 from ottla.protocol.records.errors import RecordsError
-from tests.support.memory_files import MemoryFiles
 from tests.support.raft_logs import DIRECTORY, NOW_MS, batches, open_metadata_log, put_snapshot
 
 SMALL_SEGMENTS = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=300)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core.log_config import LogConfig
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.producer_state import Origin
 from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, windows
-from tests.support.memory_files import MemoryFiles
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 """Four to five batches a segment, an index entry every second batch."""

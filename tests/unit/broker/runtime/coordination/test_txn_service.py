@@ -19,6 +19,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.coordination import shards
 from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.txns import decide
 from ottla.broker.txns.states import TxnState
@@ -28,7 +29,6 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import HEADER_BYTES, split_batches
 from ottla.protocol.records.control import ControlType
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.memory_files import MemoryFiles
 from tests.support.txn_dirs import SETTINGS, TxnDir
 
 A, B = ("t", 0), ("t", 1)

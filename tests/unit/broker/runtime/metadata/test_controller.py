@@ -12,8 +12,8 @@ from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir
 
 

@@ -12,9 +12,9 @@ from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import code_of
-from tests.support.memory_files import MemoryFiles
 from tests.support.topic_dirs import TopicDir
 
 DAY_MS = 86_400_000

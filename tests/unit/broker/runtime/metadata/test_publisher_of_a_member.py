@@ -15,14 +15,16 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerStanding
 from ottla.broker.replication.waits import Condition
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.metadata_images import level
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
 from tests.support.member_dirs import MemberDir, broker, change, partition
-from tests.support.memory_files import MemoryFiles
-from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
 START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]
@@ -189,6 +191,17 @@ async def test_what_is_no_replica_of_the_first_image_is_set_aside_as_stray_and_k
     assert sorted(again.roles()) == [("t", 0), ("t", 2)]
     strays = sorted(path.name.rpartition(".")[0] for path in tmp_path.iterdir() if path.name.endswith("-stray"))
     assert strays == ["t-1", "t-2"]
+    again.close()
+
+
+async def test_the_copy_of_the_metadata_log_is_no_stray_when_a_power_loss_took_the_note_of_its_topic_id(tmp_path: Path) -> None:
+    member = MemberDir(tmp_path)
+    member.log_dir.create_log("__cluster_metadata", 0, METADATA_TOPIC_ID, LogConfig())
+    member.close()
+    (tmp_path / "__cluster_metadata-0" / "partition.metadata").write_bytes(b"")
+    again = MemberDir(tmp_path)
+    await again.told(*START)
+    assert again.log_dir.logs["__cluster_metadata", 0].failure is None
     again.close()
 
 

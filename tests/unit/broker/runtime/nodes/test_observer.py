@@ -21,7 +21,7 @@ async def scene() -> ObserverScene:
 
 
 async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(scene: ObserverScene) -> None:
-    scene.quorum.set("a", "1")
+    scene.quorum.put("a", "1")
     scene.quorum.commit()
     scene.observer.start()
     assert scene.observer.controller is None
@@ -31,7 +31,7 @@ async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(s
     assert (first.provenance.offset, scene.observer.applied_offset, scene.observer.end_offset) == (2, 2, 3)
     assert scene.observer.controller == Node(1, "c1", 9093)
     assert scene.log_bytes == scene.quorum.committed_bytes(0, 3)
-    scene.quorum.set("a", "2")
+    scene.quorum.put("a", "2")
     scene.quorum.commit()
     await settle()
     assert scene.published[-1].changes.configs == {(2, "topic"): {"a": "2"}}
@@ -42,7 +42,7 @@ async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(s
 async def test_what_is_not_committed_is_written_and_not_told(scene: ObserverScene) -> None:
     scene.observer.start()
     await scene.pass_time(40)
-    scene.quorum.set("a", "1")
+    scene.quorum.put("a", "1")
     await settle()
     assert (scene.observer.end_offset, scene.observer.applied_offset) == (3, 1)
     await scene.observer.stop()
@@ -50,7 +50,7 @@ async def test_what_is_not_committed_is_written_and_not_told(scene: ObserverScen
 
 async def test_nothing_is_told_before_the_log_was_followed_to_where_it_is_committed(scene: ObserverScene) -> None:
     for n in range(20):
-        scene.quorum.set("a", str(n))
+        scene.quorum.put("a", str(n))
     scene.quorum.commit()
     scene.quorum.fetch_bytes = 200
     scene.observer.start()
@@ -68,7 +68,7 @@ async def test_nothing_is_told_of_a_log_in_which_no_controller_wrote_a_record(sc
     scene.observer.start()
     await scene.pass_time(40)
     assert (scene.published, scene.observer.high_watermark) == ([], 1)
-    quorum.set("a", "1")
+    quorum.put("a", "1")
     quorum.commit()
     await settle()
     assert len(scene.published) == 1
@@ -79,12 +79,12 @@ async def test_a_log_that_parts_from_the_new_leaders_is_cut_there_and_goes_on(sc
     quorum = scene.quorum
     scene.observer.start()
     await scene.pass_time(40)
-    quorum.set("lost", "1")
+    quorum.put("lost", "1")
     await settle()
     assert scene.observer.end_offset == 3
     quorum.members[1].is_up = False
     quorum.elect(2)
-    quorum.set("kept", "1")
+    quorum.put("kept", "1")
     quorum.replicate(3)
     await scene.pass_time(2_100)
     assert scene.observer.controller == Node(2, "c2", 9093)
@@ -94,7 +94,7 @@ async def test_a_log_that_parts_from_the_new_leaders_is_cut_there_and_goes_on(sc
 
 
 async def test_a_leader_that_gave_up_what_was_committed_ends_the_broker(scene: ObserverScene) -> None:
-    scene.quorum.set("a", "1")
+    scene.quorum.put("a", "1")
     scene.quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
@@ -120,7 +120,7 @@ async def test_a_record_that_nobody_knows_ends_the_broker_and_is_not_passed_over
 
 
 async def test_a_clean_restart_goes_on_where_it_was_and_a_killed_one_loses_nothing(scene: ObserverScene) -> None:
-    scene.quorum.set("a", "1")
+    scene.quorum.put("a", "1")
     scene.quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
@@ -138,10 +138,10 @@ async def test_a_clean_restart_goes_on_where_it_was_and_a_killed_one_loses_nothi
 async def test_a_late_observer_reads_a_snapshot_in_parts_and_the_log_after_it(scene: ObserverScene) -> None:
     quorum = scene.quorum
     for n in range(30):
-        quorum.set(f"k{n}", "x" * 30)
+        quorum.put(f"k{n}", "x" * 30)
     quorum.commit()
     made = quorum.snapshot(drop_log=True)
-    quorum.set("after", "1")
+    quorum.put("after", "1")
     quorum.commit()
     quorum.snapshot_bytes = 100
     scene.observer.start()
@@ -160,12 +160,12 @@ async def test_a_late_observer_reads_a_snapshot_in_parts_and_the_log_after_it(sc
 
 async def test_an_observer_that_was_away_reads_a_snapshot_and_what_it_does_not_name_is_gone(scene: ObserverScene) -> None:
     quorum = scene.quorum
-    quorum.set("a", "1")
+    quorum.put("a", "1")
     quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
     await scene.observer.stop()
-    quorum.set("b", "1")
+    quorum.put("b", "1")
     quorum.unset("a")
     quorum.commit()
     quorum.snapshot(drop_log=True)
@@ -178,13 +178,13 @@ async def test_an_observer_that_was_away_reads_a_snapshot_and_what_it_does_not_n
 
 async def test_a_snapshot_that_the_leader_has_given_up_meanwhile_is_dropped_for_the_newer_one(scene: ObserverScene) -> None:
     quorum = scene.quorum
-    quorum.set("a", "1" * 100)
+    quorum.put("a", "1" * 100)
     quorum.commit()
     older = quorum.snapshot(drop_log=True)
     quorum.snapshot_bytes = 50
     scene.observer.start()
     await scene.until(lambda: scene.files.exists(scene.directory / (older.file_name + ".part")))
-    quorum.set("a", "2")
+    quorum.put("a", "2")
     quorum.commit()
     newer = quorum.snapshot(drop_log=True)
     del quorum.leader.snapshots[older]
@@ -200,12 +200,12 @@ async def test_a_start_removes_what_was_not_finished_and_takes_a_snapshot_that_a
     scene: ObserverScene,
 ) -> None:
     quorum = scene.quorum
-    quorum.set("a", "1")
+    quorum.put("a", "1")
     quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
     await scene.observer.stop()
-    quorum.set("a", "2")
+    quorum.put("a", "2")
     quorum.commit()
     made = quorum.snapshot(drop_log=True)
     scene.files.write(scene.directory / made.file_name, quorum.leader.snapshots[made], sync=True)
@@ -276,7 +276,7 @@ async def test_a_restart_finds_the_leader_by_the_voters_that_its_own_log_names_w
     await scene.pass_time(40)
     scene.bootstrap = [Node(-1, "gone", 1)]
     await scene.restart()
-    scene.quorum.set("a", "1")
+    scene.quorum.put("a", "1")
     scene.quorum.commit()
     await scene.pass_time(40)
     assert scene.published[-1].image.configs == {(2, "topic"): {"a": "1"}}

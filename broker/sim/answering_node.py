@@ -1,11 +1,13 @@
-"""A node in a network in memory that answers as a test says: what asks other nodes is tested against it."""
+"""A node in a network in memory that answers as it is told: what asks other nodes can be run against it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
+from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
@@ -13,7 +15,6 @@ from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.frame import FrameReader
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.schema import Message
-from tests.support.memory_network import MemoryNetwork
 
 HANG_UP = object()
 """What an answer may be instead of a message."""
@@ -66,10 +67,10 @@ class NodesEnd(asyncio.Protocol):
             self._asked(frame)
 
     def _asked(self, frame: memoryview) -> None:
+        request: Request | None = None
         try:
             request = decode_request(frame)
         except UnsupportedVersion as error:
-            request = None
             api_key, version, correlation_id = error.api_key, error.version, error.correlation_id
         else:
             api_key, version, correlation_id = request.header.api_key, request.header.api_version, request.header.correlation_id
@@ -91,10 +92,14 @@ class NodesEnd(asyncio.Protocol):
         if answer is HANG_UP:
             self.transport.abort()
         elif isinstance(answer, Awaitable):
-            asyncio.ensure_future(answer).add_done_callback(lambda done: done.cancelled() or self._answer(request, done.result()))
+            asyncio.ensure_future(answer).add_done_callback(partial(self._done, request))
         elif isinstance(answer, Message):
             header = request.header
             self._write(header.api_key, header.api_version, header.correlation_id, answer)
+
+    def _done(self, request: Request, answered: asyncio.Future[Any]) -> None:
+        if not answered.cancelled():
+            self._answer(request, answered.result())
 
     def _write(self, api_key: int, version: int, correlation_id: int, answer: Message) -> None:
         self.transport.writelines(encode_response(api_key, version, correlation_id, answer))

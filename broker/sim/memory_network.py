@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextvars import Context
 
 from ottla.broker.net.network import MakeProtocol
 from ottla.broker.storage.files import Buffer
@@ -89,15 +90,18 @@ class MemoryTransport(asyncio.Transport):
     """One end. What it wrote and the other end has not read counts as its write buffer."""
 
     other: MemoryTransport
+    context: Context | None = None
+    """In which its protocol is called; by default in that of whoever caused it."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address) -> None:
         super().__init__({"sockname": local, "peername": remote})
         self.protocol = protocol
-        self.unread = bytearray()
-        self.ended = False
+        self._unread = bytearray()
+        self._ended = False
         self._end_told = False
         self._reading = True
         self._closing = False
+        self._under_way = 0
         self._write_paused = False
         self._low, self._high = 16_384, 65_536
 
@@ -105,14 +109,14 @@ class MemoryTransport(asyncio.Transport):
         self._high, self._low = high or 0, low or 0
 
     def get_write_buffer_size(self) -> int:
-        return len(self.other.unread)
+        return self._under_way
 
     def write(self, data: Buffer) -> None:
         if self._closing:
             return
-        self.other.unread += data
-        self.other.deliver_soon()
-        if self.get_write_buffer_size() > self._high and not self._write_paused:
+        self._under_way += len(data)
+        self.carry(self.other.came, bytes(data))
+        if self._under_way > self._high and not self._write_paused:
             self._write_paused = True
             self.protocol.pause_writing()
 
@@ -120,15 +124,14 @@ class MemoryTransport(asyncio.Transport):
         self.write(b"".join(buffers))
 
     def write_eof(self) -> None:
-        self.other.ended = True
-        self.other.deliver_soon()
+        self.carry(self.other.end)
 
     def pause_reading(self) -> None:
         self._reading = False
 
     def resume_reading(self) -> None:
         self._reading = True
-        self.deliver_soon()
+        self._soon(self._deliver)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -139,38 +142,61 @@ class MemoryTransport(asyncio.Transport):
             self.lose(None)
 
     def abort(self) -> None:
-        self.other.unread.clear()
         self.lose(None)
-        self.other.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+        self.carry(self.other.reset)
 
     def lose(self, error: Exception | None) -> None:
+        """This end is closed; the other hears nothing of it."""
         if not self._closing:
             self._closing = True
-            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)
+            self._soon(self.protocol.connection_lost, error)
 
-    def deliver_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._deliver)
+    def carry(self, event: Callable[..., None], *args: bytes) -> None:
+        """Brings an event to the other end, after all that came before it."""
+        event(*args)
+
+    # --- what the other end brings -------------------------------------------------------------------------------------------------
+
+    def came(self, data: bytes) -> None:
+        """The other end wrote."""
+        self._unread += data
+        self._soon(self._deliver)
+
+    def end(self) -> None:
+        """The other end writes no more."""
+        self._ended = True
+        self._soon(self._deliver)
+
+    def reset(self) -> None:
+        """The connection is no more; what was not read yet is lost."""
+        self._unread.clear()
+        self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def _soon(self, call: Callable[..., object], *args: object) -> None:
+        asyncio.get_running_loop().call_soon(call, *args, context=self.context)
 
     def _deliver(self) -> None:
         if self._closing or not self._reading:
             return
-        if self.unread:
-            data = bytes(self.unread)
-            self.unread.clear()
+        if self._unread:
+            data = bytes(self._unread)
+            self._unread.clear()
             self.protocol.data_received(data)
-            self.other.drained()
-        elif self.ended and not self._end_told:
+            self.other.drained(len(data))
+        elif self._ended and not self._end_told:
             self._end_told = True
             if not self.protocol.eof_received():
                 self.close()
             return
-        if self.ended:
-            self.deliver_soon()
+        if self._ended:
+            self._soon(self._deliver)
 
-    def drained(self) -> None:
-        if self._write_paused and self.get_write_buffer_size() <= self._low:
+    def drained(self, count: int) -> None:
+        """The other end has read so much."""
+        self._under_way -= count
+        if self._write_paused and self._under_way <= self._low:
             self._write_paused = False
-            self.protocol.resume_writing()
+            self._soon(self.protocol.resume_writing)
 
 
 class MemoryClient(asyncio.Protocol):

@@ -18,15 +18,15 @@ from ottla.broker.cluster.raft_records import KRaftVersionRecord, Voter, VoterEn
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
-from ottla.broker.core.clock import MovableClock
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
+from ottla.broker.sim.metadata_images import made_of
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k59_fetch_snapshot as k59
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import encode
-from tests.support.metadata_images import made_of
 
 LEVEL = 30
 LEADER_CHANGE_KEY, KRAFT_VERSION_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\5", b"\0\0\0\6"
@@ -47,7 +47,7 @@ class LogEntry:
 
 
 @dataclass
-class Controller:
+class QuorumMember:
     """One member. `entries` are all that it ever had and still believes in; it serves those from `start` on."""
 
     node: Node
@@ -96,23 +96,23 @@ class Controller:
 class MemoryQuorum:
     """`size` controllers with ids from `first` on. `answers` counts what was answered."""
 
-    def __init__(self, clock: MovableClock, timers: Timers, size: int = 3, first: int = 1) -> None:
+    def __init__(self, clock: Clock, timers: Timers, size: int = 3, first: int = 1) -> None:
         self.clock = clock
         self.timers = timers
-        self.members = {n: Controller(Node(n, f"c{n}", 9093)) for n in range(first, first + size)}
+        self.members = {n: QuorumMember(Node(n, f"c{n}", 9093)) for n in range(first, first + size)}
         self.high_watermark = 0
         self.loses: Callable[[], bool] = lambda: False
         self.asked: list[tuple[int, Any]] = []
         self.answers = 0
         self.fetch_bytes = self.snapshot_bytes = 1 << 20
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}
 
     @property
     def bootstrap(self) -> list[Node]:
         return [Node(-1, member.node.host, member.node.port) for member in self.members.values()]
 
     @property
-    def leader(self) -> Controller:
+    def leader(self) -> QuorumMember:
         return max(self.members.values(), key=lambda member: (member.leader_id == member.node.node_id, member.epoch))
 
     # --- what happens to it --------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class MemoryQuorum:
         self.leader.append(self.leader.epoch, *records)
         self.wake()
 
-    def set(self, name: str, value: str) -> None:
+    def put(self, name: str, value: str) -> None:
         self.write(ConfigRecord(2, "topic", name, value))
 
     def unset(self, name: str) -> None:
@@ -184,17 +184,17 @@ class MemoryQuorum:
 
     def wake(self) -> None:
         """What waits for something new is answered."""
-        for event in self._waiting:
+        for event in list(self._waiting):
             event.set()
 
     # --- what it serves --------------------------------------------------------------------------------------------------------------
 
     def connect(self, node: Node) -> MemoryLink:
         """A link to the member at that address; where none is, to one that is down."""
-        nobody = Controller(node, is_up=False)
+        nobody = QuorumMember(node, is_up=False)
         return MemoryLink(self, next((member for member in self.members.values() if member.node[1:] == node[1:]), nobody))
 
-    async def answer(self, member: Controller, request: Any, timeout_ms: int) -> Any:
+    async def answer(self, member: QuorumMember, request: Any, timeout_ms: int) -> Any:
         self.asked.append((member.node.node_id, request))
         if not member.is_up:
             raise LinkBroken("refused")
@@ -210,17 +210,17 @@ class MemoryQuorum:
         self.answers += 1
         return response
 
-    async def _wait(self, ms: int, among: set[asyncio.Event] | None = None) -> None:
+    async def _wait(self, ms: int, among: dict[asyncio.Event, None] | None = None) -> None:
         """Until that time is over, or `wake` for those who wait for that."""
         event = asyncio.Event()
         timer = self.timers.schedule(self.clock.mono_ms() + ms, event.set)
-        waiting = set() if among is None else among
-        waiting.add(event)
+        waiting = {} if among is None else among
+        waiting[event] = None
         try:
             await event.wait()
         finally:
             timer.cancel()
-            waiting.discard(event)
+            waiting.pop(event, None)
 
     def _is_empty(self, request: k01.FetchRequest, response: k01.FetchResponse) -> bool:
         (data,) = response.responses[0].partitions
@@ -228,7 +228,7 @@ class MemoryQuorum:
         special = data.error_code or data.diverging_epoch.epoch >= 0 or data.snapshot_id.epoch >= 0
         return not special and not data.records and data.high_watermark <= asked.high_watermark
 
-    def _serve(self, member: Controller, request: Any) -> Any:
+    def _serve(self, member: QuorumMember, request: Any) -> Any:
         if isinstance(request, k01.FetchRequest):
             data = self._fetch(member, request.topics[0].partitions[0])
             data.current_leader = k01.LeaderIdAndEpoch(member.leader_id, member.epoch)
@@ -238,7 +238,7 @@ class MemoryQuorum:
         part.current_leader = k59.LeaderIdAndEpoch(member.leader_id, member.epoch)
         return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [part])])
 
-    def _fetch(self, member: Controller, asked: k01.FetchPartition) -> k01.PartitionData:
+    def _fetch(self, member: QuorumMember, asked: k01.FetchPartition) -> k01.PartitionData:
         error = _refusal(member, asked.current_leader_epoch)
         if error:
             return k01.PartitionData(error_code=error, high_watermark=-1)
@@ -254,7 +254,7 @@ class MemoryQuorum:
             answer.records = b"".join(following)[: max(self.fetch_bytes, *(len(data) for data in following[:1]), 0)]
         return answer
 
-    def _snapshot_part(self, member: Controller, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
+    def _snapshot_part(self, member: QuorumMember, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
         error = _refusal(member, asked.current_leader_epoch)
         content = member.snapshots.get(SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch))
         if error or content is None:
@@ -266,7 +266,7 @@ class MemoryQuorum:
 class MemoryLink:
     """One link to a member. What is under way when it closes is broken."""
 
-    def __init__(self, quorum: MemoryQuorum, member: Controller) -> None:
+    def __init__(self, quorum: MemoryQuorum, member: QuorumMember) -> None:
         self._quorum = quorum
         self._member = member
         self._closed = False
@@ -283,7 +283,7 @@ class MemoryLink:
         self._closed = True
 
 
-def _common_end(one: Controller, other: Controller) -> int:
+def _common_end(one: QuorumMember, other: QuorumMember) -> int:
     end = 0
     for mine, theirs in zip(one.entries, other.entries, strict=False):
         if mine != theirs:
@@ -292,7 +292,7 @@ def _common_end(one: Controller, other: Controller) -> int:
     return end
 
 
-def _refusal(member: Controller, epoch: int) -> int:
+def _refusal(member: QuorumMember, epoch: int) -> int:
     if epoch < member.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > member.epoch:

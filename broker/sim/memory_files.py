@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from ottla.broker.storage.errors import LogDirLocked
 from ottla.broker.storage.files import Buffer, FileEntry, Files
 
 
 @dataclass
-class Node:
+class FileNode:
     data: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
     mtime_ms: int = 0
@@ -35,11 +36,11 @@ class MemoryFiles(Files):
     """`room` is how many more bytes can be written; `on_call(operation, path)` may raise what the disk is to answer."""
 
     def __init__(self) -> None:
-        self.nodes: dict[Path, Node] = {}
+        self.nodes: dict[Path, FileNode] = {}
         self.dirs: set[Path] = {Path("/")}
-        self.durable: dict[Path, Node] = {}
+        self.durable: dict[Path, FileNode] = {}
         self.locked: set[Path] = set()
-        self.fds: dict[int, tuple[Node, Path]] = {}
+        self.fds: dict[int, tuple[FileNode, Path]] = {}
         self.renamed_dirs: list[tuple[Path, Path]] = []
         """Directories whose new name no sync of their parent has seen, as (old, new)."""
         self.room: int | None = None
@@ -59,30 +60,42 @@ class MemoryFiles(Files):
         self.room = None
         self.on_call = lambda operation, path: None
 
-    def power_loss(self) -> None:
-        """Everything that was not synced is gone, and so is the process with its descriptors."""
+    def process_died(self) -> None:
+        """Its descriptors are closed and its locks free; all that it wrote is there."""
         self.fds.clear()
         self.locked.clear()
+
+    def power_loss(self, random: Random | None = None) -> None:
+        """What was not synced is gone, and so is the process. With `random` some of it is there all the same, as on a real disk: the first
+        of the new bytes, of a rewritten file the one or the other content, of a directory's changes all or none."""
+        self.process_died()
         for old, new in reversed(self.renamed_dirs):
             self.dirs = (self.dirs - {new}) | {old}
+        renamed = {path for pair in self.renamed_dirs for path in pair}
         self.renamed_dirs.clear()
-        self.nodes = dict(self.durable)
-        for node in self.nodes.values():
+        names = self.durable
+        if random is not None:
+            kept = {parent for parent in sorted({path.parent for path in self.nodes} - renamed) if random.random() < 0.5}
+            names = {path: node for path, node in names.items() if path.parent not in kept}
+            names |= {path: node for path, node in self.nodes.items() if path.parent in kept}
+        self.nodes, self.durable = dict(names), dict(names)
+        for node in names.values():
+            node.synced = _survived(node, random)
             node.data = bytearray(node.synced)
 
     # --- the face of Files -------------------------------------------------------------------------------------------------------
 
-    def _new_fd(self, node: Node, path: Path) -> int:
+    def _new_fd(self, node: FileNode, path: Path) -> int:
         self._next_fd += 1
         self.fds[self._next_fd] = (node, path)
         return self._next_fd
 
-    def _at(self, fd: int) -> tuple[Node, Path]:
+    def _at(self, fd: int) -> tuple[FileNode, Path]:
         if fd not in self.fds:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self.fds[fd]
 
-    def _node(self, path: Path) -> Node:
+    def _node(self, path: Path) -> FileNode:
         if path not in self.nodes:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self.nodes[path]
@@ -98,7 +111,7 @@ class MemoryFiles(Files):
             if path.parent not in self.dirs:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             self.on_call("create", path)
-            self.nodes[path] = Node()
+            self.nodes[path] = FileNode()
         self.on_call("open", path)
         return self._new_fd(self.nodes[path], path)
 
@@ -213,3 +226,13 @@ class MemoryFiles(Files):
 
 def _moved(path: Path, old: Path, new: Path) -> Path:
     return new / path.name if path.parent == old else path
+
+
+def _survived(node: FileNode, random: Random | None) -> bytes:
+    data, synced = bytes(node.data), node.synced
+    if random is None or data == synced:
+        return synced
+    if not data.startswith(synced):
+        return random.choice([data, synced])
+    kept = random.choice([len(synced), random.randint(len(synced), len(data)), len(data)])
+    return data[:kept] + bytes(random.choice([0, len(data) - kept]))  # the size may be on the disk before the bytes are

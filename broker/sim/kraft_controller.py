@@ -30,8 +30,12 @@ from ottla.broker.cluster.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.broker.core.clock import MovableClock
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.sim.answering_node import AnsweringNode, NodesEnd
+from ottla.broker.sim.memory_network import MemoryNetwork
+from ottla.broker.sim.metadata_images import made_of
+from ottla.broker.sim.metadata_quorum import MemoryQuorum
 from ottla.protocol.codec import Request, decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
@@ -45,10 +49,6 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.schema import Message
-from tests.support.answering_node import AnsweringNode, NodesEnd
-from tests.support.memory_network import MemoryNetwork
-from tests.support.metadata_images import made_of
-from tests.support.metadata_quorum import MemoryQuorum
 
 CONTROLLER = 3000
 SESSION_MS = 9_000
@@ -67,7 +67,7 @@ class Heard:
 class KraftController:
     """One controller, whose log is committed at once. `image` is what it has decided; `asked` are the brokers' requests, Fetch left out."""
 
-    def __init__(self, clock: MovableClock, timers: Timers, random: Random) -> None:
+    def __init__(self, clock: Clock, timers: Timers, random: Random) -> None:
         self.quorum = MemoryQuorum(clock, timers, size=1, first=CONTROLLER)
         self.image = MetadataImage()
         self.asked: list[Message] = []
@@ -91,7 +91,8 @@ class KraftController:
         }
 
     async def start(self, network: MemoryNetwork) -> None:
-        node, kinds = self.quorum.leader.node, (FetchRequest, FetchSnapshotRequest, *self._answers)
+        node = self.quorum.leader.node
+        kinds: list[type[Message]] = [FetchRequest, FetchSnapshotRequest, *self._answers]
         versions = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
         self.node = await AnsweringNode(network, node.host, node.port, self._answer, versions).start()
 

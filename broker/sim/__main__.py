@@ -1,0 +1,47 @@
+"""`python -m ottla.broker.sim`: simulates a cluster from many seeds, and says what did not hold."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from ottla.broker.sim.campaign import outcomes, shrunk, story
+
+
+def main() -> int:
+    """The exit code: 1 where anything was wrong."""
+    asked = _asked()
+    seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
+    began, told, failed, virtual_ms, acknowledged, happened = time.monotonic(), 0.0, 0, 0, 0, 0
+    for count, outcome in enumerate(outcomes(seeds, asked.jobs), 1):
+        virtual_ms += outcome.virtual_ms
+        acknowledged += outcome.acknowledged
+        happened += len(outcome.happened)
+        if outcome.violations:
+            failed += 1
+            print("\n".join(story(shrunk(outcome) if asked.shrink else outcome, _command)), flush=True)
+        seconds = time.monotonic() - began
+        if seconds - told > 10 or count == len(seeds):
+            told = seconds
+            figures = f"{virtual_ms / 60_000:.1f} virtual minutes, {happened} faults, {acknowledged} batches acknowledged"
+            print(f"{count} of {len(seeds)} seeds in {seconds / 60:.1f} minutes: {figures}, {failed} seeds with violations", flush=True)
+    return 1 if failed else 0
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ottla.broker.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="do not look for the fewest faults that a seed fails with")
+    return parser.parse_args()
+
+
+def _command(seed: int) -> str:
+    return f"python -m ottla.broker.sim --seed {seed}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

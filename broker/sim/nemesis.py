@@ -1,0 +1,260 @@
+"""What goes wrong in a simulation, and when: a list of faults, drawn before the run, so that a run can be repeated with fewer of them.
+
+Rule: only what Kafka promises to bear. A node loses what it did not sync only while every partition of it has another replica in sync, and
+nothing else is begun until the controller has heard of it: else what two replicas had acknowledged from their page caches may be lost,
+there as well. (With flush.messages=1 everything acknowledged is on disk, and any number may lose power at any time.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ottla.broker.sim.loop import SimLoop
+from ottla.broker.sim.sim_cluster import CONTROLLER_HOST, SYNC_US, SimCluster, SimNode
+
+SLOW_US: Final = (20_000, 600_000)
+STALLED_US: Final = (500_000, 8_000_000)
+LOSS: Final = 0.02
+KINDS: Final = (
+    "kill",
+    "stop",
+    "pause",
+    "power",
+    "dies amid a write",
+    "one way",
+    "no controller",
+    "isolated",
+    "cut",
+    "loses",
+    "slow",
+    "stalls",
+    "skew",
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`kind` happens to `node` (and, between two, `peer`) at `at_ms`, and is over after `for_ms`. `draw` is its own chance, 0 to 1."""
+
+    at_ms: int
+    kind: str
+    node: int
+    peer: int
+    for_ms: int
+    draw: float
+
+    def __str__(self) -> str:
+        to = f" to {self.peer}" if self.kind in {"one way"} else ""
+        return f"{self.at_ms / 1000:8.3f} s  {self.kind} {self.node}{to} for {self.for_ms / 1000:.3f} s"
+
+
+def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int) -> list[Fault]:
+    """Faults between the two times; runs differ in which kinds they have, and how many."""
+    kinds = random.sample(KINDS, random.randint(1, 5))
+    every_ms = random.choice([1_000, 3_000, 8_000])
+    faults = []
+    at_ms = begin_ms
+    while (at_ms := at_ms + random.randint(1, 2 * every_ms)) < end_ms:
+        node = random.randint(1, nodes)
+        peer = (node + random.randint(0, nodes - 2)) % nodes + 1
+        for_ms = random.choice([random.randint(1, 1_000), random.randint(1_000, 8_000), random.randint(8_000, 20_000)])
+        faults.append(Fault(at_ms, random.choice(kinds), node, peer, for_ms, random.random()))
+    return faults
+
+
+class Nemesis:
+    """Lets the faults happen to a cluster. `told` are those that did. `synced`: everything acknowledged is on a disk."""
+
+    def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
+        self.loop, self.cluster, self.synced = loop, cluster, synced
+        self.told: list[Fault] = []
+        self.over = False
+        self._under_way = 0
+        self._wounded: set[int] = set()
+        """Who lost power, and is still in some in-sync set by the registration it had."""
+        self._does: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "pause": self._pause,
+            "power": self._power,
+            "dies amid a write": self._die_writing,
+            "one way": self._one_way,
+            "no controller": self._no_controller,
+            "isolated": self._isolate,
+            "cut": self._cut,
+            "loses": self._lose,
+            "slow": self._slow,
+            "stalls": self._stall,
+            "skew": self._skew,
+        }
+
+    def follow(self, faults: list[Fault]) -> None:
+        """Each at its time."""
+        for fault in faults:
+            self.loop.call_in_us(fault.at_ms * 1000 - self.loop.now_us, self._begin, fault)
+
+    def heal(self) -> None:
+        """Everything is over: who is down starts, who is paused goes on, links and disks are as in the beginning."""
+        self.over = True
+        self.cluster.network.heal()
+        for node in self.cluster.nodes.values():
+            node.sync_us, node.on_disk_call = SYNC_US, _nothing
+            if node.process is not None:
+                self.loop.resume(node.process)
+            node.start()
+
+    def _begin(self, fault: Fault) -> None:
+        self._look_at_the_wounded()
+        if self.over or self._wounded:
+            return
+        end = self._does[fault.kind](self.cluster.nodes[fault.node], fault)
+        if end is not None:
+            self.told.append(fault)
+            self._under_way += 1
+            self.loop.call_in_us(fault.for_ms * 1000, self._end, end)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        self._under_way -= 1
+        if not self.over:
+            end()
+
+    # --- processes and disks ---------------------------------------------------------------------------------------------------------
+
+    def _kill(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        node.kill()
+        return node.start
+
+    def _stop(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        if not node.serves:
+            return None
+        node.stop()
+        return node.start
+
+    def _pause(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        process = node.process
+        if process is None or not node.is_up:
+            return None
+        self.loop.pause(process)
+        return lambda: self.loop.resume(process)
+
+    def _power(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        if not self.synced:
+            if self._under_way or not self._all_in_sync():
+                return None
+            self._wounded.add(node.node_id)
+        node.kill(power=True)
+        return node.start
+
+    def _die_writing(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        left = int(fault.draw * 30)
+
+        def asked(operation: str, path: Path) -> None:
+            nonlocal left
+            left -= operation != "read"
+            if left < 0:
+                node.on_disk_call = _nothing
+                node.exit("")
+
+        def end() -> None:
+            node.on_disk_call = _nothing
+            node.start()
+
+        node.on_disk_call = asked
+        return end
+
+    def _stall(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        node.sync_us = STALLED_US
+
+        def end() -> None:
+            node.sync_us = SYNC_US
+
+        return end
+
+    def _skew(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        node.clock.skew_ms += round((fault.draw - 0.5) * 120_000)
+        return _nothing_more
+
+    # --- links -----------------------------------------------------------------------------------------------------------------------
+
+    def _one_way(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        return self._blocked((node.host, self.cluster.nodes[fault.peer].host))
+
+    def _no_controller(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        return self._blocked((node.host, CONTROLLER_HOST), (CONTROLLER_HOST, node.host))
+
+    def _isolate(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        others = [CONTROLLER_HOST, *(each.host for each in self.cluster.nodes.values() if each is not node)]
+        return self._blocked(*((node.host, other) for other in others), *((other, node.host) for other in others))
+
+    def _blocked(self, *ways: tuple[str, str]) -> Callable[[], None]:
+        network = self.cluster.network
+        for way in ways:
+            network.block(*way)
+
+        def end() -> None:
+            for way in ways:
+                network.unblock(*way)
+
+        return end
+
+    def _cut(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        self.cluster.network.cut(node.host, self._other(fault))
+        return _nothing_more
+
+    def _lose(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        roads = [self.cluster.network.road(*way) for way in self._both_ways(node, fault)]
+        for road in roads:
+            road.loss = LOSS
+
+        def end() -> None:
+            for road in roads:
+                road.loss = 0.0
+
+        return end
+
+    def _slow(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        roads = [self.cluster.network.road(*way) for way in self._both_ways(node, fault)]
+        usual = roads[0].latency_us
+        for road in roads:
+            road.latency_us = SLOW_US
+
+        def end() -> None:
+            for road in roads:
+                road.latency_us = usual
+
+        return end
+
+    def _both_ways(self, node: SimNode, fault: Fault) -> list[tuple[str, str]]:
+        other = self._other(fault)
+        return [(node.host, other), (other, node.host)]
+
+    def _other(self, fault: Fault) -> str:
+        """Who is at the other end: another broker, the controller, or a client."""
+        others = [self.cluster.nodes[fault.peer].host, CONTROLLER_HOST, *self.cluster.client_hosts]
+        return others[int(fault.draw * 1000) % len(others)]
+
+    # --- what may be done --------------------------------------------------------------------------------------------------------------
+
+    def _all_in_sync(self) -> bool:
+        topics = self.cluster.controller.image.topics.values()
+        return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
+
+    def _look_at_the_wounded(self) -> None:
+        """Whoever came back is in sync by what he has now; whoever is fenced is in sync no more."""
+        image = self.cluster.controller.image
+        for node in sorted(self._wounded):
+            in_sync = any(node in each.isr for topic in image.topics.values() for each in topic.partitions.values())
+            if not in_sync or (self.cluster.nodes[node].serves and not image.brokers[node].fenced):
+                self._wounded.discard(node)
+
+
+def _nothing(operation: str, path: Path) -> None:
+    pass
+
+
+def _nothing_more() -> None:
+    pass

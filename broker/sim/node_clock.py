@@ -1,0 +1,28 @@
+"""The clocks of one node of a simulation, made of its loop's time: each node's may be set wrong, and run a little fast or slow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.sim.loop import SimLoop
+
+BEGIN_MS: Final = 1_700_000_000_000
+"""The wall time at which a simulation begins."""
+
+
+class NodeClock(Clock):
+    """`skew_ms` is how far its wall time is ahead, and may be changed; of `drift` parts in a million its monotonic time is too fast."""
+
+    __slots__ = ("_loop", "_millionths", "skew_ms")
+
+    def __init__(self, loop: SimLoop, skew_ms: int = 0, drift: int = 0) -> None:
+        self._loop = loop
+        self._millionths = 1_000_000 + drift
+        self.skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return BEGIN_MS + self.skew_ms + self._loop.now_us // 1000
+
+    def mono_ms(self) -> int:
+        return self._loop.now_us * self._millionths // 1_000_000_000

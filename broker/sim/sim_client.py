@@ -1,0 +1,118 @@
+"""What every client of a simulation is: a process with connections to brokers, which knows from one of them who leads what."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Final
+
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import LinkBroken, Node
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
+from ottla.broker.sim.loop import Process
+from ottla.broker.sim.node_clock import NodeClock
+from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.schema import Message
+
+Place = tuple[str, int]
+
+BACKOFF_MS: Final = 100
+REQUEST_MS: Final = 10_000
+
+
+class SimClient:
+    """`name` is its host, and what it calls itself. A process that died is followed by another (`reborn`), without anything it knew."""
+
+    def __init__(self, name: str, cluster: SimCluster, random: Random) -> None:
+        self.name, self.cluster, self.random = name, cluster, random
+        self.loop = cluster.loop
+        cluster.client_hosts.append(name)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.process = Process(self.name)
+        self.clock, self.timers = NodeClock(self.loop), Timers()
+        self._driver = TimerDriver(self.timers, self.clock)
+        self._links: dict[int, NodeClient] = {}
+        self._leaders: dict[Place, int] = {}
+        self._coordinators: dict[tuple[str, int], int] = {}
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """It does this from now on."""
+        self.loop.spawn(self.process, self._run(work))
+
+    def kill(self) -> None:
+        """As SIGKILL ends it; it can be started again."""
+        self.loop.kill(self.process)
+        self.cluster.network.process_died(self.process, power=False)
+        self._begin()
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._driver.start()
+        await work
+
+    async def pause(self, ms: int = BACKOFF_MS) -> None:
+        """Lets time pass."""
+        await pause(self.timers, self.clock, ms)
+
+    async def call(self, node_id: int, request: Message, version: int | None = None) -> Any:
+        """A broker's answer. Raises LinkBroken."""
+        link = self._links.get(node_id)
+        if link is None:
+            node = Node(node_id, self.cluster.nodes[node_id].host, 9092)
+            link = self._links[node_id] = NodeClient(
+                node, self.cluster.network, clock=self.clock, timers=self.timers, random=self.random, client_id=self.name
+            )
+        return await link.call(request, timeout_ms=REQUEST_MS, version=version)
+
+    async def anybody(self, request: Message, version: int | None = None) -> Any:
+        """The answer of some broker; asks until there is one."""
+        while True:
+            try:
+                return await self.call(self.random.choice(list(self.cluster.nodes)), request, version)
+            except LinkBroken:
+                await self.pause()
+
+    async def leader_of(self, place: Place) -> int:
+        """As far as it knows; asks until it knows any."""
+        while place not in self._leaders:
+            answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=place[0])], allow_auto_topic_creation=False), 12)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    if partition.leader_id >= 0 and topic.name is not None:
+                        self._leaders[topic.name, partition.partition_index] = partition.leader_id
+            if place not in self._leaders:
+                await self.pause()
+        return self._leaders[place]
+
+    def forget_leader(self, place: Place) -> None:
+        """It was wrong, or may be."""
+        self._leaders.pop(place, None)
+
+    async def coordinator_of(self, key: str, kind: int) -> int:
+        """The broker that coordinates a group (kind 0) or a transactional id (kind 1); asks until it knows."""
+        while (key, kind) not in self._coordinators:
+            answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+            (found,) = answer.coordinators
+            if found.error_code == ErrorCode.NONE:
+                self._coordinators[key, kind] = found.node_id
+            else:
+                await self.pause()
+        return self._coordinators[key, kind]
+
+    async def ask_coordinator(self, key: str, kind: int, request: Message, version: int | None = None) -> Any:
+        """The coordinator's answer. Raises LinkBroken; whoever is asked next is looked for anew then."""
+        node = await self.coordinator_of(key, kind)
+        try:
+            return await self.call(node, request, version)
+        except LinkBroken:
+            self._coordinators.pop((key, kind), None)
+            raise
+
+    def forget_coordinator(self, key: str, kind: int) -> None:
+        """It was wrong, or may be."""
+        self._coordinators.pop((key, kind), None)

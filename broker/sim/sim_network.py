@@ -1,0 +1,227 @@
+"""The network of a simulation: hosts, and between any two of them a link in each direction that delays, holds back, and loses connections.
+
+Rules: of one connection everything arrives in its order, or the connection dies, as with TCP. What a blocked link is given arrives when it
+is opened again: TCP repeats it. The network goes on while a process is paused; whose process died, his connections are reset; whose host
+lost power, his are silent until he is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from ottla.broker.net.network import MakeProtocol
+from ottla.broker.sim.loop import PROCESS, Life, Process, SimLoop
+from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryPlace, MemoryTransport
+
+USUAL_US: Final = (100, 1_000)
+"""How long anything takes from one host to another, from and to."""
+
+
+@dataclass
+class Road:
+    """One direction between two hosts. `loss` is how likely a write costs the connection its life."""
+
+    latency_us: tuple[int, int] = USUAL_US
+    blocked: bool = False
+    loss: float = 0.0
+    held: list[tuple[Lane, Callable[[], None]]] = field(default_factory=list)
+
+
+class Lane:
+    """One direction of one connection."""
+
+    def __init__(self, network: SimNetwork, road: Road) -> None:
+        self._network, self._road = network, road
+        self._arrival_us = 0
+
+    def carry(self, event: Callable[[], None]) -> None:
+        """Let it happen at the other end, after what was carried before."""
+        if self._road.blocked:
+            self._road.held.append((self, event))
+            return
+        network = self._network
+        latency_us = network.random.randint(*self._road.latency_us)
+        self._arrival_us = max(self._arrival_us, network.loop.now_us + latency_us)
+        network.loop.call_in_us(self._arrival_us - network.loop.now_us, event, context=network.context)
+
+    def loses(self) -> bool:
+        return self._road.loss > 0 and self._network.random.random() < self._road.loss
+
+
+class SimTransport(MemoryTransport):
+    """One end of a connection; its protocol is called as a part of `process`."""
+
+    def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address, lane: Lane, process: Process) -> None:
+        super().__init__(protocol, local, remote)
+        self.lane, self.process, self.context = lane, process, process.context
+
+    def carry(self, event: Callable[..., None], *args: bytes) -> None:
+        if args and self.lane.loses():
+            self.cut()
+        else:
+            self.lane.carry(lambda: event(*args))
+
+    def cut(self) -> None:
+        """The connection dies, and what was under way with it."""
+        self.reset()
+        self.other.reset()
+
+    @property
+    def other_host(self) -> str:
+        """Where the other end is."""
+        assert isinstance(self.other, SimTransport)
+        return self.other.process.host
+
+
+class SimPlace(MemoryPlace):
+    """An address that a process listens at."""
+
+    def __init__(self, network: SimNetwork, host: str, port: int, process: Process) -> None:
+        super().__init__(network, host, port)
+        self.process = process
+
+
+class SimNetwork(MemoryNetwork):
+    """All hosts. A host is known by the processes that run on it."""
+
+    def __init__(self, loop: SimLoop, random: Random) -> None:
+        super().__init__()
+        self.loop = loop
+        self.random = random
+        self.context = Context()
+        self.dark: set[str] = set()
+        """Hosts without power."""
+        self._roads: dict[tuple[str, str], Road] = {}
+        self._ends: dict[SimTransport, None] = {}
+        self._silent: dict[str, list[SimTransport]] = {}
+
+    # --- what a process asks for ---------------------------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int) -> MemoryPlace:
+        if (host, port) in self.places:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self.places[host, port] = place = SimPlace(self, host, port, _me())
+        return place
+
+    async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
+        return await _Dialling(self, _me(), (host, port), make).made
+
+    # --- what happens to it ----------------------------------------------------------------------------------------------------------
+
+    def road(self, source: str, target: str) -> Road:
+        """The link from one host to another."""
+        return self._roads.setdefault((source, target), Road())
+
+    def block(self, source: str, target: str) -> None:
+        """Nothing gets from the one to the other; the other way is open."""
+        self.road(source, target).blocked = True
+
+    def unblock(self, source: str, target: str) -> None:
+        """What was held back arrives."""
+        road = self.road(source, target)
+        road.blocked = False
+        held, road.held = road.held, []
+        for lane, event in held:
+            lane.carry(event)
+
+    def heal(self) -> None:
+        """All links are as they were in the beginning."""
+        for way, road in self._roads.items():
+            road.latency_us, road.loss = USUAL_US, 0.0
+            self.unblock(*way)
+
+    def cut(self, one: str, other: str) -> int:
+        """Every connection between the two dies; how many did."""
+        found = [end for end in self.open_ends() if (end.process.host, end.other_host) == (one, other)]
+        for end in found:
+            end.cut()
+        return len(found)
+
+    def process_died(self, process: Process, *, power: bool) -> None:
+        """Its host's kernel resets its connections; without power nobody does, until the host is back."""
+        for address in [address for address, place in self.places.items() if isinstance(place, SimPlace) and place.process is process]:
+            del self.places[address]
+        ends = [end for end in self.open_ends() if end.process is process]
+        for end in ends:
+            end.lose(None)
+        if power:
+            self.dark.add(process.host)
+            self._silent.setdefault(process.host, []).extend(ends)
+        else:
+            for end in ends:
+                end.lane.carry(end.other.reset)
+
+    def power_is_back(self, host: str) -> None:
+        """Who still waits for an answer from before learns that there will be none."""
+        self.dark.discard(host)
+        for end in self._silent.pop(host, []):
+            end.lane.carry(end.other.reset)
+
+    def open_ends(self) -> Iterator[SimTransport]:
+        """Of all connections, both ends."""
+        self._ends = {end: None for end in self._ends if not end.is_closing()}
+        yield from list(self._ends)
+
+    def opened(self, *ends: SimTransport) -> None:
+        """These are the ends of a new connection."""
+        self._ends.update(dict.fromkeys(ends))
+        if len(self._ends) > 256:
+            self._ends = {end: None for end in self._ends if not end.is_closing()}
+
+
+class _Dialling:
+    """A connection that comes about, step by step, unless it does not."""
+
+    def __init__(self, network: SimNetwork, process: Process, address: Address, make: MakeProtocol) -> None:
+        self._network, self._process, self._address, self._make = network, process, address, make
+        self.made: asyncio.Future[asyncio.Transport] = network.loop.create_future()
+        host = address[0]
+        self._out = Lane(network, network.road(process.host, host))
+        self._back = Lane(network, network.road(host, process.host))
+        self._out.carry(self._arrived)
+
+    def _arrived(self) -> None:
+        network, (host, _) = self._network, self._address
+        if host in network.dark:
+            return
+        place = network.places.get(self._address)
+        if place is None or place.make is None:
+            self._back.carry(self._refused)
+            return
+        assert isinstance(place, SimPlace)
+        client = (self._process.host, network.any_port())
+        there = SimTransport(place.process.context.run(place.make), self._address, client, self._back, place.process)
+        here = SimTransport(asyncio.Protocol(), client, self._address, self._out, self._process)
+        here.other, there.other = there, here
+        network.opened(here, there)
+        network.loop.call_soon(there.protocol.connection_made, there, context=there.context)
+        self._back.carry(lambda: self._accepted(here))
+
+    def _accepted(self, here: SimTransport) -> None:
+        self._network.loop.call_soon(self._connected, here, context=here.context)
+
+    def _connected(self, here: SimTransport) -> None:
+        if self.made.done() or here.is_closing():
+            here.abort()
+            self._refused()
+            return
+        here.protocol = self._make()
+        here.protocol.connection_made(here)
+        self.made.set_result(here)
+
+    def _refused(self) -> None:
+        if not self.made.done() and self._process.life is not Life.DEAD:
+            self.made.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+
+
+def _me() -> Process:
+    process = PROCESS.get()
+    assert process is not None, "the network is asked by nobody"
+    return process

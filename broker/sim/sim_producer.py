@@ -1,0 +1,152 @@
+"""Producers of a simulation, which send as Kafka's own do: up to five batches of a partition under way, repeated in their order until
+they are acknowledged.
+
+Source: KAFKA Sender, TransactionManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.testing.history import KeyValue, Send
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+
+WINDOW: Final = 5
+_PRODUCE_VERSION: Final = 12
+UNKNOWN: Final = ErrorCode.NETWORK_EXCEPTION
+"""Of a send that nobody answered."""
+
+
+@dataclass
+class SimBatch:
+    """Records with one sequence. `offset` is where they are, once somebody said so; `sent_number` counts batches in the order of their
+    first sending."""
+
+    place: Place
+    sequence: int
+    records: tuple[KeyValue, ...]
+    sent_number: int = 0
+    done: bool = False
+    offset: int = -1
+
+
+class ClientHistory:
+    """What all clients of a run did. `wrong` is what no client may ever be told."""
+
+    def __init__(self) -> None:
+        self.sends: list[Send] = []
+        self.wrong: list[str] = []
+        self.numbers = 0
+
+    def next_number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+
+class SimProducer(SimClient):
+    """Sends without transactions: idempotent where `acks` is -1; with acks=1 and no producer id else."""
+
+    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1) -> None:
+        super().__init__(name, cluster, random)
+        self.history, self.acks = history, acks
+        self.producer_id = self.epoch = -1
+        self.transactional_id: str | None = None
+        self.values = 0
+        self.finished = False
+
+    async def produce(self, places: list[Place], count: int, pause_ms: int) -> None:
+        """So many batches to each partition."""
+        if self.acks == -1:
+            await self.init()
+        await asyncio.gather(*(self._lane(place, count, pause_ms) for place in places))
+        self.finished = True
+
+    async def init(self) -> None:
+        """Gets a producer id."""
+        while True:
+            answer = await self.anybody(InitProducerIdRequest(None, 60_000), 5)
+            if answer.error_code == ErrorCode.NONE:
+                self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+                return
+            await self.pause()
+
+    async def _lane(self, place: Place, count: int, pause_ms: int) -> None:
+        window: list[SimBatch] = []
+        sequence = left = 0
+        left = count
+        while window or left:
+            while len(window) < WINDOW and left:
+                window.append(self.batch(place, sequence))
+                sequence += len(window[-1].records)
+                left -= 1
+                if self.random.random() < 0.5:
+                    break
+            await self.send_all(window)
+            window = [batch for batch in window if not batch.done]
+            await self.pause(self.random.randint(1, pause_ms))
+
+    def batch(self, place: Place, sequence: int) -> SimBatch:
+        """One to three records that were never sent before."""
+        records = []
+        for _ in range(self.random.randint(1, 3)):
+            self.values += 1
+            records.append((None, b"%s/%d" % (self.name.encode(), self.values)))
+        return SimBatch(place, sequence, tuple(records))
+
+    async def send_all(self, batches: list[SimBatch]) -> list[ErrorCode]:
+        """Sends batches of one partition, one after the other without waiting; what became of each."""
+        place = batches[0].place
+        leader = await self.leader_of(place)
+        errors = await asyncio.gather(*(self._send(leader, batch) for batch in batches))
+        first_open = next((n for n, batch in enumerate(batches) if not batch.done), len(batches))
+        for number, error in enumerate(errors):
+            if error is not ErrorCode.NONE:
+                self._look_at(batches[number], error, is_first=number == first_open)
+        if any(errors):
+            self.forget_leader(place)
+            await self.pause()
+        return errors
+
+    def _look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
+        out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
+        if not (error.retriable or out_of_order or error is UNKNOWN):
+            self.history.wrong.append(
+                f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.place}, all before it acknowledged"
+            )
+
+    async def _send(self, leader: int, batch: SimBatch) -> ErrorCode:
+        number = self.history.next_number()
+        batch.sent_number = batch.sent_number or number
+        answer: PartitionProduceResponse | None = None
+        try:
+            data = TopicProduceData(batch.place[0], partition_data=[PartitionProduceData(batch.place[1], self._bytes_of(batch))])
+            request = ProduceRequest(self.transactional_id, self.acks, 5_000, [data])
+            answer = (await self.call(leader, request, _PRODUCE_VERSION)).responses[0].partition_responses[0]
+        except (LinkBroken, UnsupportedByPeer):
+            pass
+        error = UNKNOWN if answer is None else ErrorCode(answer.error_code)
+        if error in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
+            batch.done, error = True, ErrorCode.NONE
+            batch.offset = -1 if answer is None else answer.base_offset
+        self._note(batch, error, number)
+        return error
+
+    def _note(self, batch: SimBatch, error: ErrorCode, number: int) -> None:
+        (topic, partition), ids = batch.place, (self.producer_id, self.epoch, batch.sequence)
+        seen = error is not UNKNOWN
+        sent = (self.clock.now_ms(), 0, self.name, self.transactional_id, topic, partition, *ids, self.acks, batch.records)
+        self.history.sends.append(Send(*sent, error, batch.offset, seen, (), number=number))
+
+    def _bytes_of(self, batch: SimBatch) -> bytes:
+        records = [SimpleRecord(key, value, self.clock.now_ms()) for key, value in batch.records]
+        ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": batch.sequence}
+        return build_batch(records, **(ids if self.producer_id >= 0 else {}), transactional=self.transactional_id is not None)

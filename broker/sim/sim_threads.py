@@ -1,0 +1,59 @@
+"""Threads of a simulation: work is done on the loop, a while after it was asked for, and its end is heard of a while after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, TypeVar
+
+from ottla.broker.sim.loop import Died, SimLoop, Turn
+
+T = TypeVar("T")
+
+
+class SimThreads(Executor):
+    """As many as are needed. `delay_us()` is how long each step of one takes."""
+
+    def __init__(self, loop: SimLoop, delay_us: Callable[[], int]) -> None:
+        self._loop = loop
+        self._delay_us = delay_us
+        self._waiting: dict[Future[Any], tuple[Turn, Callable[[], None]]] = {}
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        do = partial(self._do, done, partial(work, *args, **named))
+        self._waiting[done] = (self._loop.call_in_us(self._delay_us(), do), do)
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """What was not begun is done at once: whoever shuts down waits for it."""
+        for turn, do in list(self._waiting.values()):
+            turn.cancel()
+            do()
+
+    def _do(self, done: Future[T], work: Callable[[], T]) -> None:
+        self._waiting.pop(done, None)
+        try:
+            result = work()
+        except Died:
+            raise
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
+            self._loop.call_in_us(self._delay_us(), done.set_exception, error)
+        else:
+            self._loop.call_in_us(self._delay_us(), done.set_result, result)
+
+
+class InlineThreads(Executor):
+    """Does the work at once, on the loop's own thread; the loop hears of it in a later turn."""
+
+    def __init__(self, count: int, name: str) -> None:
+        pass
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(work(*args, **named))
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
+            done.set_exception(error)
+        return done

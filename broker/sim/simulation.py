@@ -1,0 +1,191 @@
+"""One run from one seed: a cluster, clients that work, faults; then everything heals, has to come to rest, and is judged."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import warnings
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from random import Random
+from typing import Final
+
+from ottla.broker.sim.loop import Died, SimLoop, Stuck
+from ottla.broker.sim.nemesis import Fault, Nemesis, drawn
+from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
+from ottla.broker.sim.sim_judge import Violation, Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
+from ottla.broker.testing.anomalies import Observations, by_value, judge
+from ottla.broker.testing.contents import Stored, contents
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+START_MS: Final = 20_000
+"""How long a whole cluster may take to start."""
+REST_MS: Final = 180_000
+"""How long it may take, once everything is healed, until all work is done and all replicas are equal."""
+LOOK_US: Final = 10_000
+"""The invariants are looked at whenever so much time has passed since the last look."""
+NODES: Final = 3
+TOPICS: Final = {"t": 2, "once": 1}
+SMALL: Final = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run follows from. `synced`: everything acknowledged is on a disk (flush.messages=1); clients work, and things go wrong,
+    for `work_ms`."""
+
+    seed: int
+    synced: bool
+    work_ms: int
+    faults: tuple[Fault, ...]
+
+    @staticmethod
+    def of(seed: int) -> Plan:
+        """What the seed stands for."""
+        random = Random(seed)
+        synced, work_ms = random.random() < 0.3, random.choice([10_000, 20_000, 40_000])
+        return Plan(seed, synced, work_ms, tuple(drawn(random, 500, work_ms, NODES)))
+
+
+@dataclass
+class Outcome:
+    """What came of a plan. `happened` are the faults that were possible when their time came."""
+
+    plan: Plan
+    happened: list[Fault] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    virtual_ms: int = 0
+    turns: int = 0
+    acknowledged: int = 0
+    digest: str = ""
+    """Of all that clients were told, and of all logs."""
+
+
+def simulate(plan: Plan) -> Outcome:
+    """Runs a plan to its end, or to the first thing that is wrong."""
+    outcome = Outcome(plan)
+    collects, hook = gc.isenabled(), sys.unraisablehook
+    gc.disable()
+    logging.disable(logging.CRITICAL)
+    # What dead processes were at is cleaned up in the end, and finds no loop.
+    sys.unraisablehook = lambda told: None
+    try:
+        Simulation(plan).run(outcome)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    finally:
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
+        if collects:
+            gc.enable()
+    return outcome
+
+
+class Simulation:
+    """One run of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        random = Random(f"{plan.seed} cluster")
+        self.loop = SimLoop()  # type: ignore[abstract] # of a loop this is all that is asked for
+        settings = {**SMALL, **({"log.flush.interval.messages": "1"} if plan.synced else {})}
+        self.cluster = SimCluster(self.loop, Random(random.getrandbits(64)), NODES, **settings)
+        self.nemesis = Nemesis(self.loop, self.cluster, synced=plan.synced)
+        self.history = ClientHistory()
+        self.watch = Watch(self.cluster)
+        self.clients: list[SimProducer] = []
+        self._random = Random(random.getrandbits(64))
+        self._looked_us = 0
+
+    def run(self, outcome: Outcome) -> None:
+        """Runs it, and writes down what came of it."""
+        try:
+            outcome.violations = run(self.loop, self._whole())
+        except (Violation, Stuck) as error:
+            outcome.violations = [str(error)]
+        outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
+        outcome.happened = self.nemesis.told
+        outcome.acknowledged = sum(send.acked for send in self.history.sends)
+        disks = [(path, bytes(found.data)) for node in self.cluster.nodes.values() for path, found in sorted(node.files.nodes.items())]
+        outcome.digest = blake2b(repr((self.history.sends, disks)).encode(), digest_size=8).hexdigest()
+
+    async def _whole(self) -> list[str]:
+        cluster = self.cluster
+        self.loop.on_idle = self._look
+        cluster.start()
+        if not await until(self.loop, cluster.all_serve, START_MS):
+            raise Violation("the cluster does not start")
+        await self._create_topics()
+        began_ms = self.loop.now_us // 1000
+        self.nemesis.follow([replace(each, at_ms=began_ms + each.at_ms) for each in self.plan.faults])
+        self._start_clients()
+        await sleep(self.loop, self.plan.work_ms)
+        self.nemesis.heal()
+        if not await until(self.loop, self._at_rest, REST_MS, 200):
+            busy = [f"{client.name} is not done" for client in self.clients if not client.finished]
+            raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join([*unsettled(cluster), *busy])}")
+        self.watch.look()
+        return self._verdict()
+
+    async def _create_topics(self) -> None:
+        client = SimClient("admin", self.cluster, Random(1))
+        configs = [CreatableTopicConfig("min.insync.replicas", "2")]
+        request = CreateTopicsRequest([CreatableTopic(name, count, 3, configs=configs) for name, count in TOPICS.items()])
+
+        async def create() -> None:
+            await client.anybody(request)
+
+        client.start(create())
+        known = [node.broker.services.topics for node in self.cluster.nodes.values() if node.broker is not None]
+        if not await until(self.loop, lambda: all(topics.topic(name) for topics in known for name in TOPICS), START_MS):
+            raise Violation("the topics are not made")
+
+    def _start_clients(self) -> None:
+        places: list[Place] = [(name, index) for name, count in TOPICS.items() for index in range(count)]
+        for number in range(2):
+            producer = SimProducer(f"p{number}", self.cluster, Random(self._random.getrandbits(64)), self.history)
+            self.clients.append(producer)
+            pause_ms = self._random.choice([100, 400, 1000])
+            producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
+
+    def _look(self) -> None:
+        if self.loop.now_us - self._looked_us >= LOOK_US:
+            self._looked_us = self.loop.now_us
+            self.watch.look()
+
+    def _at_rest(self) -> bool:
+        return all(client.finished for client in self.clients) and not unsettled(self.cluster)
+
+    def _verdict(self) -> list[str]:
+        found = list(self.history.wrong) + unequal_replicas(self.cluster)
+        sends = sorted(self.history.sends, key=lambda send: send.number)
+        anomalies = judge(Observations(sends, [], self._stored(), by_value))
+        found += [f"{each.kind}: {each.says}" for each in anomalies]
+        found += [f"{node.host} {why}" for node in self.cluster.nodes.values() for why in node.ends if why]
+        found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]
+        return found
+
+    def _stored(self) -> list[Stored]:
+        found: list[Stored] = []
+        image = self.cluster.controller.image
+        for name in TOPICS:
+            for index, now in image.topics[image.topic_ids[name]].partitions.items():
+                broker = self.cluster.nodes[now.leader].broker
+                assert broker is not None
+                found += [each for each in contents(broker, [name]) if each.partition == index]
+        return found
+
+
+def _of_the_dead(told: dict[str, object]) -> bool:
+    return isinstance(told.get("exception"), Died)

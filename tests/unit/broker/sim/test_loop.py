@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker.sim.loop import Process, SimLoop, Stuck
+
+
+@pytest.fixture
+def loop() -> SimLoop:
+    return SimLoop()
+
+
+def test_time_jumps_to_what_is_due_next(loop: SimLoop) -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def work() -> None:
+        loop.call_later(3_600, lambda: seen.append(("hour", loop.now_us)))
+        loop.call_later(0.001, lambda: seen.append(("millisecond", loop.now_us)))
+        while len(seen) < 2:
+            await tick(loop, 1_000_000_000)
+
+    loop.run_until_complete(work())
+    assert seen == [("millisecond", 1_000), ("hour", 3_600_000_000)]
+
+
+async def tick(loop: SimLoop, us: int) -> None:
+    passed = loop.create_future()
+    loop.call_in_us(us, passed.set_result, None)
+    await passed
+
+
+def test_a_paused_process_does_later_what_became_due_and_others_go_on(loop: SimLoop) -> None:
+    seen: list[tuple[str, int]] = []
+    one, other = Process("one"), Process("other")
+
+    async def counts(name: str) -> None:
+        while True:
+            await tick(loop, 100)
+            seen.append((name, loop.now_us))
+
+    async def work() -> None:
+        loop.spawn(one, counts("one"))
+        loop.spawn(other, counts("other"))
+        await tick(loop, 150)
+        loop.pause(one)
+        await tick(loop, 300)
+        loop.resume(one)
+        await tick(loop, 1)
+
+    loop.run_until_complete(work())
+    assert [at for name, at in seen if name == "other"] == [100, 200, 300, 400]
+    assert [at for name, at in seen if name == "one"] == [100, 450]
+
+
+def test_of_a_killed_process_nothing_runs_not_even_its_clean_up(loop: SimLoop) -> None:
+    seen: list[str] = []
+    process = Process("one")
+
+    async def cleans_up() -> None:
+        try:
+            await tick(loop, 100)
+        finally:
+            seen.append("cleaned up")
+
+    async def work() -> None:
+        loop.spawn(process, cleans_up())
+        await tick(loop, 50)
+        loop.kill(process)
+        await tick(loop, 100)
+        assert seen == []
+
+    loop.run_until_complete(work())
+
+
+def test_a_run_in_which_nothing_is_due_any_more_is_found_out(loop: SimLoop) -> None:
+    async def waits_for_nothing() -> None:
+        await loop.create_future()
+
+    with pytest.raises(Stuck):
+        loop.run_until_complete(waits_for_nothing())
+
+
+def test_what_nobody_caught_is_kept(loop: SimLoop) -> None:
+    def fails() -> None:
+        raise ValueError("x")
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(fails)
+        await tick(loop, 1)
+
+    loop.run_until_complete(work())
+    assert [repr(told["exception"]) for _, told in loop.failures] == ["ValueError('x')"]
