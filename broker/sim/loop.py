@@ -24,7 +24,7 @@ TURNS_AT_ONCE_MAX: Final = 2_000_000
 _Ts = TypeVarTuple("_Ts")
 
 
-class Life(Enum):
+class ProcessLife(Enum):
     """What becomes of a process' turns: they run, they wait, they are forgotten."""
 
     RUNNING = 0
@@ -47,7 +47,7 @@ class Process:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.life = Life.RUNNING
+        self.life = ProcessLife.RUNNING
         self.held: list[Turn] = []
         self.relics: list[object] = []
         """What a dead process has left, kept so that its clean-up never runs."""
@@ -104,20 +104,20 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def pause(self, process: Process) -> None:
         """As SIGSTOP does it."""
-        if process.life is Life.RUNNING:
-            process.life = Life.PAUSED
+        if process.life is ProcessLife.RUNNING:
+            process.life = ProcessLife.PAUSED
 
     def resume(self, process: Process) -> None:
         """All that became due meanwhile is done, in its order."""
-        if process.life is Life.PAUSED:
-            process.life = Life.RUNNING
+        if process.life is ProcessLife.PAUSED:
+            process.life = ProcessLife.RUNNING
             held, process.held = process.held, []
             self._ready.extend(held)
 
     def kill(self, process: Process) -> None:
         """As SIGKILL does it: it does not run another turn, nor the clean-up of what was under way."""
-        if process.life is not Life.DEAD:
-            process.life = Life.DEAD
+        if process.life is not ProcessLife.DEAD:
+            process.life = ProcessLife.DEAD
             process.held.clear()
             process.relics += asyncio.all_tasks(self)
             self._dead.append(process)
@@ -210,8 +210,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             if turn.gone:
                 continue
             process = turn.context.get(PROCESS)
-            if process is not None and process.life is not Life.RUNNING:
-                if process.life is Life.PAUSED:
+            if process is not None and process.life is not ProcessLife.RUNNING:
+                if process.life is ProcessLife.PAUSED:
                     process.held.append(turn)
                 continue
             self.turns += 1

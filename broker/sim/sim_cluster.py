@@ -16,7 +16,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.kraft_controller import KraftController
-from ottla.broker.sim.loop import Died, Life, Process, SimLoop
+from ottla.broker.sim.loop import Died, ProcessLife, Process, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_network import SimNetwork
@@ -63,7 +63,7 @@ class SimNode:
     @property
     def is_up(self) -> bool:
         """Whether it has a process."""
-        return self.process is not None and self.process.life is not Life.DEAD
+        return self.process is not None and self.process.life is not ProcessLife.DEAD
 
     def start(self) -> None:
         """Begins a process, as soon as there is none."""
@@ -80,7 +80,7 @@ class SimNode:
         """As SIGKILL ends it; without `power` what was not synced is lost, too, and nobody is told."""
         self.wanted = False
         process = self.process
-        if process is None or process.life is Life.DEAD:
+        if process is None or process.life is ProcessLife.DEAD:
             return
         process.relics.append(self.broker)
         self.loop.kill(process)
@@ -121,7 +121,7 @@ class SimNode:
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
         def asked(operation: str, path: Path) -> None:
-            if process.life is Life.DEAD:
+            if process.life is ProcessLife.DEAD:
                 raise Died(f"{self.host} has no process")
             self.on_disk_call(operation, path)
 

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from ottla.broker.net.network import MakeProtocol
-from ottla.broker.sim.loop import PROCESS, Life, Process, SimLoop
+from ottla.broker.sim.loop import PROCESS, ProcessLife, Process, SimLoop
 from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryPlace, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
@@ -217,7 +217,7 @@ class _Dialling:
         self.made.set_result(here)
 
     def _refused(self) -> None:
-        if not self.made.done() and self._process.life is not Life.DEAD:
+        if not self.made.done() and self._process.life is not ProcessLife.DEAD:
             self.made.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
 
 
