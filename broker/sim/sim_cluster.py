@@ -16,7 +16,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.kraft_controller import KraftController
-from ottla.broker.sim.loop import Died, ProcessLife, Process, SimLoop
+from ottla.broker.sim.loop import Died, Process, ProcessLife, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_network import SimNetwork

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from ottla.broker.net.network import MakeProtocol
-from ottla.broker.sim.loop import PROCESS, ProcessLife, Process, SimLoop
+from ottla.broker.sim.loop import PROCESS, Process, ProcessLife, SimLoop
 from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryPlace, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
