@@ -23,6 +23,7 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
+from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.world import World
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -30,7 +31,7 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.simulation import InlineThreads, TimelessLoop, settle
+from tests.support.simulation import TimelessLoop, settle
 
 SMALL = {"offsets.topic.num.partitions": "1", "internal.segment.bytes": "6000"}
 TOPICS = {
