@@ -31,6 +31,11 @@ NOT_IN_KAFKA_PYTHON = (
     # The consumer protocol of KIP-848.
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
+    # Delegation tokens.
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
     # What only brokers and controllers say to each other, and the tools that change which of them there are.
     "Vote",
     "BeginQuorumEpoch",

@@ -55,10 +55,14 @@ def _value(type_: Any, name: str, version: int, depth: int) -> st.SearchStrategy
     return _number(type_.fmt, name)
 
 
+_NEVER_BEFORE_1970 = {"transaction_start_time_ms", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}
+"""Times that a library refuses where they are negative, though Kafka sends -1 for none."""
+
+
 def _number(fmt: str, name: str) -> st.SearchStrategy[Any]:
     if name.endswith("error_code"):
         return _ERRORS
-    if name == "transaction_start_time_ms":
+    if name in _NEVER_BEFORE_1970:
         return _TIME_MS.filter(lambda value: value >= 0)
     if fmt == "q" and (name.endswith("_ms") or "timestamp" in name):
         return _TIME_MS

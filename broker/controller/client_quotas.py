@@ -1,0 +1,122 @@
+"""Deciding AlterClientQuotas: how much users, client ids and addresses may use. Quotas are kept for brokers that obey them.
+
+Rules that hold inside:
+- One entity's mistake refuses that entity whole and no other. Where an entity is named again, the first is done, and the answer says so.
+- A quota is of a user, a client id or both, each by name or (without one) for all that have none of their own; or of an address alone.
+- What is as it was makes no record; a quota that there is not is removed without an error.
+
+Source: KAFKA ClientQuotaControlManager, QuotaConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.cluster.metadata_records import ClientQuotaRecord, MetadataRecord, QuotaEntity
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.config_keys import INT32_MAX, INT64_MAX
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k49_alter_client_quotas import EntryData, OpData
+
+_CLIENT_ID, _USER, _IP = "client-id", "user", "ip"
+_TYPES: Final = (_CLIENT_ID, _USER, _IP)
+"""In the order in which Kafka writes them."""
+_OF_CLIENTS: Final[Mapping[str, int | None]] = {
+    "producer_byte_rate": INT64_MAX,
+    "consumer_byte_rate": INT64_MAX,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+}
+"""The quotas of users and client ids: whole numbers up to this one, None for any number."""
+_OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": INT32_MAX}
+_FRACTION_MAX: Final = 1e-6
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IP address. A name is none: nobody is asked for its address while a decision is made."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def alter_client_quotas(
+    state: ControllerState, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
+) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
+    """An error or None for each entity. `is_host`: whether something is an address, or a name that has one."""
+    records: list[MetadataRecord] = []
+    results: dict[QuotaTarget, Rejected | None] = {}
+    for entry in entries:
+        entity = {part.entity_type: part.entity_name for part in entry.entity}
+        target = frozenset(entity.items())
+        keys = [op.key for op in entry.ops]
+        if target in results or len(set(keys)) < len(keys):
+            results[target] = _invalid(f"Ignoring duplicate entity or quota key of {_told(entity)}")
+            continue
+        try:
+            records += _changes(state, entity, entry.ops, is_host)
+            results[target] = None
+        except Rejected as error:
+            results[target] = error
+    return Effects(records, results)
+
+
+def _changes(
+    state: ControllerState, entity: Mapping[str, str | None], ops: Sequence[OpData], is_host: Callable[[str], bool]
+) -> list[MetadataRecord]:
+    allowed = _allowed(entity, is_host)
+    current = state.image.client_quotas.get(frozenset(entity.items()), {})
+    records: list[MetadataRecord] = []
+    for op in ops:
+        if not op.remove:
+            _check_value(allowed, op)
+        if (op.key in current) if op.remove else (current.get(op.key) != op.value):
+            parts = [QuotaEntity(kind, entity[kind]) for kind in _TYPES if kind in entity]
+            records.append(ClientQuotaRecord(parts, op.key, 0.0 if op.remove else op.value, op.remove))
+    return records
+
+
+def _allowed(entity: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Mapping[str, int | None]:
+    """The quotas that such an entity can have. Raises `Rejected(INVALID_REQUEST)`."""
+    if not entity:
+        raise _invalid("Invalid empty client quota entity")
+    for kind, name in entity.items():
+        if kind not in _TYPES:
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+    if _IP not in entity:
+        return _OF_CLIENTS
+    if len(entity) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    if (address := entity[_IP]) is not None and not is_host(address):
+        raise _invalid(f"{address} is not a valid IP or resolvable host.")
+    return _OF_ADDRESSES
+
+
+def _check_value(allowed: Mapping[str, int | None], op: OpData) -> None:
+    if op.key not in allowed:
+        raise _invalid(f"Invalid configuration key {op.key}")
+    if op.value <= 0:
+        raise _invalid(f"Quota {op.key} must be greater than 0")
+    highest = allowed[op.key]
+    if highest is None:
+        return
+    if op.value > float(highest):
+        raise _invalid(f"Proposed value for {op.key} is too large for {'an INT' if highest == INT32_MAX else 'a LONG'}.")
+    if op.value % 1 > _FRACTION_MAX:
+        raise _invalid(f"{op.key} cannot be a fractional value.")
+
+
+def _told(entity: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{kind}={name or '<default>'}" for kind, name in sorted(entity.items()))
+
+
+def _invalid(message: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,168 @@
+"""Deciding what becomes of delegation tokens, with which others act for their owners (KIP-48). Kept for brokers that accept them.
+
+Rules that hold inside:
+- What proves a token is made of its id and of the secret that all nodes share; it is in no record.
+- A token ends when it expires, and may be renewed until its last moment by its owner and by those that were named at its beginning.
+- Without a secret there are no tokens.
+
+Times are milliseconds of the wall clock. Source: KAFKA DelegationTokenControlManager.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
+from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
+from ottla.broker.cluster.topic_ids import id_text, new_topic_id
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.config_keys import INT64_MAX
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.schema import Buffer
+
+USER: Final = "User"
+REMOVED_AT_ONCE_MAX: Final = 1000
+
+
+class Principal(NamedTuple):
+    """Who asks, owns or renews."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+class TokenRules(NamedTuple):
+    """`delegation.token.secret.key`, `….max.lifetime.ms`, `….expiry.time.ms`."""
+
+    secret: str | None = None
+    max_lifetime_ms: int = 604_800_000
+    renewed_for_ms: int = 86_400_000
+
+
+class NewToken(NamedTuple):
+    """A token, and what proves it."""
+
+    record: DelegationTokenRecord
+    hmac: bytes
+
+
+def create_token(
+    state: ControllerState, rules: TokenRules, requester: Principal, request: CreateDelegationTokenRequest, now_ms: int
+) -> Effects[MetadataRecord, NewToken]:
+    """A token for the owner that is named, or for who asks. Raises Rejected."""
+    secret = _secret(state, rules)
+    owner = owner_of(request, requester)
+    lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms
+    last_ms = _sum(now_ms, lifetime_ms)
+    if any(renewer.principal_type != USER for renewer in request.renewers):
+        raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    record = DelegationTokenRecord(
+        owner=str(owner),
+        requester=str(requester),
+        renewers=[str(Principal(renewer.principal_type, renewer.principal_name)) for renewer in request.renewers],
+        issue_timestamp=now_ms,
+        max_timestamp=last_ms,
+        expiration_timestamp=min(last_ms, _sum(now_ms, rules.renewed_for_ms)),
+        token_id=id_text(new_topic_id(state.random.randbytes)),
+    )
+    return Effects([record], NewToken(record, _proof(secret, record.token_id)))
+
+
+def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
+    """Whose token it is to be."""
+    named = request.owner_principal_name
+    return Principal(request.owner_principal_type or "", named) if named else requester
+
+
+def renew_token(
+    state: ControllerState, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
+) -> Effects[MetadataRecord, int]:
+    """When the token expires now. A period of 0 or less is as long as one can ask for. Raises Rejected."""
+    token = _found(state, rules, request.hmac)
+    _check_lasts(token, now_ms)
+    _check_may_renew(token, requester)
+    period_ms = min(request.renew_period_ms, rules.renewed_for_ms) if request.renew_period_ms > 0 else rules.renewed_for_ms
+    return _expiring(token, min(token.max_timestamp, now_ms + period_ms))
+
+
+def expire_token(
+    state: ControllerState, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
+) -> Effects[MetadataRecord, int]:
+    """When the token expires now: at once, if the period is negative. Raises Rejected."""
+    token = _found(state, rules, request.hmac)
+    _check_may_renew(token, requester)
+    if request.expiry_time_period_ms < 0:
+        return Effects([RemoveDelegationTokenRecord(token.token_id)], now_ms)
+    _check_lasts(token, now_ms)
+    return _expiring(token, min(token.max_timestamp, _sum(now_ms, request.expiry_time_period_ms)))
+
+
+def remove_expired_tokens(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, bool]:
+    """Whether there may be more of them."""
+    records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in _expired(state, now_ms)]
+    return Effects(records[:REMOVED_AT_ONCE_MAX], len(records) >= REMOVED_AT_ONCE_MAX)
+
+
+def _expired(state: ControllerState, now_ms: int) -> Iterator[DelegationTokenRecord]:
+    return (token for token in state.image.delegation_tokens.values() if _is_over(token, now_ms))
+
+
+def _is_over(token: DelegationTokenRecord, now_ms: int) -> bool:
+    return min(token.max_timestamp, token.expiration_timestamp) < now_ms
+
+
+def _secret(state: ControllerState, rules: TokenRules) -> str:
+    if rules.secret is None:
+        raise Rejected(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    if state.metadata_level < DELEGATION_TOKENS:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
+    return rules.secret
+
+
+def _found(state: ControllerState, rules: TokenRules, proof: Buffer) -> DelegationTokenRecord:
+    secret = _secret(state, rules)
+    for token in state.image.delegation_tokens.values():
+        if hmac.compare_digest(_proof(secret, token.token_id), proof):
+            return token
+    raise Rejected(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+
+
+def _check_lasts(token: DelegationTokenRecord, now_ms: int) -> None:
+    if _is_over(token, now_ms):
+        raise Rejected(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+
+def _check_may_renew(token: DelegationTokenRecord, requester: Principal) -> None:
+    if str(requester) not in {token.owner, *token.renewers}:
+        raise Rejected(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _expiring(token: DelegationTokenRecord, expires_ms: int) -> Effects[MetadataRecord, int]:
+    record = DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issue_timestamp,
+        max_timestamp=token.max_timestamp,
+        expiration_timestamp=expires_ms,
+        token_id=token.token_id,
+    )
+    return Effects([record], expires_ms)
+
+
+def _proof(secret: str, token_id: str) -> bytes:
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
+def _sum(now_ms: int, duration_ms: int) -> int:
+    return min(now_ms + duration_ms, INT64_MAX)

@@ -1,0 +1,87 @@
+"""Deciding AlterUserScramCredentials: which users can prove who they are, and by what. Kept for brokers that ask for it.
+
+Rules that hold inside:
+- A user is altered once in a request: who is named again is refused, and nothing of that user changes.
+- The request brings the password salted and hashed; what is kept of it proves a client, and does not let anybody be one (RFC 5802).
+
+Source: KAFKA ScramControlManager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.broker.cluster.record_versions import SCRAM
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+_HASHES: Final[Mapping[int, Callable[..., Any]]] = {1: hashlib.sha256, 2: hashlib.sha512}
+"""By mechanism."""
+_ITERATIONS: Final = range(4096, 16_384 + 1)
+
+
+def alter_scram_users(
+    state: ControllerState, request: AlterUserScramCredentialsRequest
+) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
+    """An error or None for each user."""
+    wanted: dict[str, MetadataRecord] = {}
+    results: dict[str, Rejected | None] = {}
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for change in changes:
+        if results.get(change.name) is not None:
+            continue
+        try:
+            if change.name in results:
+                del wanted[change.name]
+                raise Rejected(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+            if state.metadata_level < SCRAM:
+                raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+            wanted[change.name] = _removed(state, change) if isinstance(change, ScramCredentialDeletion) else _set(change)
+            results[change.name] = None
+        except Rejected as error:
+            results[change.name] = error
+    return Effects(list(wanted.values()), results)
+
+
+def _check_user(name: str, mechanism: int) -> None:
+    if not name:
+        raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if mechanism not in _HASHES:
+        raise Rejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def _removed(state: ControllerState, deletion: ScramCredentialDeletion) -> RemoveUserScramCredentialRecord:
+    _check_user(deletion.name, deletion.mechanism)
+    if (deletion.mechanism, deletion.name) not in state.image.scram:
+        raise Rejected(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    return RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
+
+
+def _set(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
+    _check_user(upsertion.name, upsertion.mechanism)
+    if upsertion.iterations not in _ITERATIONS:
+        few_or_many = "few" if upsertion.iterations < _ITERATIONS.start else "many"
+        raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few_or_many} iterations")
+    hashed, salted = _HASHES[upsertion.mechanism], bytes(upsertion.salted_password)
+    if not salted:
+        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Empty key")
+    client_key = hmac.digest(salted, b"Client Key", hashed)
+    return UserScramCredentialRecord(
+        name=upsertion.name,
+        mechanism=upsertion.mechanism,
+        salt=bytes(upsertion.salt),
+        stored_key=hashed(client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", hashed),
+        iterations=upsertion.iterations,
+    )

@@ -1,0 +1,140 @@
+"""Rules: which ACLs there can be; none is made twice; what a filter finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.metadata_records import RemoveAccessControlEntryRecord
+from ottla.broker.controller.acls import ACLS_PER_REQUEST_MAX, create_acls, delete_acls
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k30_create_acls import AclCreation
+from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
+from tests.support.controllers import LiveController
+
+TOPIC, CLUSTER = 2, 4
+ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
+READ, WRITE = 3, 4
+DENY, ALLOW = 2, 3
+
+
+def acl(name: str = "a", pattern: int = LITERAL, **fields: Any) -> AclCreation:
+    usual = {"resource_type": TOPIC, "principal": "User:alice", "host": "*", "operation": READ, "permission_type": ALLOW}
+    return AclCreation(resource_name=name, resource_pattern_type=pattern, **(usual | fields))
+
+
+def wanted(name: str | None = None, pattern: int = ANY, **fields: Any) -> DeleteAclsFilter:
+    usual = {"resource_type_filter": ANY, "principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY}
+    return DeleteAclsFilter(resource_name_filter=name, pattern_type_filter=pattern, **(usual | fields))
+
+
+def create(controller: LiveController, *acls: AclCreation) -> list[Rejected | None]:
+    return controller.run(create_acls(controller.state, acls))
+
+
+def names(controller: LiveController) -> list[str]:
+    return sorted(acl.resource_name for acl in controller.state.image.acls.values())
+
+
+def test_an_acl_is_made_once() -> None:
+    controller = LiveController()
+    assert create(controller, acl(), acl(), acl(operation=WRITE)) == [None, None, None]
+    assert create(controller, acl()) == [None]
+    assert len(controller.state.image.acls) == 2
+    ids = list(controller.state.image.acls)
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        acl(resource_type=0),
+        acl(resource_type=1),
+        acl(resource_type=8),
+        acl(pattern=ANY),
+        acl(pattern=MATCH),
+        acl(pattern=5),
+        acl(operation=0),
+        acl(operation=1),
+        acl(operation=16),
+        acl(permission_type=0),
+        acl(permission_type=1),
+        acl(permission_type=4),
+        acl(""),
+        acl(principal="alice"),
+        acl("a", resource_type=CLUSTER),
+    ],
+)
+def test_an_acl_that_there_cannot_be_is_refused_alone(wrong: AclCreation) -> None:
+    controller = LiveController()
+    error, other = create(controller, wrong, acl("kafka-cluster", resource_type=CLUSTER))
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert other is None
+    assert names(controller) == ["kafka-cluster"]
+
+
+@pytest.mark.parametrize(
+    ("found_by", "expected"),
+    [
+        (wanted(), ["*", "bob", "or", "orders", "orders"]),
+        (wanted("orders"), ["orders", "orders"]),
+        (wanted("orders", LITERAL), ["orders"]),
+        (wanted("orders", PREFIXED), ["orders"]),
+        (wanted("or", LITERAL), []),
+        (wanted("orders", MATCH), ["*", "or", "orders", "orders"]),
+        (wanted("ordering", MATCH), ["*", "or"]),
+        (wanted(pattern=PREFIXED), ["or", "orders"]),
+        (wanted(resource_type_filter=TOPIC), ["*", "or", "orders", "orders"]),
+        (wanted(operation=WRITE), ["bob"]),
+        (wanted(permission_type=DENY), ["bob"]),
+        (wanted(principal_filter="User:bob"), ["bob"]),
+        (wanted(host_filter="h"), ["bob"]),
+        (wanted("nothing"), []),
+    ],
+)
+def test_a_filter_finds_what_it_means(found_by: DeleteAclsFilter, expected: list[str]) -> None:
+    controller = LiveController()
+    other: dict[str, Any] = {"resource_type": 7, "principal": "User:bob", "host": "h", "operation": WRITE, "permission_type": DENY}
+    create(controller, acl("orders"), acl("orders", PREFIXED), acl("or", PREFIXED), acl("*"), acl("bob", **other))
+    before = names(controller)
+    (found,) = controller.run(delete_acls(controller.state, [found_by]))
+    assert found.error is None
+    assert sorted(acl.resource_name for acl in found.found) == expected
+    assert sorted([*names(controller), *expected]) == before
+
+
+def test_two_filters_that_find_one_acl_delete_it_once() -> None:
+    controller = LiveController()
+    create(controller, acl())
+    (acl_id,) = controller.state.image.acls
+    results = controller.run(delete_acls(controller.state, [wanted(), wanted("a")]))
+    assert [len(result.found) for result in results] == [1, 1]
+    assert controller.log[2:] == [RemoveAccessControlEntryRecord(acl_id)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [wanted(resource_type_filter=0), wanted(pattern=0), wanted(operation=0), wanted(permission_type=0), wanted(operation=99)]
+)
+def test_a_filter_that_nobody_understands_finds_nothing(wrong: DeleteAclsFilter) -> None:
+    controller = LiveController()
+    create(controller, acl())
+    refused, found = controller.run(delete_acls(controller.state, [wrong, wanted()]))
+    assert refused.error is not None
+    assert refused.error.code is ErrorCode.INVALID_REQUEST
+    assert (len(refused.found), len(found.found)) == (0, 1)
+
+
+def test_one_request_makes_and_deletes_no_more_than_one_batch_holds() -> None:
+    controller = LiveController()
+    many = [acl(f"t{index}") for index in range(ACLS_PER_REQUEST_MAX + 1)]
+    with pytest.raises(Rejected) as refused:
+        create(controller, *many)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    create(controller, *many[:-1])
+    create(controller, many[-1])
+    with pytest.raises(Rejected) as refused:
+        delete_acls(controller.state, [wanted()])
+    assert refused.value.code is ErrorCode.INVALID_REQUEST

@@ -1,0 +1,109 @@
+"""Rules: what a quota can be of and how much; one entity's mistake is its own; what is as it was makes no record."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.metadata_records import ClientQuotaRecord, QuotaEntity
+from ottla.broker.controller.client_quotas import alter_client_quotas
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k49_alter_client_quotas import EntityData, EntryData, OpData
+from tests.support.controllers import LiveController
+
+Part = tuple[str, str | None]
+ALICE, APP, LOCAL = ("user", "alice"), ("client-id", "app"), ("ip", "127.0.0.1")
+
+
+def entry(*parts: Part, **ops: float | None) -> EntryData:
+    """Sets quotas, or with None removes them."""
+    return EntryData([EntityData(*part) for part in parts], [OpData(key, value or 0.0, value is None) for key, value in ops.items()])
+
+
+def alter(controller: LiveController, *entries: EntryData) -> list[Rejected | None]:
+    return list(controller.run(alter_client_quotas(controller.state, entries)).values())
+
+
+def problem(*parts: Part, **ops: float | None) -> str:
+    (error,) = alter(LiveController(), entry(*parts, **ops))
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REQUEST
+    return error.message
+
+
+@pytest.mark.parametrize("parts", [[ALICE], [APP], [ALICE, APP], [("user", None)], [ALICE, ("client-id", None)]])
+def test_a_quota_is_of_a_user_and_a_client_id(parts: list[Part]) -> None:
+    controller = LiveController()
+    assert alter(controller, entry(*parts, producer_byte_rate=1024.0, request_percentage=12.5)) == [None]
+    assert controller.state.image.client_quotas == {frozenset(parts): {"producer_byte_rate": 1024.0, "request_percentage": 12.5}}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", None])
+def test_a_quota_is_of_an_address_alone(address: str | None) -> None:
+    controller = LiveController()
+    assert alter(controller, entry(("ip", address), connection_creation_rate=10.0)) == [None]
+    assert "should not be combined" in problem(("ip", address), ALICE, connection_creation_rate=10.0)
+
+
+def test_the_parts_of_an_entity_are_written_in_kafkas_order() -> None:
+    controller = LiveController()
+    alter(controller, entry(ALICE, APP, consumer_byte_rate=5.0))
+    assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*APP), QuotaEntity(*ALICE)], "consumer_byte_rate", 5.0)
+
+
+def test_what_is_as_it_was_makes_no_record() -> None:
+    controller = LiveController()
+    for _ in range(2):
+        alter(controller, entry(ALICE, consumer_byte_rate=5.0, producer_byte_rate=None))
+    assert controller.log[1:] == [ClientQuotaRecord([QuotaEntity(*ALICE)], "consumer_byte_rate", 5.0)]
+
+
+def test_a_quota_is_removed() -> None:
+    controller = LiveController()
+    alter(controller, entry(ALICE, consumer_byte_rate=5.0))
+    alter(controller, entry(ALICE, consumer_byte_rate=None))
+    assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*ALICE)], "consumer_byte_rate", 0.0, remove=True)
+    assert controller.state.image.client_quotas == {}
+
+
+@pytest.mark.parametrize(
+    ("parts", "ops", "expected"),
+    [
+        ([], {"consumer_byte_rate": 1.0}, "Invalid empty client quota entity"),
+        ([("group", "g")], {"consumer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
+        ([("user", "")], {"consumer_byte_rate": 1.0}, "Empty user not supported"),
+        ([("ip", "no such host")], {"connection_creation_rate": 1.0}, "not a valid IP"),
+        ([ALICE], {"connection_creation_rate": 1.0}, "Invalid configuration key"),
+        ([LOCAL], {"consumer_byte_rate": 1.0}, "Invalid configuration key"),
+        ([ALICE], {"consumer_byte_rate": 0.0}, "must be greater than 0"),
+        ([ALICE], {"request_percentage": -1.0}, "must be greater than 0"),
+        ([ALICE], {"consumer_byte_rate": 1.5}, "cannot be a fractional value"),
+        ([LOCAL], {"connection_creation_rate": 2.0**31}, "too large for an INT"),
+        ([ALICE], {"consumer_byte_rate": 2.0**64}, "too large for a LONG"),
+    ],
+)
+def test_a_quota_that_there_cannot_be_is_refused(parts: list[Part], ops: dict[str, float | None], expected: str) -> None:
+    assert expected in problem(*parts, **ops)
+
+
+def test_one_entitys_mistake_refuses_it_whole_and_no_other() -> None:
+    controller = LiveController()
+    errors = alter(controller, entry(ALICE, consumer_byte_rate=5.0, a_b=1.0), entry(APP, consumer_byte_rate=5.0))
+    assert [error is None for error in errors] == [False, True]
+    assert controller.state.image.client_quotas == {frozenset([APP]): {"consumer_byte_rate": 5.0}}
+
+
+def test_who_is_named_again_is_told_so_and_the_first_is_done() -> None:
+    controller = LiveController()
+    (error,) = alter(controller, entry(ALICE, consumer_byte_rate=5.0), entry(ALICE, consumer_byte_rate=6.0))
+    assert error is not None
+    assert controller.state.image.client_quotas == {frozenset([ALICE]): {"consumer_byte_rate": 5.0}}
+
+
+def test_a_key_that_is_named_twice_refuses_its_entity() -> None:
+    controller = LiveController()
+    twice = entry(ALICE, consumer_byte_rate=5.0)
+    twice.ops *= 2
+    (error,) = alter(controller, twice)
+    assert error is not None
+    assert controller.state.image.client_quotas == {}

@@ -1,0 +1,140 @@
+"""Rules: for how long a token lasts, who may renew it, what proves it, and when it is gone."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+
+from ottla.broker.cluster.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.broker.controller.delegation_tokens import (
+    NewToken,
+    Principal,
+    TokenRules,
+    create_token,
+    expire_token,
+    remove_expired_tokens,
+    renew_token,
+)
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k38_create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
+from tests.support.controllers import LiveController
+
+NOW = 1_000_000
+RULES = TokenRules("secret", max_lifetime_ms=10_000, renewed_for_ms=1_000)
+ALICE, BOB, EVE = Principal("User", "alice"), Principal("User", "bob"), Principal("User", "eve")
+
+
+def request(lifetime_ms: int = -1, owner: str | None = None, renewer_type: str = "User") -> CreateDelegationTokenRequest:
+    kind = None if owner is None else "User"
+    return CreateDelegationTokenRequest(kind, owner, [CreatableRenewers(renewer_type, "bob")], lifetime_ms)
+
+
+def made(controller: LiveController, asked: CreateDelegationTokenRequest | None = None) -> NewToken:
+    return controller.run(create_token(controller.state, RULES, ALICE, asked or request(), NOW))
+
+
+def renew(controller: LiveController, proof: bytes, period_ms: int = -1, *, who: Principal = ALICE, now: int = NOW) -> int:
+    return controller.run(renew_token(controller.state, RULES, who, RenewDelegationTokenRequest(proof, period_ms), now))
+
+
+def expire(controller: LiveController, proof: bytes, period_ms: int = -1, *, who: Principal = ALICE, now: int = NOW) -> int:
+    return controller.run(expire_token(controller.state, RULES, who, ExpireDelegationTokenRequest(proof, period_ms), now))
+
+
+def test_a_token_is_of_its_owner_and_proved_by_the_secret() -> None:
+    controller = LiveController()
+    token = made(controller, request(owner="carol"))
+    assert controller.log[-1] == token.record
+    assert token.record == DelegationTokenRecord(
+        "User:carol", "User:alice", ["User:bob"], NOW, NOW + 10_000, NOW + 1_000, token.record.token_id
+    )
+    assert len(token.record.token_id) == 22
+    assert token.hmac == hmac.digest(b"secret", token.record.token_id.encode(), "sha512")
+
+
+def test_who_asks_is_the_owner_where_none_is_named() -> None:
+    assert made(LiveController()).record.owner == "User:alice"
+
+
+@pytest.mark.parametrize(
+    ("asked", "lasts", "expires"), [(0, 10_000, 1_000), (500, 500, 500), (5_000, 5_000, 1_000), (20_000, 10_000, 1_000)]
+)
+def test_a_token_lasts_no_longer_than_it_may(asked: int, lasts: int, expires: int) -> None:
+    record = made(LiveController(), request(asked)).record
+    assert (record.max_timestamp, record.expiration_timestamp) == (NOW + lasts, NOW + expires)
+
+
+def test_only_users_renew() -> None:
+    with pytest.raises(Rejected) as refused:
+        made(LiveController(), request(renewer_type="Group"))
+    assert refused.value.code is ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+@pytest.mark.parametrize(
+    ("rules", "level", "code"),
+    [(TokenRules(), 30, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED), (RULES, 13, ErrorCode.UNSUPPORTED_VERSION)],
+)
+def test_without_a_secret_or_the_level_that_has_them_there_are_no_tokens(rules: TokenRules, level: int, code: ErrorCode) -> None:
+    state = LiveController(level=level).state
+    for decide in (
+        lambda: create_token(state, rules, ALICE, request(), NOW),
+        lambda: renew_token(state, rules, ALICE, RenewDelegationTokenRequest(b"", 1), NOW),
+        lambda: expire_token(state, rules, ALICE, ExpireDelegationTokenRequest(b"", 1), NOW),
+    ):
+        with pytest.raises(Rejected) as refused:
+            decide()
+        assert refused.value.code is code
+
+
+@pytest.mark.parametrize("who", [ALICE, BOB])
+def test_owner_and_renewers_renew_a_token_up_to_its_end(who: Principal) -> None:
+    controller = LiveController()
+    token = made(controller)
+    assert renew(controller, token.hmac, 300, who=who, now=NOW + 500) == NOW + 800
+    assert renew(controller, token.hmac, 9_999, who=who, now=NOW + 600) == NOW + 1_600
+    assert renew(controller, token.hmac, who=who, now=NOW + 700) == NOW + 1_700
+    assert controller.state.image.delegation_tokens[token.record.token_id].expiration_timestamp == NOW + 1_700
+
+
+def test_a_token_is_not_renewed_beyond_its_last_moment() -> None:
+    controller = LiveController()
+    token = made(controller, request(1_200))
+    assert renew(controller, token.hmac, now=NOW + 900) == NOW + 1_200
+
+
+def test_a_token_ends_when_its_owner_says() -> None:
+    controller = LiveController()
+    token = made(controller)
+    assert expire(controller, token.hmac, 100, now=NOW + 10) == NOW + 110
+    assert expire(controller, token.hmac, now=NOW + 20) == NOW + 20
+    assert controller.log[-1] == RemoveDelegationTokenRecord(token.record.token_id)
+    assert controller.state.image.delegation_tokens == {}
+
+
+@pytest.mark.parametrize("change", [renew, expire])
+def test_a_token_is_changed_by_those_who_may_while_it_lasts(change: object) -> None:
+    controller = LiveController()
+    token = made(controller)
+    act = renew if change is renew else expire
+    for proof, who, now, code in (
+        (b"x" * 64, ALICE, NOW, ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        (token.hmac, EVE, NOW, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH),
+        (token.hmac, ALICE, NOW + 1_001, ErrorCode.DELEGATION_TOKEN_EXPIRED),
+    ):
+        with pytest.raises(Rejected) as refused:
+            act(controller, proof, 5, who=who, now=now)
+        assert refused.value.code is code
+
+
+def test_expired_tokens_are_removed() -> None:
+    controller = LiveController()
+    ends, stays = made(controller, request(100)), made(controller)
+    assert not controller.run(remove_expired_tokens(controller.state, NOW + 100))
+    assert len(controller.state.image.delegation_tokens) == 2
+    controller.run(remove_expired_tokens(controller.state, NOW + 101))
+    assert controller.log[-1] == RemoveDelegationTokenRecord(ends.record.token_id)
+    assert list(controller.state.image.delegation_tokens) == [stays.record.token_id]
