@@ -11,12 +11,9 @@ second signal, one during the start, or a failed fsync ends the process at once;
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +25,6 @@ from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.descriptors import allow_open_files
-from ottla.broker.core.heap import keep_freed_memory
 from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
@@ -38,6 +33,7 @@ from ottla.broker.net.connection import MostConnections, Shared
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
+from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
@@ -52,7 +48,7 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
-from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause, wait_at_most
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.fatal_files import FatalFiles
 from ottla.broker.storage.log_dir import LogDir
@@ -66,13 +62,6 @@ if TYPE_CHECKING:
     from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
-
-_GC_THRESHOLDS = (50_000, 20, 50)
-"""Requests make no reference cycles, so the collector may look rarely."""
-
-
-class StartError(Exception):
-    """The broker cannot start; the text says why."""
 
 
 class Broker:
@@ -103,6 +92,18 @@ class Broker:
         """Host and port of the first listener."""
         first = self._server.listeners[0]
         return first.host or "0.0.0.0", first.port
+
+    @property
+    def ports(self) -> list[int]:
+        """Of the first listener."""
+        return [self.address[1]]
+
+    def greeting(self) -> str:
+        """Where the broker is, and what of."""
+        return (
+            f"Ottla is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
+            f"node {self.settings.node_id}, {len(self.services.partitions)} partitions)"
+        )
 
     @property
     def connection_count(self) -> int:
@@ -335,83 +336,13 @@ class Broker:
         return self.world.random.randrange(1, 2**31)
 
 
-Beside = Callable[["Broker"], AbstractAsyncContextManager[object]]
-"""What runs beside a broker, from its start to its stop, on the same loop."""
-
-
 def run(
-    settings: BrokerSettings, faults: Faults, port_file: Path | None = None, *, clock: Clock | None = None, beside: Beside | None = None
+    settings: BrokerSettings,
+    faults: Faults,
+    port_file: Path | None = None,
+    *,
+    clock: Clock | None = None,
+    beside: Beside[Broker] | None = None,
 ) -> int:
     """Run a broker until a signal stops it; the exit code. Raises StartError."""
-    signal.signal(signal.SIGTERM, _give_up)
-    keep_freed_memory()
-    allow_open_files()
-    try:
-        import uvloop  # noqa: PLC0415 # does not exist everywhere
-    except ImportError:
-        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    else:
-        new_loop = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(Broker(settings, faults, World(clock or Clock())), port_file, beside or nullcontext))
-    return 0
-
-
-def _give_up(number: int, _: object) -> None:
-    """SIGTERM while the broker starts. The first process of a container would not hear it without a handler, and serve on until killed."""
-    raise SystemExit(128 + number)
-
-
-async def _serve(broker: Broker, port_file: Path | None, beside: Beside) -> None:
-    async with AsyncExitStack() as stack:
-        try:
-            await broker.start()
-            stack.push_async_callback(broker.stop)
-            await stack.enter_async_context(beside(broker))
-        except OSError as error:
-            raise StartError(_without_number(error)) from error
-        await _until_stopped(broker, port_file)
-    logger.info("Stopped")
-
-
-def _without_number(error: OSError) -> str:
-    return str(error) if error.filename is not None or not error.strerror else error.strerror
-
-
-async def _until_stopped(broker: Broker, port_file: Path | None) -> None:
-    stop = asyncio.Event()
-
-    def signalled() -> None:
-        if stop.is_set():
-            logger.warning("Second signal: stopping at once, the next start will recover")
-            logging.shutdown()
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, signalled)
-    gc.freeze()
-    _announce(broker, port_file)
-    stopped = asyncio.ensure_future(stop.wait())
-    if await wait_at_most(broker.timers, broker.clock, limits.WARM_UP_AFTER_MS, [stopped]):
-        await broker.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-    await stopped
-    logger.info("Stopping")
-
-
-def _announce(broker: Broker, port_file: Path | None) -> None:
-    host, port = broker.address
-    if port_file is not None:
-        partial = port_file.with_name(port_file.name + ".tmp")
-        try:
-            partial.write_text(f"{port}\n")
-            partial.replace(port_file)
-        except OSError as error:
-            raise StartError(f"the port file {port_file} cannot be written: {error.strerror}") from error
-    print(
-        f"Ottla is listening on {host_and_port(host, port)} (data in {broker.log_dir.path}, cluster id {broker.services.cluster_id}, "
-        f"node {broker.settings.node_id}, {len(broker.services.partitions)} partitions)",
-        flush=True,
-    )
+    return run_node(lambda: Broker(settings, faults, World(clock or Clock())), port_file, beside)

@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ottla.broker.api.context import CloseConnection, Context, Peer, Services
+from ottla.broker.api.context import CloseConnection, Context, Peer
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
-from ottla.broker.api.routes import ROUTES, Route
+from ottla.broker.api.routes import ROUTES
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
@@ -29,8 +29,11 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
 
 if TYPE_CHECKING:
+    from ottla.broker.api.context import Services
     from ottla.broker.api.pipeline import Interceptor
     from ottla.broker.api.produce_lane import ProduceLane
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
     from ottla.broker.faults.engine import Faults
     from ottla.protocol.codec import Request, RequestHeader
 
@@ -40,13 +43,42 @@ logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
 
-class Dispatcher:
-    """Decodes, finds the handler, calls it, encodes. One for all connections."""
+class Needed(Protocol):
+    """What a dispatcher itself asks of the services that it hands to handlers."""
 
-    def __init__(self, services: Services, faults: Faults, routes: Mapping[int, Route] | None = None) -> None:
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def timers(self) -> Timers: ...
+    @property
+    def stop_at_once(self) -> Callable[[BaseException], None]: ...
+
+
+class Served(Protocol):
+    """One API: which versions are served, and by what."""
+
+    @property
+    def min_version(self) -> int: ...
+    @property
+    def max_version(self) -> int: ...
+    @property
+    def handle(self) -> Callable[[Any, Any], Any]: ...
+
+
+class Dispatcher:
+    """Decodes, finds the handler, calls it, encodes. One for all connections. `context` is what handlers are given beside the request."""
+
+    def __init__(
+        self,
+        services: Needed,
+        faults: Faults,
+        routes: Mapping[int, Served] | None = None,
+        context: Callable[[int, str | None, Peer, Any], Any] = Context,
+    ) -> None:
         self._services = services
+        self._context = context
         self._faults = faults
-        self._routes: Mapping[int, Route] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
+        self._routes: Mapping[int, Served] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     @property
@@ -66,7 +98,7 @@ class Dispatcher:
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
-        context = Context(header.api_version, header.client_id, peer, self._services)
+        context = self._context(header.api_version, header.client_id, peer, self._services)
         try:
             answer = self._intercepted(context, request, route) if self._faults.active else route.handle(context, request.body)
             if hasattr(answer, "__await__"):
@@ -90,7 +122,8 @@ class Dispatcher:
         """Imported with the first Produce."""
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # as the handlers
 
-        return ProduceLane(self._services.partitions, self._services.settings.socket_request_max_bytes)
+        services = cast("Services", self._services)  # a broker's: a controller's dispatcher has no lane
+        return ProduceLane(services.partitions, services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
@@ -103,7 +136,7 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    def _intercepted(self, context: Context, request: Request, route: Route) -> Any:
+    def _intercepted(self, context: Context, request: Request, route: Served) -> Any:
         """What the handler gives, with observers and scripted faults around it."""
         from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
 

@@ -30,6 +30,8 @@ from ottla.protocol.messages.k18_api_versions import (
 )
 
 if TYPE_CHECKING:
+    from ottla.broker.api.context import Peer
+    from ottla.broker.cluster.features import Features
     from ottla.broker.runtime.nodes.envelopes import Forwarding
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
@@ -37,12 +39,9 @@ _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Answer from the routes; remember what the client says it is."""
-    if ctx.version >= 3:
-        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        ctx.peer.client_software_name = request.client_software_name
-        ctx.peer.client_software_version = request.client_software_version
-    return _response(ctx)
+    services = ctx.services
+    api_keys = _own_api_keys() if services.forwarding is None else _listed(services.forwarding)
+    return answer(request, ctx.version, ctx.peer, services.features(), api_keys)
 
 
 @cache
@@ -50,12 +49,17 @@ def _own_api_keys() -> list[ApiVersion]:
     return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())]
 
 
-def _response(ctx: Context) -> ApiVersionsResponse:
-    services = ctx.services
-    supported, finalized, epoch = services.features()
-    shown = {name: (first, last) for name, (first, last) in supported.items() if first > 0 or ctx.version >= 4}
+def answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
+    """What a node that serves `api_keys` answers."""
+    if version >= 3:
+        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        peer.client_software_name = request.client_software_name
+        peer.client_software_version = request.client_software_version
+    supported, finalized, epoch = features
+    shown = {name: (first, last) for name, (first, last) in supported.items() if first > 0 or version >= 4}
     return ApiVersionsResponse(
-        api_keys=_own_api_keys() if services.forwarding is None else _listed(services.forwarding),
+        api_keys=api_keys,
         supported_features=[SupportedFeatureKey(name, first, last) for name, (first, last) in shown.items()],
         finalized_features_epoch=epoch,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in finalized.items()],

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 _PORT_MAX = 65_535
+_BROKERS_MAX = 100
+_PORT = 9092
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +36,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
     made.add_argument("--port", type=_port, help="the port to listen on; 0 takes a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
+    made.add_argument(
+        "--brokers",
+        type=_brokers,
+        metavar="N",
+        help="run a cluster of N brokers and their controller in this process, at N+1 ports from --port on (docs/cluster.md)",
+    )
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
@@ -66,6 +74,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _brokers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed is a number from 1 to {_BROKERS_MAX}")
+    return int(text)
+
+
 def serve() -> None:
     """Start a broker (`ottla serve --help` has its options)."""
     raise SystemExit(main(["--help"]))
@@ -77,18 +91,23 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
-    from ottla.broker.app import StartError, run  # noqa: PLC0415 # --help and a wrong option need not load the broker
+    from ottla.broker.app import run  # noqa: PLC0415 # --help and a wrong option need not load the broker
     from ottla.broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
     from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
     from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as above
     from ottla.broker.faults.rules import FaultSyntax, parse_rule  # noqa: PLC0415 # as above
+    from ottla.broker.process import StartError  # noqa: PLC0415 # as above
 
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:
+        if options.brokers is not None:
+            return _run_together(options)
         loaded = load({**parse_assignments(options.assignments), **_shorthands(options)}, os.environ, options.config)
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
             logging.getLogger("ottla.broker").info("%s", note)
+        if loaded.settings.is_controller:
+            return _run_controller(loaded.settings, options)
         if options.admin_port is None:
             return run(loaded.settings, faults, options.port_file)
         return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_host, options.admin_port)
@@ -100,9 +119,45 @@ def main(argv: Sequence[str]) -> int:
         return 1
 
 
+def _run_controller(settings: BrokerSettings, options: argparse.Namespace) -> int:
+    from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
+    from ottla.broker.process import StartError, run_node  # noqa: PLC0415 # as in main
+
+    if options.fault or options.admin_port is not None:
+        raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
+    return run_node(lambda: ControllerNode(settings), options.port_file)
+
+
+def _run_together(options: argparse.Namespace) -> int:
+    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as in main
+    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
+    from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
+    from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
+    from ottla.broker.together import Layout, NodesTogether, fitted  # noqa: PLC0415 # only several nodes pay for it
+
+    if options.admin_port is not None:
+        raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")
+    common = parse_assignments(options.assignments)
+
+    def settings_of(node: Mapping[str, str]) -> BrokerSettings:
+        given = load({**common, **node}, os.environ, options.config).settings.explicit
+        return load(fitted({**common, **node}, given, options.brokers), os.environ, options.config).settings
+
+    layout = Layout(
+        Path(options.data_dir or "ottla-data"),
+        options.brokers,
+        options.host or "127.0.0.1",
+        _PORT if options.port is None else options.port,
+    )
+    return run_node(
+        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault)), options.port_file
+    )
+
+
 def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, host: str, port: int) -> int:
-    from ottla.broker.app import StartError, run  # noqa: PLC0415 # as in main
+    from ottla.broker.app import run  # noqa: PLC0415 # as in main
     from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
+    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
     try:
         from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
@@ -130,5 +185,5 @@ def _shorthands(options: argparse.Namespace) -> dict[str, str]:
         host = options.host or "127.0.0.1"
         if ":" in host:
             host = f"[{host}]"
-        found["listeners"] = f"PLAINTEXT://{host}:{9092 if options.port is None else options.port}"
+        found["listeners"] = f"PLAINTEXT://{host}:{_PORT if options.port is None else options.port}"
     return found

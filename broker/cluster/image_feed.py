@@ -50,6 +50,11 @@ class ImageFeed:
         self._seen_record = False
         self._caught_up = False
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the log, as far as it was loaded, is inside a transaction."""
+        return self._loader.in_transaction
+
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
         """Whole batches from `next_offset` on. `committed`: how far the leader said that its log is, None before it has.
 

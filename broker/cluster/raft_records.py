@@ -1,11 +1,34 @@
-"""The control records of Raft that stand in snapshots: what a quorum says about itself (Kafka's `ControlRecordUtils`).
+"""The control records of Raft, in the metadata log and its snapshots: what a quorum says about itself (Kafka's `ControlRecordUtils`).
 
 Each carries its version a second time as its first field. Kafka 4.3 writes version 0 of all of them.
 """
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, struct, uint16, uuid, wire_struct
+import struct as _struct
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.protocol.records.control import ControlType
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message, array, encode, int16, int32, int64, string, struct, uint16, uuid, wire_struct
+
+
+@wire_struct
+class ElectionVoter:
+    """A voter of an election."""
+
+    voter_id: int = int32()
+
+
+@wire_struct
+class LeaderChangeMessage(Message, versions="0", flexible="0+"):
+    """Opens a leader's epoch in the log."""
+
+    version: int = int16()
+    leader_id: int = int32()
+    voters: list[ElectionVoter] = array(ElectionVoter)
+    granting_voters: list[ElectionVoter] = array(ElectionVoter)
 
 
 @wire_struct
@@ -64,3 +87,19 @@ class VotersRecord(Message, versions="0", flexible="0+"):
 
     version: int = int16()
     voters: list[Voter] = array(Voter)
+
+
+CONTROL_TYPES: Final[dict[type[Message], ControlType]] = {
+    LeaderChangeMessage: ControlType.LEADER_CHANGE,
+    SnapshotHeaderRecord: ControlType.SNAPSHOT_HEADER,
+    SnapshotFooterRecord: ControlType.SNAPSHOT_FOOTER,
+    KRaftVersionRecord: ControlType.KRAFT_VERSION,
+    VotersRecord: ControlType.KRAFT_VOTERS,
+}
+_KEY: Final = _struct.Struct(">hh")
+
+
+def control_batch(messages: Iterable[Message], offset: int, epoch: int, now_ms: int) -> bytes:
+    """One batch of these, from `offset` on."""
+    records = [SimpleRecord(_KEY.pack(0, CONTROL_TYPES[type(message)]), encode(message, 0), now_ms) for message in messages]
+    return build_batch(records, base_offset=offset, leader_epoch=epoch, control=True)

@@ -13,26 +13,32 @@ Rules that hold inside:
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from ottla.broker.cluster.metadata_records import MetadataRecord
-from ottla.broker.cluster.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from ottla.broker.cluster.raft_records import (
+    CONTROL_TYPES,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    control_batch,
+)
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, crc_ok, split_batches
-from ottla.protocol.records.control import ControlType, control_type
+from ottla.protocol.records.control import control_type
 from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
-from ottla.protocol.schema import Buffer, Message, decode, encode
+from ottla.protocol.schema import Buffer, Message, decode
 
 BATCH_BYTES_MAX: Final = 8 << 20
 RECORDS_AT_ONCE: Final = 1024
 
-_CONTROL_KEY: Final = struct.Struct(">hh")
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -83,11 +89,11 @@ def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: 
     if snapshot.voters is not None:
         opening.append(snapshot.voters)
     offset = len(opening)
-    yield _control_batch(opening, 0, epoch, now_ms)
+    yield control_batch(opening, 0, epoch, now_ms)
     for values in _fill(encode_record(record, version_of(record, metadata_level)) for record in snapshot.records):
         yield build_batch((SimpleRecord(None, value, now_ms) for value in values), base_offset=offset, leader_epoch=epoch)
         offset += len(values)
-    yield _control_batch([SnapshotFooterRecord()], offset, epoch, now_ms)
+    yield control_batch([SnapshotFooterRecord()], offset, epoch, now_ms)
 
 
 def read_snapshot(data: Buffer) -> Snapshot:
@@ -128,18 +134,7 @@ def read_append_time(beginning: Buffer) -> int:
     raise CorruptMetadataSnapshot("a snapshot begins with its header")
 
 
-_CONTROL_MESSAGES: Final[dict[ControlType, type[Message]]] = {
-    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
-    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
-    ControlType.KRAFT_VERSION: KRaftVersionRecord,
-    ControlType.KRAFT_VOTERS: VotersRecord,
-}
-_CONTROL_TYPES: Final = {message: kind for kind, message in _CONTROL_MESSAGES.items()}
-
-
-def _control_batch(messages: Iterable[Message], offset: int, epoch: int, now_ms: int) -> bytes:
-    records = [SimpleRecord(_CONTROL_KEY.pack(0, _CONTROL_TYPES[type(message)]), encode(message, 0), now_ms) for message in messages]
-    return build_batch(records, base_offset=offset, leader_epoch=epoch, control=True)
+_CONTROL_MESSAGES: Final = {kind: message for message, kind in CONTROL_TYPES.items() if message is not LeaderChangeMessage}
 
 
 def _control_message(record: Record) -> Message:

@@ -127,4 +127,7 @@ _OF_GROUPS = (
     for name, (default, low, doc) in _GROUP_DEFAULTS.items()
 )
 
+OF_CONTROLLERS: Final = frozenset(key.name for key in _OF_CONTROLLERS)
+"""What a controller obeys, and no other node."""
+
 KEPT_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_CONTROLLERS, *_OF_GROUPS)}

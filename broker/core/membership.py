@@ -13,6 +13,7 @@ from ottla.broker.core.quorum_addresses import QuorumAddress, bootstrap_servers,
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
 
+MORE_VOTERS: Final = "a controller of Ottla's is its quorum's only voter; for more of them use Apache Kafka's controllers"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SELECTORS: Final = (None, "", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 
@@ -26,8 +27,8 @@ def role_problems(settings: BrokerSettings) -> Iterator[str]:
     """Why a node with these roles cannot start, each with the name of its setting; nothing where it can."""
     if settings.is_member:
         yield from _member_problems(settings)
-    elif settings.process_roles == ("controller",):
-        yield "process.roles=controller: there is no controller without a broker here; allowed are broker, and one node with both"
+    elif settings.is_controller:
+        yield from _controller_problems(settings)
     elif settings.process_roles:
         yield from _combined_problems(settings)
 
@@ -44,6 +45,29 @@ def _combined_problems(settings: BrokerSettings) -> Iterator[str]:
         yield f"controller.quorum.bootstrap.servers={given}: with process.roles={roles} allowed is this node alone"
 
 
+def _controller_problems(settings: BrokerSettings) -> Iterator[str]:
+    if "node.id" not in settings.explicit:
+        yield "node.id must be given when process.roles=controller"
+    named, servers = voters(settings.controller_quorum_voters), settings.controller_quorum_bootstrap_servers
+    if not named and not servers:
+        yield "process.roles=controller needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"
+    if named and [voter.node_id for voter in named] != [settings.node_id]:
+        given = ",".join(settings.controller_quorum_voters)
+        yield f"controller.quorum.voters={given}: allowed is this node alone, node.id={settings.node_id}: {MORE_VOTERS}"
+    if len(servers) > 1:
+        yield f"controller.quorum.bootstrap.servers={','.join(servers)}: allowed is this node alone: {MORE_VOTERS}"
+    if not settings.controller_listener_names:
+        yield "controller.listener.names must contain at least one value when process.roles=controller"
+    if settings.value("controller.quorum.auto.join.enable"):
+        yield f"controller.quorum.auto.join.enable=true: {MORE_VOTERS}"
+    yield from _place_problems(settings)
+
+
+def _place_problems(settings: BrokerSettings) -> Iterator[str]:
+    if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
+        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
+
+
 def _member_problems(settings: BrokerSettings) -> Iterator[str]:
     if "node.id" not in settings.explicit:
         yield "node.id must be given when process.roles=broker"
@@ -57,8 +81,7 @@ def _member_problems(settings: BrokerSettings) -> Iterator[str]:
         yield "controller.listener.names must contain at least one value when process.roles=broker"
     if settings.value("controller.quorum.auto.join.enable"):
         yield "controller.quorum.auto.join.enable is only supported when process.roles contains controller"
-    if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
-        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
+    yield from _place_problems(settings)
     if settings.replica_selector_class not in _SELECTORS:
         yield f"replica.selector.class={settings.replica_selector_class}: allowed is {RACK_AWARE_SELECTOR}, or none"
     yield from _timing_problems(settings)

@@ -80,14 +80,18 @@ class BrokerSettings:
         _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Protocol of each listener name."
     )
     controller_listener_names: tuple[str, ...] = _member(
-        _LIST, (), "Names of the controllers' listeners. A member of a cluster dials the first, and binds none of them.", has_default=False
+        _LIST,
+        (),
+        "Names of the controllers' listeners. A member of a cluster dials the first; a controller has no others.",
+        has_default=False,
     )
 
     # --- a member of a cluster -----------------------------------------------------------------------------------------------
     process_roles: tuple[str, ...] = _member(
         _LIST,
         (),
-        "broker makes this a member of a cluster, with controllers elsewhere; without roles it is a node of its own.",
+        "broker makes this a member of a cluster, with controllers elsewhere, controller the controller of one; "
+        "without roles it is a node of its own.",
         each_of("broker", "controller"),
         has_default=False,
     )
@@ -310,6 +314,11 @@ class BrokerSettings:
     def is_member(self) -> bool:
         """Whether this is a broker of a cluster whose controllers are elsewhere."""
         return self.process_roles == ("broker",)
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this is a controller of a cluster, and no broker."""
+        return self.process_roles == ("controller",)
 
     def default(self, name: str) -> Value:
         """What the setting is where nobody gave one; KeyError as for `value`."""

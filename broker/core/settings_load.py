@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
+from ottla.broker.core.kept_keys import OF_CONTROLLERS
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
@@ -100,6 +101,8 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
+    if settings.is_controller:
+        return name in KEPT_KEYS and name not in OF_CONTROLLERS
     return name in KEPT_KEYS or (name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.is_member)
 
 
@@ -163,7 +166,7 @@ def _check_together(settings: BrokerSettings) -> None:
         raise SettingsError("group.consumer.assignors names no assignor")
     if roles := "\n".join(role_problems(settings)):
         raise SettingsError(roles)
-    if settings.is_member:
+    if settings.is_member or settings.is_controller:
         return
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:

@@ -44,6 +44,8 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
     unknown = set(_advertised(settings)) - {listener.name for listener in listeners}
     if unknown:
         raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
+    if settings.is_controller:
+        _check_own(settings, found)
     if settings.is_member:
         _check_controllers(settings, found, protocols)
         _check_inter_broker(settings, registered_listeners(settings, found))
@@ -68,6 +70,13 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
 def inter_broker_listener(settings: BrokerSettings) -> str:
     """The name of the listener at which brokers dial each other."""
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
+
+
+def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
+    names = {name.upper() for name in settings.controller_listener_names}
+    for listener in listeners:
+        if listener.name not in names:
+            raise SettingsError(f"listeners: {listener.name} must be in controller.listener.names when process.roles=controller")
 
 
 def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, str]) -> None:

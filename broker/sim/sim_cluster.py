@@ -8,12 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from ottla.broker.app import Broker, StartError
+from ottla.broker.app import Broker
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.threads import Threads
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
+from ottla.broker.process import StartError
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.kraft_controller import KraftController
 from ottla.broker.sim.loop import Died, Process, ProcessLife, SimLoop

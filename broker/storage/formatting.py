@@ -8,18 +8,24 @@ Rules that hold inside:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.release_levels import level_records
-from ottla.broker.cluster.snapshots import Snapshot, write_snapshot
+from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, write_snapshot
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.storage import partition_metadata
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta, encode_meta, random_id
+from ottla.broker.storage.partition_metadata import encode_metadata
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 
 def format_directory(
@@ -30,10 +36,13 @@ def format_directory(
     now_ms: int,
     *,
     ignore_formatted: bool = False,
+    voter_at: Sequence[VoterEndpoint] = (),
     files: Files = FILES,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> bool:
     """Returns False where the directory was formatted already, for the same node and cluster. `levels` of features are for controllers.
+
+    With `voter_at`, the listeners of a controller, this node is the one voter of a quorum whose voters can change (`--standalone`).
 
     Raises `LogDirRefused` where it is another's, or formatted and not to be ignored.
     """
@@ -47,12 +56,28 @@ def format_directory(
         files.make_dir(path)
         bootstrap = Snapshot(0, list(level_records(levels)))
         files.write_atomic(path / BOOTSTRAP_FILE, b"".join(write_snapshot(bootstrap, 0, levels[METADATA_VERSION], now_ms)))
-        files.write_atomic(meta_path, encode_meta(MetaProperties(cluster_id, node_id, random_id(random_bytes)), now_ms))
+        directory_id = random_id(random_bytes)
+        if voter_at:
+            voter = Voter(node_id, directory_id, list(voter_at), KRaftVersionFeature(0, 1))
+            quorum = Snapshot(now_ms, [], 1, VotersRecord(0, [voter]))
+            files.make_dir(path / METADATA_DIRECTORY)
+            files.write_atomic(path / METADATA_DIRECTORY / partition_metadata.FILE_NAME, encode_metadata(METADATA_TOPIC_ID))
+            written = b"".join(write_snapshot(quorum, 0, levels[METADATA_VERSION], now_ms))
+            files.write_atomic(path / METADATA_DIRECTORY / SnapshotId(0, 0).file_name, written)
+        files.write_atomic(meta_path, encode_meta(MetaProperties(cluster_id, node_id, directory_id), now_ms))
     except OSError as e:
         raise LogDirRefused(f"{e.filename or path} cannot be written: {e.strerror}") from e
     except ValueError as e:
         raise LogDirRefused(f"{meta_path}: {e}") from e
     return True
+
+
+def bootstrap_records(files: Files, path: Path) -> list[MetadataRecord]:
+    """What the directory was formatted with for the first controller; nothing where it was not. Raises ProtocolError, OSError."""
+    try:
+        return read_snapshot(files.read_bytes(path / BOOTSTRAP_FILE)).records
+    except FileNotFoundError:
+        return []
 
 
 def _check(path: Path, meta: MetaProperties, cluster_id: str, node_id: int) -> None:

@@ -156,10 +156,10 @@ class LogDir:
         path = self.path / meta_properties.FILE_NAME
         settings = self.settings
         if not self._files.exists(path):
-            if settings.is_member:
+            if settings.is_member or settings.is_controller:
                 raise LogDirRefused(
                     f"{self.path} is not formatted, it has no {meta_properties.FILE_NAME}: run "
-                    "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this broker belongs to"
+                    "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this node belongs to"
                 )
             cluster_id = settings.cluster_id or partition_metadata.encode_uuid(random_id(self._random_bytes))
             self.meta = MetaProperties(cluster_id, settings.node_id, random_id(self._random_bytes))

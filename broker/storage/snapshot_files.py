@@ -67,6 +67,14 @@ class SnapshotFiles:
         finally:
             self._files.close(fd)
 
+    def read_part(self, snapshot: SnapshotId, position: int, size: int) -> bytes:
+        """So many of its bytes from there on. Raises OSError."""
+        fd = self._files.open_read(self.path(snapshot))
+        try:
+            return bytes(self._files.pread(fd, size, position))
+        finally:
+            self._files.close(fd)
+
     def size_bytes(self, snapshot: SnapshotId) -> int:
         """Of its file. Raises OSError."""
         fd = self._files.open_read(self.path(snapshot))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.broker.app import Broker
 from ottla.broker.cluster.release_levels import bootstrap_levels
@@ -108,7 +108,7 @@ class MemberCluster:
 
     async def start(self) -> None:
         self._driver.start()
-        await self.controller.start(self.network)
+        await self.start_controller()
         await self.all(member.start() for member in self.members.values())
 
     async def stop(self) -> None:
@@ -118,8 +118,14 @@ class MemberCluster:
                 await self.done(member.stop())
         for client in self._clients.values():
             client.close()
-        self.controller.stop()
+        await self.stop_controller()
         self._driver.stop()
+
+    async def start_controller(self) -> None:
+        await self.controller.start(self.network)
+
+    async def stop_controller(self) -> None:
+        self.controller.stop()
 
     # --- time --------------------------------------------------------------------------------------------------------------------
 
@@ -149,9 +155,12 @@ class MemberCluster:
 
     def _to_the_next_timer(self, end_ms: int) -> None:
         now_ms = self.clock.mono_ms()
-        everyone = [self.timers, *(member.broker.timers for member in self.members.values() if member.broker is not None)]
-        due = [at for at in (timers.next_deadline() for timers in everyone) if at is not None]
+        due = [at for at in (timers.next_deadline() for timers in self.all_timers()) if at is not None]
         self.clock.advance(max(1, min([end_ms, *due]) - now_ms))
+
+    def all_timers(self) -> list[Timers]:
+        """Those of everybody in the cluster."""
+        return [self.timers, *(member.broker.timers for member in self.members.values() if member.broker is not None)]
 
     # --- clients -----------------------------------------------------------------------------------------------------------------
 
@@ -176,12 +185,21 @@ async def _gathered(works: Iterable[Awaitable[object]]) -> None:
 def in_a_cluster(scene: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
     """Runs the scene in a cluster that has started, and stops what is left of it. No member may have ended its process."""
 
+    run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), scene)
+
+
+C = TypeVar("C", bound=MemberCluster)
+
+
+def run_in_a_cluster(make: Callable[[], C], scene: Callable[[C], Awaitable[None]]) -> None:
+    """As `in_a_cluster`."""
+
     async def run() -> None:
-        cluster = MemberCluster(size, seed, **settings)
+        cluster = make()
         await cluster.start()
         await scene(cluster)
         await cluster.stop()
-        assert [member.exit_codes for member in cluster.members.values()] == [[]] * size
+        assert [member.exit_codes for member in cluster.members.values()] == [[] for _ in cluster.members]
 
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
         runner.run(run())

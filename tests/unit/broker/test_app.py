@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.app import StartError
+from ottla.broker.process import StartError
 from ottla.protocol.codec import decode_response
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest

@@ -8,6 +8,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from ottla.broker.cli.format import format_
+from ottla.broker.cluster.raft_records import VoterEndpoint
+from ottla.broker.cluster.snapshots import read_snapshot
+from ottla.broker.storage.meta_properties import decode_meta
 
 BROKER = {
     "process.roles": "broker",
@@ -41,12 +44,12 @@ def test_a_brokers_directory_is_formatted_as_kafkas_tool_says_it(tmp_path: Path)
     ("options", "settings", "words"),
     [
         (["--standalone"], {}, "--standalone can only be used on a controller"),
-        (["-I", "1@h:1:x"], {}, "--initial-controllers can only be used on a controller"),
-        (["-S", "SCRAM-SHA-256=[name=a,password=b]"], {}, "--add-scram can only be used on a controller"),
+        (["-I", "1@h:1:x"], {}, "--initial-controllers is for Apache Kafka's controllers"),
+        (["-S", "SCRAM-SHA-256=[name=a,password=b]"], {}, "--add-scram is for Apache Kafka's controllers"),
         (["-f", "group.version"], {}, "--feature group.version: expected NAME=LEVEL"),
         (["-r", "2.8"], {}, "Unknown metadata.version '2.8'"),
         (["-f", "kraft.version=1"], {"controller_quorum_voters": "1@h:1"}, "Cannot set kraft.version to 1"),
-        ([], {"process_roles": "broker,controller"}, "only a broker with process.roles=broker is formatted"),
+        ([], {"process_roles": "broker,controller"}, "only a node with process.roles=broker or controller is formatted"),
         ([], {"listeners": "CONTROLLER://h:1"}, "CONTROLLER must not be among listeners"),
         ([], {"no_such": "1"}, "Unknown setting no.such"),
     ],
@@ -55,6 +58,46 @@ def test_what_is_not_for_a_broker_is_refused_and_nothing_is_written(
     tmp_path: Path, options: list[str], settings: dict[str, str], words: str
 ) -> None:
     refused = formatted(tmp_path, *options, **settings)
+    assert refused.exit_code == 1
+    assert words in refused.output
+    assert not (tmp_path / "data").exists()
+
+
+CONTROLLER = {"process_roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
+
+
+def test_a_controllers_directory_names_it_as_the_one_voter(tmp_path: Path) -> None:
+    made = formatted(tmp_path, "--standalone", **CONTROLLER)
+    data = tmp_path / "data"
+    assert made.output == f"Formatting dynamic metadata voter directory {data} with metadata.version 4.3-IV0.\n"
+    log = data / "__cluster_metadata-0"
+    snapshot = read_snapshot((log / "00000000000000000000-0000000000.checkpoint").read_bytes())
+    assert snapshot.voters is not None
+    assert (snapshot.kraft_version, snapshot.voters.voters[0].voter_id) == (1, 2)
+    assert snapshot.voters.voters[0].endpoints == [VoterEndpoint("CONTROLLER", "localhost", 9093)]
+    meta = decode_meta((data / "meta.properties").read_bytes())
+    assert snapshot.voters.voters[0].voter_directory_id == meta.directory_id
+
+
+def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path: Path) -> None:
+    static = {"controller_quorum_bootstrap_servers": "", "controller_quorum_voters": "2@localhost:9093"}
+    assert formatted(tmp_path, **CONTROLLER, **static).exit_code == 0
+    assert not (tmp_path / "data" / "__cluster_metadata-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "words"),
+    [
+        ([], {}, "--standalone makes it the voter"),
+        (["--no-initial-controllers"], {}, "--standalone makes it the voter"),
+        (["--standalone"], {"controller_quorum_voters": "2@h:1"}, "--standalone cannot be used"),
+        (["--standalone"], {"controller_quorum_voters": "2@h:1,3@h:2"}, "for more of them use Apache Kafka's controllers"),
+    ],
+)
+def test_a_controller_is_the_one_voter_or_is_not_formatted(
+    tmp_path: Path, options: list[str], settings: dict[str, str], words: str
+) -> None:
+    refused = formatted(tmp_path, *options, **CONTROLLER, **settings)
     assert refused.exit_code == 1
     assert words in refused.output
     assert not (tmp_path / "data").exists()

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 from ottla.broker.cluster.raft_records import (
+    ElectionVoter,
     KRaftVersionFeature,
     KRaftVersionRecord,
+    LeaderChangeMessage,
     SnapshotHeaderRecord,
     Voter,
     VoterEndpoint,
     VotersRecord,
+    control_batch,
 )
+from ottla.protocol.records.batch import read_header
+from ottla.protocol.records.control import ControlType, control_type
+from ottla.protocol.records.record import iter_records
 from ottla.protocol.schema import decode, encode
 
 
@@ -22,3 +28,15 @@ def test_a_voter_is_written_with_its_directory_its_listeners_and_what_it_knows()
     endpoint = "02" + "0243" + "0268" + "2385" + "00"
     assert encode(record, 0).hex() == "0000" + "02" + "00000003" + directory.hex() + endpoint + "0000" + "0001" + "00" + "00" + "00"
     assert decode(VotersRecord, encode(record, 0), 0) == record
+
+
+def test_a_change_of_the_leader_names_it_and_who_voted() -> None:
+    record = LeaderChangeMessage(0, 3000, [ElectionVoter(3000)], [ElectionVoter(3000)])
+    assert encode(record, 0).hex() == "0000" + "00000bb8" + 2 * ("02" + "00000bb8" + "00") + "00"
+
+
+def test_control_records_of_one_batch_follow_each_other_under_their_types() -> None:
+    batch = control_batch([LeaderChangeMessage(0, 1), KRaftVersionRecord(0, 1)], 5, 2, 1_000)
+    header = read_header(batch)
+    assert (header.base_offset, header.next_offset, header.partition_leader_epoch, header.is_control) == (5, 7, 2, True)
+    assert [control_type(record.key) for record in iter_records(batch)] == [ControlType.LEADER_CHANGE, ControlType.KRAFT_VERSION]

@@ -8,6 +8,13 @@ from ottla.broker.core.membership import controllers
 from ottla.broker.core.quorum_addresses import QuorumAddress
 from ottla.broker.core.settings_load import SettingsError, load
 
+CONTROLLER = {
+    "process.roles": "controller",
+    "node.id": "3",
+    "controller.quorum.bootstrap.servers": "one:9093",
+    "controller.listener.names": "C",
+    "listeners": "C://:9093",
+}
 MEMBER = {"process.roles": "broker", "node.id": "2", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "C"}
 BROKER_PROPERTIES = """
 process.roles=broker
@@ -72,7 +79,13 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"process.roles": "controller"}, r"process\.roles=controller: there is no controller without a broker here"),
+        ({name: text for name, text in CONTROLLER.items() if name != "node.id"}, r"node\.id must be given when process\.roles=controller"),
+        ({**CONTROLLER, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=controller needs controller\.quorum\.bootstrap"),
+        ({**CONTROLLER, "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1: .*only voter"),
+        ({**CONTROLLER, "controller.quorum.voters": "1@a:1,3@b:1"}, r"voters=1@a:1,3@b:1: .*Apache Kafka's controllers"),
+        ({**CONTROLLER, "controller.listener.names": ""}, r"controller\.listener\.names must contain at least one value"),
+        ({**CONTROLLER, "controller.quorum.auto.join.enable": "true"}, r"auto\.join\.enable=true: .*only voter"),
+        ({**CONTROLLER, "metadata.log.dir": "/elsewhere"}, r"metadata\.log\.dir=/elsewhere"),
         ({name: text for name, text in MEMBER.items() if name != "node.id"}, r"node\.id must be given"),
         ({"process.roles": "broker,client"}, r"process\.roles: String must be one of: broker, controller"),
         ({**MEMBER, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=broker needs controller\.quorum\.bootstrap\.servers"),
@@ -98,6 +111,13 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
 def test_roles_that_cannot_be_played_stop_the_start_by_the_settings_name(given: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         load(given, {}, None)
+
+
+def test_a_controllers_own_settings_are_obeyed_by_a_controller_and_noted_elsewhere() -> None:
+    own = {"broker.session.timeout.ms": "5000", "metadata.max.idle.interval.ms": "0"}
+    controller = load({**CONTROLLER, **own}, {}, None)
+    assert (controller.notes, controller.settings.is_controller, controller.settings.is_member) == ([], True, False)
+    assert len(load({**MEMBER, **own}, {}, None).notes) == 2
 
 
 @pytest.mark.parametrize("quorum", [{"controller.quorum.voters": "1@one:9093"}, {"controller.quorum.bootstrap.servers": "one:9093"}, {}])

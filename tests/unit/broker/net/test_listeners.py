@@ -129,3 +129,15 @@ def test_a_controllers_listener_is_plaintext_unless_a_map_says_otherwise() -> No
     assert [at.name for at in listeners_of(load({"listeners": "C://h:1", "controller.listener.names": "C"}, {}, None).settings)] == ["C"]
     with pytest.raises(SettingsError, match=r"C is not in listener\.security\.protocol\.map"):
         listeners_of(load({"listeners": "C://h:1,SSL://h:2", "controller.listener.names": "C"}, {}, None).settings)
+
+
+def test_all_listeners_of_a_controller_are_for_controllers_and_brokers() -> None:
+    given = {
+        "process.roles": "controller",
+        "node.id": "3",
+        "controller.quorum.bootstrap.servers": "h:9093",
+        "controller.listener.names": "C",
+    }
+    assert [at.name for at in listeners_of(load({**given, "listeners": "C://h:9093"}, {}, None).settings)] == ["C"]
+    with pytest.raises(SettingsError, match=r"listeners: PLAINTEXT must be in controller\.listener\.names"):
+        listeners_of(load({**given, "listeners": "C://h:9093,PLAINTEXT://h:9092"}, {}, None).settings)

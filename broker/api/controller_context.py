@@ -1,0 +1,64 @@
+"""What a handler of the controller is given beside its request; as `ottla.broker.api.context` for those of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Peer
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.features import Features
+    from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.quorum.active_controller import ActiveController
+    from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+    from ottla.broker.runtime.quorum.serving import QuorumServing
+    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+
+
+@dataclass(slots=True)
+class ControllerServices:
+    """The long-lived objects that handlers use. Those of topics and settings are a broker's, too, and use what has the same name there."""
+
+    settings: BrokerSettings
+    clock: Clock
+    timers: Timers
+    active: ActiveController
+    voter: SoleVoter
+    serving: QuorumServing
+    features: Callable[[], Features]
+    """Those of the cluster, now."""
+    topic_service: ClusterDecisions
+    stop_at_once: Callable[[BaseException], None]
+    forwarding: None = None
+    """Everything is decided here."""
+
+    @property
+    def topics(self) -> Catalog:
+        """What topics exist."""
+        return self.active.state.catalog
+
+    @property
+    def broker_configs(self) -> BrokerConfigs:
+        """The settings of nodes."""
+        return self.topic_service.broker_configs
+
+    def as_forwarded(self) -> ControllerServices:
+        """For what came through a broker."""
+        return replace(self, topic_service=replace(self.topic_service, is_forwarded=True))
+
+
+class ControllerContext:
+    """One request's surroundings."""
+
+    __slots__ = ("client_id", "peer", "services", "version")
+
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ControllerServices) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.peer = peer
+        self.services = services

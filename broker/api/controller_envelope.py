@@ -1,0 +1,53 @@
+"""Envelope (key 58), version 0: a client's request that a broker hands on, answered as if the client had sent it here (KIP-590).
+
+What no envelope may hold is INVALID_REQUEST, a version that is not known here UNSUPPORTED_VERSION: then the broker ends that client's
+connection (Kafka's `EnvelopeUtils`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.routes import FORWARDED, SPLIT
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError, UnsupportedVersion
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.api.dispatch import Served
+
+FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, ApiKey.ALLOCATE_PRODUCER_IDS})
+"""KAFKA: ApiKeys.forwardable, of what is served."""
+_ADDRESS_BYTES: Final = (4, 16)
+
+
+async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes: Mapping[int, Served]) -> EnvelopeResponse:
+    """The answer to what is in it."""
+    if len(request.client_host_address) not in _ADDRESS_BYTES:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        inside = decode_request(request.request_data)
+    except UnsupportedVersion:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    except ProtocolError:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    header = inside.header
+    if header.api_key not in FORWARDABLE or header.api_key not in routes:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    route = routes[header.api_key]
+    if not route.min_version <= header.api_version <= route.max_version:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    client = replace(ctx.peer, host=str(ip_address(bytes(request.client_host_address))))
+    answer = route.handle(ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded()), inside.body)
+    response = await answer if inspect.isawaitable(answer) else answer
+    written = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
+    return EnvelopeResponse(written[PREFIX_BYTES:])

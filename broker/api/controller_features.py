@@ -1,0 +1,34 @@
+"""UpdateFeatures (key 57), versions 0-2, of a controller: all of a request's features get their levels, or none."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.controller.feature_updates import FeatureUpdate, UpgradeType, update_features
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.api.controller_context import ControllerContext
+
+
+async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Answers when the levels are in force."""
+    wanted = [FeatureUpdate(each.feature, each.max_version_level, _kind(each, ctx.version)) for each in request.feature_updates]
+    try:
+        await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
+    except Rejected as error:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(each.feature) for each in request.feature_updates])
+
+
+def _kind(update: FeatureUpdateKey, version: int) -> int:
+    if version > 0:
+        return update.upgrade_type
+    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE

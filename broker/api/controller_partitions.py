@@ -1,0 +1,63 @@
+"""What brokers and clients ask of the controller about partitions: ElectLeaders (key 43), AlterPartitionReassignments (45),
+ListPartitionReassignments (46), AlterPartition (56) and AssignReplicasToDirs (73).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.controller.alter_partition import alter_partition
+from ottla.broker.controller.assign_directories import assign_directories
+from ottla.broker.controller.elect_leaders import elect_leaders
+from ottla.broker.controller.reassign_partitions import alter_partition_reassignments, list_partition_reassignments
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.api.controller_context import ControllerContext
+
+
+async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Who leads where another should."""
+    try:
+        return await ctx.services.active.run(partial(elect_leaders, request=request))
+    except Rejected as error:
+        return ElectLeadersResponse(error_code=error.code)
+
+
+async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    """Partitions begin to move, or are not to move any more."""
+    try:
+        return await ctx.services.active.run(partial(alter_partition_reassignments, request=request))
+    except Rejected as error:
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+async def reassignments(ctx: ControllerContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """What moves, as far as it is decided for good."""
+    return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))
+
+
+async def alter_in_sync(ctx: ControllerContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    """Other in-sync sets."""
+    try:
+        return await ctx.services.active.run(partial(alter_partition, request=request))
+    except Rejected as error:
+        return AlterPartitionResponse(error_code=error.code)
+
+
+async def assign(ctx: ControllerContext, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+    """Replicas lie where they are said to."""
+    try:
+        return await ctx.services.active.run(partial(assign_directories, request=request))
+    except Rejected as error:
+        return AssignReplicasToDirsResponse(error_code=error.code)

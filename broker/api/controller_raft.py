@@ -1,0 +1,67 @@
+"""What a controller answers of its quorum: Fetch (key 1) and FetchSnapshot (59) of the metadata log, DescribeQuorum (55), and the refusals
+of Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), AddRaftVoter (80), RemoveRaftVoter (81) and UpdateRaftVoter (82).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ottla.broker.runtime.quorum import refusals
+
+if TYPE_CHECKING:
+    from ottla.broker.api.controller_context import ControllerContext
+    from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
+    from ottla.protocol.messages.k52_vote import VoteRequest, VoteResponse
+    from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+    from ottla.protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+    from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+    from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+
+
+def fetch(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """The metadata log, as far as it is committed."""
+    return ctx.services.serving.fetch(request)
+
+
+def fetch_snapshot(ctx: ControllerContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """A part of a snapshot of it."""
+    return ctx.services.serving.fetch_snapshot(request)
+
+
+def describe_quorum(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Who has read how far."""
+    return ctx.services.serving.describe(request)
+
+
+def vote(ctx: ControllerContext, request: VoteRequest) -> VoteResponse:
+    """No."""
+    return refusals.no_vote(ctx.services.voter, request)
+
+
+def begin_epoch(ctx: ControllerContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    """No."""
+    return refusals.no_other_leader(ctx.services.voter, request)
+
+
+def end_epoch(ctx: ControllerContext, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    """No."""
+    return refusals.no_other_end(ctx.services.voter, request)
+
+
+def add_voter(_: ControllerContext, __: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """No."""
+    return refusals.no_voter_added()
+
+
+def remove_voter(_: ControllerContext, __: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """No."""
+    return refusals.no_voter_removed()
+
+
+def update_voter(_: ControllerContext, __: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
+    """No."""
+    return refusals.no_voter_updated()

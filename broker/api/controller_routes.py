@@ -1,0 +1,83 @@
+"""What a controller serves at its listeners: exactly this is listed in its ApiVersions. Imported only where there is a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.api import controller_brokers as brokers
+from ottla.broker.api import (
+    controller_features,
+    k19_create_topics,
+    k20_delete_topics,
+    k32_describe_configs,
+    k33_alter_configs,
+    k37_create_partitions,
+    k44_incremental_alter_configs,
+)
+from ottla.broker.api import controller_partitions as partitions
+from ottla.broker.api import controller_raft as raft
+from ottla.broker.api.controller_context import ControllerContext, ControllerServices
+from ottla.broker.api.controller_envelope import open_envelope
+from ottla.broker.api.controller_self import api_versions, describe_cluster
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.faults.engine import Faults
+from ottla.protocol.api_keys import ApiKey
+
+
+class ControllerRoute(NamedTuple):
+    """One API key. Versions are inclusive."""
+
+    min_version: int
+    max_version: int
+    handle: Callable[[Any, Any], Any]
+
+
+CONTROLLER_ROUTES: Final[dict[int, ControllerRoute]] = {}
+_ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
+    ApiKey.FETCH: (4, 18, raft.fetch),
+    ApiKey.API_VERSIONS: (0, 4, partial(api_versions, routes=CONTROLLER_ROUTES)),
+    ApiKey.CREATE_TOPICS: (2, 7, k19_create_topics.handle),
+    ApiKey.DELETE_TOPICS: (1, 6, k20_delete_topics.handle),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4, k32_describe_configs.handle),
+    ApiKey.ALTER_CONFIGS: (0, 2, k33_alter_configs.handle),
+    ApiKey.CREATE_PARTITIONS: (0, 3, k37_create_partitions.handle),
+    ApiKey.ELECT_LEADERS: (0, 2, partitions.elect),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1, k44_incremental_alter_configs.handle),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1, partitions.reassign),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0, partitions.reassignments),
+    ApiKey.VOTE: (0, 2, raft.vote),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1, raft.begin_epoch),
+    ApiKey.END_QUORUM_EPOCH: (0, 1, raft.end_epoch),
+    ApiKey.DESCRIBE_QUORUM: (0, 2, raft.describe_quorum),
+    ApiKey.ALTER_PARTITION: (2, 3, partitions.alter_in_sync),
+    ApiKey.UPDATE_FEATURES: (0, 2, controller_features.update),
+    ApiKey.ENVELOPE: (0, 0, partial(open_envelope, routes=CONTROLLER_ROUTES)),
+    ApiKey.FETCH_SNAPSHOT: (0, 1, raft.fetch_snapshot),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2, describe_cluster),
+    ApiKey.BROKER_REGISTRATION: (0, 4, brokers.register),
+    ApiKey.BROKER_HEARTBEAT: (0, 2, brokers.beat),
+    ApiKey.UNREGISTER_BROKER: (0, 0, brokers.unregister),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0, brokers.allocate_ids),
+    ApiKey.CONTROLLER_REGISTRATION: (0, 0, brokers.register_other),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0, partitions.assign),
+    ApiKey.ADD_RAFT_VOTER: (0, 1, raft.add_voter),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0, raft.remove_voter),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0, raft.update_voter),
+}
+"""Some handlers are a broker's own: what they ask of their context, a `ControllerContext` has, too.
+
+The versions are Kafka's: those that its schemas give for the listener `controller`.
+"""
+CONTROLLER_ROUTES.update((int(key), ControllerRoute(*route)) for key, route in _ROUTES.items())
+
+
+class ControllerDispatcher(Dispatcher):
+    """As a broker's, for a controller's requests."""
+
+    def __init__(self, services: ControllerServices) -> None:
+        super().__init__(services, Faults(), CONTROLLER_ROUTES, ControllerContext)
+
+    def at_once(self, data: bytes, at: int) -> None:
+        """Nothing is: a controller serves no Produce."""

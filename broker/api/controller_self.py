@@ -1,0 +1,47 @@
+"""What a controller answers of itself: ApiVersions (key 18) and DescribeCluster (60)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api.k18_api_versions import answer
+from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.api.controller_context import ControllerContext
+    from ottla.broker.api.dispatch import Served
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def api_versions(ctx: ControllerContext, request: ApiVersionsRequest, routes: Mapping[int, Served]) -> ApiVersionsResponse:
+    """The routes of the controller, and the features of the cluster."""
+    listed = [ApiVersion(key, route.min_version, route.max_version) for key, route in sorted(routes.items())]
+    return answer(request, ctx.version, ctx.peer, ctx.services.features(), listed)
+
+
+def describe_cluster(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The controllers, which is this one; a controller's listener tells nothing of brokers (KIP-919)."""
+    if request.endpoint_type != CONTROLLERS:
+        mismatched = request.endpoint_type == BROKERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"This listener is for controllers; the request asks for endpoint type {request.endpoint_type}.",
+        )
+    me = ctx.services.voter.me
+    at = next((endpoint for endpoint in me.endpoints if endpoint.name == ctx.peer.listener.name), me.endpoints[0])
+    response = DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=me.cluster_id,
+        controller_id=me.node_id,
+        brokers=[DescribeClusterBroker(me.node_id, at.host, at.port)],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

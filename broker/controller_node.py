@@ -1,0 +1,156 @@
+"""A node that is a controller and no broker: `process.roles=controller`.
+
+Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept and read nothing more -> answer
+what is in flight -> end -> close the log.
+
+Source: KAFKA ControllerServer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.api.controller_context import ControllerServices
+from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.cluster.raft_records import VoterEndpoint
+from ottla.broker.core import limits
+from ottla.broker.core.settings_load import data_dir
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.connection import Shared
+from ottla.broker.net.listeners import host_and_port, listeners_of, registered_listeners
+from ottla.broker.net.server import Server
+from ottla.broker.net.session import ByteBudget
+from ottla.broker.process import StartError
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.world import World
+from ottla.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.broker.core.settings import BrokerSettings
+
+logger = logging.getLogger("ottla.broker")
+
+
+class ControllerNode:
+    """One controller on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
+
+    def __init__(self, settings: BrokerSettings, world: World | None = None, exit_now: Callable[[int], object] = os._exit) -> None:
+        self.settings = settings
+        self.world = world = world or World()
+        self.clock = world.clock
+        self.timers = Timers()
+        self.log_dir: LogDir
+        self.role: ControllerRole
+        self._exit_now = exit_now
+        self._driver = TimerDriver(self.timers, self.clock)
+        self._flusher = Flusher(self.stop_at_once, world.threads)
+        self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
+        self._dispatcher: ControllerDispatcher
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        first = self._server.listeners[0]
+        return first.host or "0.0.0.0", first.port
+
+    async def start(self) -> None:
+        """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
+        self._server.bind()
+        try:
+            self.log_dir = LogDir.open(
+                data_dir(self.settings),
+                self.settings,
+                self.clock.now_ms(),
+                files=self.world.files,
+                random_bytes=self.world.random.randbytes,
+                threads=self.world.threads,
+            )
+            try:
+                self._driver.start()
+                self.role = self._make_role()
+                await self.role.start()
+                await self._accept()
+            except BaseException:
+                self._driver.stop()
+                self.log_dir.close(clean=False)
+                raise
+        except BaseException as error:
+            self._server.close()
+            self._flusher.close()
+            if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
+                raise StartError(str(error)) from error
+            raise
+
+    @property
+    def ports(self) -> list[int]:
+        """Of the first listener."""
+        return [self.address[1]]
+
+    def greeting(self) -> str:
+        """Where the controller is, and of what cluster."""
+        return (
+            f"Ottla's controller is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, "
+            f"cluster id {self.log_dir.cluster_id}, node {self.settings.node_id})"
+        )
+
+    async def warm_up(self) -> None:
+        """Everything is imported already."""
+
+    async def stop(self) -> None:
+        """Stop in order; what cannot be answered in time is cut."""
+        self._server.close()
+        self.role.serving.stopping = True
+        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
+        if late:
+            logger.warning("%d requests were not answered in time", late)
+        await self._server.wait_closed(limits.STOP_DRAIN_MS)
+        await self.role.stop()
+        self._driver.stop()
+        self._flusher.close()
+        self.log_dir.close(clean=True)
+
+    def crash(self) -> None:
+        """For tests, as far as one process can: what SIGKILL leaves."""
+        self._driver.stop()
+        self.role.end()
+        self._server.abort()
+        self._flusher.close()
+        self.log_dir.close(clean=False)
+
+    def stop_at_once(self, error: BaseException) -> None:
+        """What the disk holds is unknown: end the process, and let the next start read what is really there."""
+        logger.critical("Stopping at once: %s", error)
+        logging.shutdown()
+        self._exit_now(1)
+
+    def _make_role(self) -> ControllerRole:
+        at = [VoterEndpoint(each.name, each.host, each.port) for each in registered_listeners(self.settings, self._server.listeners)]
+        return ControllerRole(
+            self.settings,
+            self.log_dir,
+            at,
+            clock=self.clock,
+            timers=self.timers,
+            flusher=self._flusher,
+            files=self.world.files,
+            random=self.world.random,
+            on_failure=self.stop_at_once,
+        )
+
+    async def _accept(self) -> None:
+        role, settings = self.role, self.settings
+        services = ControllerServices(
+            settings, self.clock, self.timers, role.active, role.voter, role.serving, role.features, role.decisions, self.stop_at_once
+        )
+        self._dispatcher = ControllerDispatcher(services)
+        budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
+        await self._server.start(Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget))
+        self._server.watch_idle(settings.connections_max_idle_ms)
+        self._server.watch_memory()

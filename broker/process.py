@@ -1,0 +1,136 @@
+"""A process that runs a node until a signal ends it: its memory, its loop, its signals, and what it tells when it can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.descriptors import allow_open_files
+from ottla.broker.core.heap import keep_freed_memory
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+
+logger = logging.getLogger("ottla.broker")
+
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Requests make no reference cycles, so the collector may look rarely."""
+
+
+class StartError(Exception):
+    """The node cannot start; the text says why."""
+
+
+class ServingNode(Protocol):
+    """What a process runs."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    async def start(self) -> None:
+        """Everything up to accepting connections. Raises StartError or OSError, and then nothing of it is left."""
+        ...
+
+    async def warm_up(self) -> None:
+        """What is left to do when nobody waits for the start any more."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        ...
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """Where clients connect."""
+        ...
+
+    def greeting(self) -> str:
+        """What is to be told when it can be reached."""
+        ...
+
+
+N = TypeVar("N", bound=ServingNode)
+Beside = Callable[[N], AbstractAsyncContextManager[object]]
+"""What runs beside a node, from its start to its stop, on the same loop."""
+
+
+def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Beside[N] | None = None) -> int:
+    """Run a node until a signal stops it; the exit code. Raises StartError."""
+    signal.signal(signal.SIGTERM, _give_up)
+    keep_freed_memory()
+    allow_open_files()
+    try:
+        import uvloop  # noqa: PLC0415 # does not exist everywhere
+    except ImportError:
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    else:
+        new_loop = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_serve(make(), port_file, beside or nullcontext))
+    return 0
+
+
+def _give_up(number: int, _: object) -> None:
+    """SIGTERM during the start. The first process of a container would not hear it without a handler, and serve on until killed."""
+    raise SystemExit(128 + number)
+
+
+async def _serve(node: N, port_file: Path | None, beside: Beside[N]) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            await node.start()
+            stack.push_async_callback(node.stop)
+            await stack.enter_async_context(beside(node))
+        except OSError as error:
+            raise StartError(_without_number(error)) from error
+        await _until_stopped(node, port_file)
+    logger.info("Stopped")
+
+
+def _without_number(error: OSError) -> str:
+    return str(error) if error.filename is not None or not error.strerror else error.strerror
+
+
+async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
+    stop = asyncio.Event()
+
+    def signalled() -> None:
+        if stop.is_set():
+            logger.warning("Second signal: stopping at once, the next start will recover")
+            logging.shutdown()
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled)
+    gc.freeze()
+    _announce(node, port_file)
+    stopped = asyncio.ensure_future(stop.wait())
+    if await wait_at_most(node.timers, node.clock, limits.WARM_UP_AFTER_MS, [stopped]):
+        await node.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+    await stopped
+    logger.info("Stopping")
+
+
+def _announce(node: ServingNode, port_file: Path | None) -> None:
+    if port_file is not None:
+        partial = port_file.with_name(port_file.name + ".tmp")
+        try:
+            partial.write_text("".join(f"{port}\n" for port in node.ports))
+            partial.replace(port_file)
+        except OSError as error:
+            raise StartError(f"the port file {port_file} cannot be written: {error.strerror}") from error
+    print(node.greeting(), flush=True)

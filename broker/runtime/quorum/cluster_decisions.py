@@ -1,0 +1,65 @@
+"""What clients ask of a cluster's topics and settings, as decisions of its controller: what `TopicService` is on a node of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.cluster.topic_ids import new_topic_id
+from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.cluster_configs import alter_cluster_configs
+from ottla.broker.controller.create_topics import create_partitions, create_topics
+from ottla.broker.controller.delete_topics import delete_topics
+from ottla.broker.controller.placement import Placement
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.metadata_records import MetadataRecord
+    from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.controller.alter_configs import AlterResource
+    from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic
+    from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
+    from ottla.broker.controller.state import ControllerState
+    from ottla.broker.core.effects import Effects
+    from ottla.broker.core.rejected import Rejected
+    from ottla.broker.runtime.quorum.active_controller import ActiveController
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDecisions:
+    """`is_forwarded`: what is asked came through a broker, which has checked its part of it."""
+
+    active: ActiveController
+    broker_configs: BrokerConfigs
+    is_forwarded: bool = False
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """As `TopicService`, whose methods of these names say what is returned and raised."""
+        return await self.active.run(partial(_create_topics, topics=topics), validate_only=validate_only)
+
+    async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
+        """As above."""
+        return await self.active.run(lambda state: delete_topics(state.catalog, refs))
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[tuple[str, Rejected | None]]:
+        """As above."""
+        return await self.active.run(
+            lambda state: create_partitions(state.catalog, topics, Placement.in_cluster(state)), validate_only=validate_only
+        )
+
+    async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
+        """As above."""
+        return await self.active.run(
+            partial(alter_cluster_configs, resources=resources, forwarded=self.is_forwarded), validate_only=validate_only
+        )
+
+
+def _create_topics(state: ControllerState, topics: Sequence[NewTopic]) -> Effects[MetadataRecord, list[CreatedTopic]]:
+    def check(overrides: Mapping[str, str]) -> None:
+        check_topic_configs(overrides, state.settings)
+
+    placement = Placement.in_cluster(state)
+    return create_topics(state.catalog, topics, placement, check, lambda: new_topic_id(state.random.randbytes))

@@ -1,0 +1,196 @@
+"""The controller's part of a node: its log, its state, and what it does by itself. Whoever makes one serves it and stops it.
+
+Source: KAFKA ControllerServer, QuorumController.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.cluster.features import REGISTERED, Features
+from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.metadata_loader import Provenance, Published
+from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.controller.activation import DEFAULT_BOOTSTRAP, activate
+from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean_leaders
+from ottla.broker.controller.heartbeats import fence_stale
+from ottla.broker.controller.registrations import register_controller
+from ottla.broker.controller.state import SESSION_TIMEOUT, ControllerState
+from ottla.broker.core.quorum_addresses import voters
+from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.serving import QuorumServing
+from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.storage.formatting import bootstrap_records
+from ottla.broker.storage.meta_properties import random_id
+from ottla.broker.storage.raft_log import MetadataRetention
+from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, Feature, Listener
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.metadata_records import MetadataRecord
+    from ottla.broker.cluster.raft_records import VoterEndpoint
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.effects import Effects
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.files import Files
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.storage.partition_log import PartitionLog
+
+UPKEEP_MS: Final = 60_000
+_PLAINTEXT_ID: Final = 0
+_SCANS: Final = 8
+"""Looks for silent brokers in one session's time."""
+
+logger = logging.getLogger(__name__)
+
+
+class ControllerRole:
+    """`endpoints` are the listeners for the others, with the ports that they have."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        log_dir: LogDir,
+        endpoints: Sequence[VoterEndpoint],
+        *,
+        clock: Clock,
+        timers: Timers,
+        flusher: Flusher,
+        files: Files,
+        random: Random,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._settings, self._log_dir, self._clock, self._timers, self._flusher = settings, log_dir, clock, timers, flusher
+        self._files, self._random = files, random
+        self.newest = Published(EMPTY, Provenance(), ImageChanges())
+        """What is committed, and told."""
+        self.followers: list[Callable[[Published], object]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        me = Identity(log_dir.cluster_id, settings.node_id, log_dir.meta.directory_id, endpoints)
+        self.voter = SoleVoter(
+            self._metadata_log(),
+            me,
+            is_named=bool(voters(settings.controller_quorum_voters)),
+            clock=clock,
+            flusher=flusher,
+            on_published=self._published,
+            retention=MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
+            rhythm=SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+        )
+        self.serving = QuorumServing(self.voter, clock, timers)
+        self.state = ControllerState(me.cluster_id, settings, random, [settings.node_id])
+        self.active = ActiveController(self.state, self.voter, on_failure)
+        self.decisions = ClusterDecisions(self.active, BrokerConfigs(settings, self.state.catalog))
+
+    def _metadata_log(self) -> PartitionLog:
+        key, settings = (CLUSTER_METADATA, 0), self._settings
+        config = replace(
+            METADATA_LOG_CONFIG, segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
+        )
+        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config)
+        log.config = config
+        if log.topic_id == ZERO_ID:  # as Kafka's format leaves it
+            self._log_dir.name_topic(log, METADATA_TOPIC_ID)
+        return log
+
+    # --- life --------------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Leads the quorum, and decides from now on. Raises LogDirRefused, ProtocolError, OSError."""
+        voter, state = self.voter, self.state
+        voter.open()
+        state.kraft_version = voter.quorum.kraft_version
+        state.load(self.newest.image, voter.end_offset - 1, self._clock.mono_ms())
+        bootstrap = bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP
+        await self.active.run(partial(activate, bootstrap=bootstrap, in_transaction=voter.in_transaction))
+        await self._register()
+        logger.info("Controller %d leads its quorum in epoch %d from offset %d on", voter.me.node_id, voter.epoch, voter.end_offset)
+        self._tasks = [asyncio.ensure_future(self._every(ms, work)) for ms, work in self._rhythms()]
+
+    def _rhythms(self) -> Iterator[tuple[int, Callable[[], Awaitable[None]]]]:
+        """How often, in ms, what is done."""
+        yield self._setting(SESSION_TIMEOUT) // _SCANS, self._fence_silent
+        yield UPKEEP_MS, self._look_after_log
+        yield self._setting("unclean.leader.election.interval.ms"), partial(self._while_there_is_more, elect_unclean_leaders)
+        if self._settings.value("auto.leader.rebalance.enable"):
+            seconds = self._setting("leader.imbalance.check.interval.seconds")
+            yield seconds * 1_000, partial(self._while_there_is_more, balance_leaders)
+
+    def _setting(self, name: str) -> int:
+        value = self._settings.value(name)
+        assert isinstance(value, int)
+        return value
+
+    async def stop(self) -> None:
+        """Decide nothing more by itself, and answer no reader of the log."""
+        self.end()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def end(self) -> None:
+        """As `stop`, without waiting."""
+        self.serving.stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    def features(self) -> Features:
+        """What clients are told."""
+        level, image = self.voter.quorum.kraft_version, self.newest.image
+        levels = {**image.features, KRAFT_VERSION: level} if level else image.features
+        return Features(REGISTERED, levels, self.newest.provenance.offset)
+
+    def _published(self, published: Published) -> None:
+        self.newest = published
+        for follower in self.followers:
+            follower(published)
+
+    async def _register(self) -> None:
+        """This node is known as a controller, and with what it supports, as others are that can lead a quorum."""
+        if self.state.metadata_level < CONTROLLER_REGISTRATION:
+            return
+        me = self.voter.me
+        request = ControllerRegistrationRequest(
+            controller_id=me.node_id,
+            incarnation_id=random_id(self._random.randbytes),
+            listeners=[Listener(at.name, at.host, at.port, _PLAINTEXT_ID) for at in me.endpoints],
+            features=[Feature(name, low, high) for name, (low, high) in sorted(REGISTERED.items())],
+        )
+        await self.active.run(partial(register_controller, request=request))
+
+    # --- by itself ---------------------------------------------------------------------------------------------------------------
+
+    async def _every(self, ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await pause(self._timers, self._clock, ms)
+            try:
+                await work()
+            except Exception:
+                logger.exception("What the controller does now and then failed, and is done again in %d ms", ms)
+
+    async def _fence_silent(self) -> None:
+        while await self.active.run(partial(fence_stale, now_ms=self._clock.mono_ms())):
+            logger.info("A broker was silent for too long")
+
+    async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
+        while await self.active.run(decide):
+            pass
+
+    async def _look_after_log(self) -> None:
+        log, now_ms = self.voter.raft_log, self._clock.now_ms()
+        log.clean(now_ms)
+        for remove in log.doomed(now_ms):
+            await self._flusher.run(remove)

@@ -1,0 +1,91 @@
+"""What a controller without other voters answers to those that would vote, lead, or join (KAFKA KafkaRaftClient, handleVoteRequest …).
+
+Nobody else can lead this quorum, so nothing that a stranger sends ends this node's leadership, whatever epoch it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.membership import MORE_VOTERS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k52_vote as k52
+from ottla.protocol.messages import k53_begin_quorum_epoch as k53
+from ottla.protocol.messages import k54_end_quorum_epoch as k54
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterResponse
+from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterResponse
+from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+
+P = TypeVar("P")
+
+
+def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
+    """Never granted."""
+    error, asked = _checked(voter, request)
+    if asked is None:
+        return k52.VoteResponse(error_code=error)
+    me, at = voter.me, voter.me.endpoints[0]
+    if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.replica_id < 0:
+        error = ErrorCode.INVALID_REQUEST
+    elif asked.replica_epoch < voter.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    result = k52.PartitionResult(0, error, me.node_id, voter.epoch, vote_granted=False)
+    return k52.VoteResponse(
+        topics=[k52.TopicResult(CLUSTER_METADATA, [result])], node_endpoints=[k52.NodeEndpoint(me.node_id, at.host, at.port)]
+    )
+
+
+def no_other_leader(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k53.BeginQuorumEpochResponse:
+    """Who says that it leads is told who does."""
+    error, asked = _checked(voter, request)
+    if asked is None:
+        return k53.BeginQuorumEpochResponse(error_code=error)
+    me, at = voter.me, voter.me.endpoints[0]
+    result = k53.PartitionResult(0, _of_epoch(voter, asked.leader_epoch), me.node_id, voter.epoch)
+    return k53.BeginQuorumEpochResponse(
+        topics=[k53.TopicResult(CLUSTER_METADATA, [result])], node_endpoints=[k53.NodeEndpoint(me.node_id, at.host, at.port)]
+    )
+
+
+def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.EndQuorumEpochResponse:
+    """Nor can anybody else end an epoch."""
+    error, asked = _checked(voter, request)
+    if asked is None:
+        return k54.EndQuorumEpochResponse(error_code=error)
+    me, at = voter.me, voter.me.endpoints[0]
+    result = k54.PartitionResult(0, _of_epoch(voter, asked.leader_epoch), me.node_id, voter.epoch)
+    return k54.EndQuorumEpochResponse(
+        topics=[k54.TopicResult(CLUSTER_METADATA, [result])], node_endpoints=[k54.NodeEndpoint(me.node_id, at.host, at.port)]
+    )
+
+
+def no_voter_added() -> AddRaftVoterResponse:
+    """The same for all that asks for another set of voters."""
+    return AddRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MORE_VOTERS)
+
+
+def no_voter_removed() -> RemoveRaftVoterResponse:
+    return RemoveRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MORE_VOTERS)
+
+
+def no_voter_updated() -> UpdateRaftVoterResponse:
+    return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _of_epoch(voter: SoleVoter, epoch: int) -> ErrorCode:
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < voter.epoch else ErrorCode.INVALID_REQUEST
+
+
+def _checked(voter: SoleVoter, request: Any) -> tuple[ErrorCode, Any]:
+    """The one partition that is spoken of, or why the whole request is refused."""
+    if request.cluster_id not in {None, voter.me.cluster_id}:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, None
+    places: Sequence[tuple[str, Any]] = [(topic.topic_name, each) for topic in request.topics for each in topic.partitions]
+    if len(places) != 1 or (places[0][0], places[0][1].partition_index) != (CLUSTER_METADATA, 0):
+        return ErrorCode.INVALID_REQUEST, None
+    return ErrorCode.NONE, places[0][1]

@@ -1,0 +1,220 @@
+"""What the leader of a quorum of one tells others of its log: Fetch, FetchSnapshot, DescribeQuorum.
+
+Source: KAFKA KafkaRaftClient (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest),
+RaftLog.validateOffsetAndEpoch, LeaderState.updateReplicaState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k01_fetch as k01
+from ottla.protocol.messages import k55_describe_quorum as k55
+from ottla.protocol.messages import k59_fetch_snapshot as k59
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+
+OBSERVER_SESSION_MS: Final = 300_000
+"""An observer silent for so long is forgotten."""
+BYTES_AT_ONCE: Final = 8 << 20
+"""Of the log in one answer, however much is asked for: a batch is never larger."""
+_BOOTSTRAP: Final = SnapshotId(0, 0)
+
+
+class ReplicaKey(NamedTuple):
+    """A node and its metadata directory."""
+
+    node_id: int
+    directory_id: bytes
+
+
+@dataclass(slots=True)
+class Reader:
+    """How far an observer has come. Times are those of the wall clock, in ms; -1: never."""
+
+    end_offset: int = -1
+    fetched_ms: int = -1
+    caught_up_ms: int = -1
+    leader_end_offset: int = -1
+    """Where the log ended when it fetched last."""
+
+    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """It has all before `offset`."""
+        if offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end_offset >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.end_offset, self.fetched_ms, self.leader_end_offset = offset, now_ms, leader_end_offset
+
+
+class QuorumServing:
+    """Answers of one voter."""
+
+    def __init__(self, voter: SoleVoter, clock: Clock, timers: Timers) -> None:
+        self._voter = voter
+        self._clock = clock
+        self._timers = timers
+        self._readers: dict[ReplicaKey, Reader] = {}
+        self.stopping = False
+        """Set when this node leads no longer."""
+
+    # --- Fetch -------------------------------------------------------------------------------------------------------------------
+
+    def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
+        """The answer, or one that waits for news."""
+        if request.cluster_id not in {None, self._voter.me.cluster_id}:
+            return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = _only_partition(request)
+        if asked is None:
+            return k01.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if request.max_wait_ms < 0 or asked.fetch_offset < 0 or not 0 <= asked.last_fetched_epoch <= asked.current_leader_epoch:
+            return self._response(k01.PartitionData(error_code=ErrorCode.INVALID_REQUEST, high_watermark=-1))
+        data = self._read(request, asked)
+        if request.max_wait_ms == 0 or not _is_empty(data) or asked.high_watermark < data.high_watermark:
+            return self._response(data)
+        return self._fetch_later(request, asked)
+
+    async def _fetch_later(self, request: k01.FetchRequest, asked: k01.FetchPartition) -> k01.FetchResponse:
+        news = self._voter.news()
+        await wait_at_most(self._timers, self._clock, request.max_wait_ms, [news])
+        news.cancel()
+        return self._response(self._read(request, asked))
+
+    def _read(self, request: k01.FetchRequest, asked: k01.FetchPartition) -> k01.PartitionData:
+        voter, log = self._voter, self._voter.raft_log
+        if (error := self._epoch_error(asked.current_leader_epoch)) is not None:
+            return k01.PartitionData(error_code=error, high_watermark=-1)
+        data = k01.PartitionData(high_watermark=voter.high_watermark, log_start_offset=log.start_offset, records=b"")
+        newest, offset = log.snapshots.newest, asked.fetch_offset
+        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if newest not in {None, _BOOTSTRAP} and newest is not None and (offset == 0 or self._is_before_log(asked)):
+            data.snapshot_id = k01.SnapshotId(newest.end_offset, newest.epoch)
+        elif offset > 0 and (epoch != asked.last_fetched_epoch or end_offset < offset):
+            data.diverging_epoch = k01.EpochEndOffset(epoch, end_offset)
+        else:
+            data.records = self._records(offset, request.max_bytes)
+            state = request.replica_state
+            key = ReplicaKey(request.replica_id if request.replica_id >= 0 else state.replica_id, asked.replica_directory_id)
+            if key.node_id >= 0:
+                self._readers.setdefault(key, Reader()).fetched(offset, voter.high_watermark, self._clock.now_ms())
+        return data
+
+    def _is_before_log(self, asked: k01.FetchPartition) -> bool:
+        """Whether what is asked for is in no segment, so that only a snapshot can give it."""
+        log = self._voter.raft_log
+        oldest = log.snapshots.ids[0]
+        if log.start_offset == 0:
+            return False
+        before = asked.fetch_offset < log.start_offset or asked.last_fetched_epoch < oldest.epoch
+        return before or (asked.fetch_offset == log.start_offset and asked.last_fetched_epoch != oldest.epoch)
+
+    def _records(self, offset: int, max_bytes: int) -> bytes:
+        """What is committed: nothing else is told, for all that is on disk is."""
+        log = self._voter.raft_log
+        if offset >= log.high_watermark:
+            return b""
+        most = min(max(max_bytes, 0), BYTES_AT_ONCE)
+        return log.log.read(offset, most, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+
+    def _epoch_error(self, epoch: int) -> ErrorCode | None:
+        if epoch < self._voter.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self._voter.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.BROKER_NOT_AVAILABLE if self.stopping else None
+
+    def _response(self, data: k01.PartitionData) -> k01.FetchResponse:
+        me = self._voter.me
+        data.current_leader = k01.LeaderIdAndEpoch(me.node_id, self._voter.epoch)
+        topic = k01.FetchableTopicResponse(CLUSTER_METADATA, METADATA_TOPIC_ID, [data])
+        at = me.endpoints[0]
+        return k01.FetchResponse(responses=[topic], node_endpoints=[k01.NodeEndpoint(me.node_id, at.host, at.port)])
+
+    # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
+
+    def fetch_snapshot(self, request: k59.FetchSnapshotRequest) -> k59.FetchSnapshotResponse:
+        """A part of a snapshot."""
+        if request.cluster_id not in {None, self._voter.me.cluster_id}:
+            return k59.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+        if len(places) != 1:
+            return k59.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ((name, asked),) = places
+        me, at = self._voter.me, self._voter.me.endpoints[0]
+        if (name, asked.partition) == (CLUSTER_METADATA, 0):
+            part = self._part(asked, request.max_bytes)
+            part.current_leader = k59.LeaderIdAndEpoch(me.node_id, self._voter.epoch)
+        else:
+            part = k59.PartitionSnapshotPart(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        part.index = asked.partition
+        endpoints = [k59.NodeEndpoint(me.node_id, at.host, at.port)]
+        return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart(name, [part])], node_endpoints=endpoints)
+
+    def _part(self, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
+        if (error := self._epoch_error(asked.current_leader_epoch)) is not None:
+            return k59.PartitionSnapshotPart(error_code=error)
+        log = self._voter.raft_log
+        snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        if snapshot == _BOOTSTRAP or not log.has_snapshot(snapshot):
+            return k59.PartitionSnapshotPart(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+        size = log.snapshots.size_bytes(snapshot)
+        if not 0 <= asked.position < size:
+            return k59.PartitionSnapshotPart(error_code=ErrorCode.POSITION_OUT_OF_RANGE)
+        data = log.snapshots.read_part(snapshot, asked.position, min(max(max_bytes, 0), BYTES_AT_ONCE, size - asked.position))
+        return k59.PartitionSnapshotPart(snapshot_id=asked.snapshot_id, size=size, position=asked.position, unaligned_records=data)
+
+    # --- DescribeQuorum ----------------------------------------------------------------------------------------------------------
+
+    def describe(self, request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
+        """Leader, voter and observers."""
+        places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+        if places != [(CLUSTER_METADATA, 0)]:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics = [
+                k55.TopicResult(topic.topic_name, [k55.PartitionResult(each.partition_index, error) for each in topic.partitions])
+                for topic in request.topics
+            ]
+            return k55.DescribeQuorumResponse(topics=topics)
+        voter, me, now_ms = self._voter, self._voter.me, self._clock.now_ms()
+        directory = me.directory_id if voter.quorum.kraft_version else bytes(16)
+        leader = k55.ReplicaState(me.node_id, directory, voter.high_watermark, now_ms, now_ms)
+        partition = k55.PartitionResult(
+            leader_id=me.node_id,
+            leader_epoch=voter.epoch,
+            high_watermark=voter.high_watermark,
+            current_voters=[leader],
+            observers=[k55.ReplicaState(*key, at.end_offset, at.fetched_ms, at.caught_up_ms) for key, at in self._observers(now_ms)],
+        )
+        listeners = [k55.Listener(at.name, at.host, at.port) for at in me.endpoints]
+        return k55.DescribeQuorumResponse(topics=[k55.TopicResult(CLUSTER_METADATA, [partition])], nodes=[k55.Node(me.node_id, listeners)])
+
+    def _observers(self, now_ms: int) -> list[tuple[ReplicaKey, Reader]]:
+        silent = [key for key, reader in self._readers.items() if now_ms - reader.fetched_ms >= OBSERVER_SESSION_MS]
+        for key in silent:
+            del self._readers[key]
+        return list(self._readers.items())
+
+
+def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
+    """That of the metadata log, where nothing else is asked for. Topics are named by their ids from version 13 on."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    topic, partition = request.topics[0], request.topics[0].partitions[0]
+    named = topic.topic_id == METADATA_TOPIC_ID or topic.topic == CLUSTER_METADATA
+    return partition if named and partition.partition == 0 else None
+
+
+def _is_empty(data: k01.PartitionData) -> bool:
+    """Whether an answer says nothing that the asker must know at once."""
+    return not (data.error_code or data.records or data.diverging_epoch.epoch >= 0 or data.snapshot_id.end_offset >= 0)

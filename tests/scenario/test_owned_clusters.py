@@ -1,0 +1,50 @@
+"""Whole members under Ottla's own controller, on one loop, on a virtual clock, with a network and disks in memory."""
+
+from __future__ import annotations
+
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
+
+
+async def create(cluster: OwnedCluster, topic: str = "t", partitions: int = 1) -> None:
+    answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(topic, partitions, 3)]))
+    assert [each.error_code for each in answer.topics] == [0]
+    await cluster.until(lambda: all(member.knows(topic) for member in cluster.members.values()), "all know the topic")
+
+
+async def produce(cluster: OwnedCluster, node: int, value: bytes, topic: str = "t") -> PartitionProduceResponse:
+    data = PartitionProduceData(0, build_batch([SimpleRecord(None, value, 1_000)]))
+    answer = await cluster.ask(node, ProduceRequest(None, -1, 60_000, [TopicProduceData(topic, partition_data=[data])]), version=12)
+    result: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return result
+
+
+def test_what_is_acknowledged_by_all_is_on_every_member() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster)
+        leader = cluster.place.partition("t").leader
+        answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
+        assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 1), (0, 2)]
+        assert len({member.records_of("t") for member in cluster.members.values()}) == 1
+
+    in_an_owned_cluster(scene)
+
+
+def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster)
+        leader = cluster.place.partition("t").leader
+        assert (await produce(cluster, leader, b"x")).error_code == ErrorCode.NONE
+        cluster.members[leader].crash()
+        await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
+        after = cluster.place.partition("t").leader
+        await cluster.until(lambda: cluster.members[after].partition("t").leads, "it knows")
+        assert (await produce(cluster, after, b"y")).base_offset == 1
+        await cluster.done(cluster.members[leader].start())
+        await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2, 3], "all are in sync again")
+        assert len({member.records_of("t") for member in cluster.members.values()}) == 1
+
+    in_an_owned_cluster(scene)

@@ -1,0 +1,52 @@
+"""`ottla serve --brokers 3` as a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.running_broker import HOST, ServeProcess
+
+
+def leader_of(client: Client, topic: str) -> tuple[int, list[int]]:
+    """The port of the broker that leads partition 0, once it is known, and who is in sync."""
+    while True:
+        answer = client.call(MetadataRequest([MetadataRequestTopic(name=topic)]))
+        (found,) = answer.topics
+        if not found.error_code and not found.partitions[0].error_code:
+            (partition,) = found.partitions
+            return next(node.port for node in answer.brokers if node.node_id == partition.leader_id), sorted(partition.isr_nodes)
+
+
+def produce_to(port: int, value: bytes) -> tuple[int, int]:
+    """The error and the offset, acknowledged by all in sync."""
+    batch = build_batch([SimpleRecord(None, value, 1_000)])
+    request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
+    with Client(HOST, port) as client:
+        while True:
+            (answer,) = client.call(request, 12).responses[0].partition_responses
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it has not heard of it yet
+                return answer.error_code, answer.base_offset
+
+
+def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(tmp_path: Path) -> None:
+    process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200")
+    with process as running:
+        with running.client() as client:
+            created = client.call(CreateTopicsRequest([CreatableTopic("t", 1, 3)]))
+            assert [topic.error_code for topic in created.topics] == [0]
+            port, in_sync = leader_of(client, "t")
+            assert in_sync == [1, 2, 3]
+        assert [produce_to(port, b"x") for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+        assert running.stop() == 0
+        process.port = 0
+        process.start()
+        with running.client() as client:
+            port, _ = leader_of(client, "t")
+        assert produce_to(port, b"y") == (0, 3)
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"controller", "broker1", "broker2", "broker3"}

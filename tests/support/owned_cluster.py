@@ -1,0 +1,105 @@
+"""A cluster of whole members on one loop, as `member_cluster`, under Ottla's own controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration
+from ottla.broker.cluster.raft_records import VoterEndpoint
+from ottla.broker.cluster.release_levels import bootstrap_levels
+from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.memory_network import Plug
+from ottla.broker.sim.sim_threads import InlineThreads
+from ottla.broker.storage.formatting import format_directory
+from ottla.broker.world import World
+from tests.support.member_cluster import CLUSTER_ID, MemberCluster, run_in_a_cluster
+
+CONTROLLER = 3000
+DIRECTORY = Path("/controller")
+
+
+class ControllerPlace:
+    """The controller's place: its disk outlives it. `exit_codes` is what its process would have ended with."""
+
+    def __init__(self, cluster: MemberCluster, settings: dict[str, str]) -> None:
+        self.exit_codes: list[int] = []
+        self.node: ControllerNode | None = None
+        self.files = MemoryFiles()
+        self._cluster = cluster
+        self._plug = Plug(cluster.network)
+        self.settings = {
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER),
+            "log.dir": str(DIRECTORY),
+            "listeners": "CONTROLLER://c3000:9093",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "c3000:9093",
+            **settings,
+        }
+        levels = bootstrap_levels({}, None, dynamic_quorum=True)
+        at, random_bytes = [VoterEndpoint("CONTROLLER", "c3000", 9093)], cluster.random.randbytes
+        format_directory(DIRECTORY, CLUSTER_ID, CONTROLLER, levels, 0, voter_at=at, files=self.files, random_bytes=random_bytes)
+
+    async def start(self) -> None:
+        cluster = self._cluster
+        world = World(cluster.clock, self.files, self._plug, Random(cluster.random.getrandbits(64)), InlineThreads)
+        self.node = ControllerNode(load(self.settings, {}, None).settings, world, exit_now=self.exit_codes.append)
+        await self.node.start()
+
+    async def stop(self) -> None:
+        node, self.node = self.running, None
+        await node.stop()
+
+    def crash(self, *, power_loss: bool = False) -> None:
+        """As SIGKILL does it; with `power_loss` what was not synced is gone, too."""
+        node, self.node = self.running, None
+        node.crash()
+        if power_loss:
+            self.files.power_loss()
+
+    @property
+    def running(self) -> ControllerNode:
+        assert self.node is not None, "the controller does not run"
+        return self.node
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is committed."""
+        return self.running.role.newest.image
+
+    def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
+        return self.image.topics[self.image.topic_ids[topic]].partitions[index]
+
+
+class OwnedCluster(MemberCluster):
+    """`size` members, with ids from 1. `place` is the controller's."""
+
+    def __init__(self, size: int = 3, seed: int = 1, controller: dict[str, str] | None = None, **settings: str) -> None:
+        super().__init__(size, seed, **settings)
+        self.place = ControllerPlace(self, controller or {})
+
+    async def start_controller(self) -> None:
+        await self.done(self.place.start())
+
+    async def stop_controller(self) -> None:
+        if self.place.node is not None:
+            await self.done(self.place.stop())
+        assert self.place.exit_codes == []
+
+    def all_timers(self) -> list[Timers]:
+        return [*super().all_timers(), *([self.place.node.timers] if self.place.node is not None else [])]
+
+
+def in_an_owned_cluster(scene: Callable[[OwnedCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
+    """Runs the scene in a cluster that has started, and stops what is left of it. No node may have ended its process."""
+    run_in_a_cluster(lambda: OwnedCluster(size, seed, **settings), scene)
+
+
+def run_owned(scene: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None) -> None:
+    """As `in_an_owned_cluster`, with settings of the controller."""
+    run_in_a_cluster(lambda: OwnedCluster(size, controller=controller), scene)

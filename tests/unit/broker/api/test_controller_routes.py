@@ -1,0 +1,26 @@
+"""What is served at a controller's listener."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_envelope import FORWARDABLE
+from ottla.broker.api.controller_routes import CONTROLLER_ROUTES
+from ottla.protocol.messages.registry import request_class
+
+ABOUT_SECURITY = {17, 29, 30, 31, 36, 38, 39, 40, 41, 49, 50, 51}
+"""SASL, ACLs, tokens, quotas and credentials: nobody enforces them here."""
+OF_KAFKA = {1, 17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51}
+OF_KAFKA |= {52, 53, 54, 55, 56, 57, 58, 59, 60, 62, 63, 64, 67, 70, 73, 80, 81, 82}
+
+
+def test_it_is_all_that_kafkas_controller_serves_but_what_is_about_security() -> None:
+    assert set(CONTROLLER_ROUTES) == OF_KAFKA - ABOUT_SECURITY
+
+
+def test_every_version_that_is_served_has_a_message() -> None:
+    for key, route in CONTROLLER_ROUTES.items():
+        message = request_class(key)
+        assert (route.min_version, route.max_version) == (message.MIN_VERSION, message.MAX_VERSION), key
+
+
+def test_what_a_broker_may_forward_is_served() -> None:
+    assert set(CONTROLLER_ROUTES) >= FORWARDABLE

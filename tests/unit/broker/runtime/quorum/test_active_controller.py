@@ -1,0 +1,84 @@
+"""Decisions, and when they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.simulation import settle
+from tests.support.voter_scene import LEVEL, VoterScene
+
+
+class Decided:
+    """A controller over a voter's scene."""
+
+    def __init__(self) -> None:
+        self.scene = VoterScene()
+        voter = self.scene.begin()
+        state = ControllerState("cluster", BrokerSettings(node_id=1), Random(1), [1])
+        self.controller = ActiveController(state, voter, self.scene.failures.append)
+
+    def set(self, value: str) -> asyncio.Task[str | None]:
+        """A setting that is answered with what it was before."""
+
+        def decide(state: ControllerState) -> Effects[MetadataRecord, str | None]:
+            return Effects([ConfigRecord(2, "t", "name", value)], state.catalog.configs(2, "t").get("name"))
+
+        return asyncio.ensure_future(self.controller.run(decide))
+
+    def get(self) -> asyncio.Task[str | None]:
+        return asyncio.ensure_future(self.controller.run(lambda state: Effects([], state.catalog.configs(2, "t").get("name"))))
+
+
+@pytest.fixture
+async def decided() -> Decided:
+    made = Decided()
+    await made.controller.run(lambda _: Effects([FeatureLevelRecord(METADATA_VERSION, LEVEL)], None))
+    return made
+
+
+async def test_a_decision_sees_the_one_before_it_and_each_is_answered_when_it_is_on_disk(decided: Decided) -> None:
+    decided.scene.threads.holds = True
+    first, second, read = decided.set("a"), decided.set("b"), decided.get()
+    await settle()
+    assert not any(task.done() for task in (first, second, read))
+    decided.scene.threads.go()
+    await settle()
+    assert (first.result(), second.done(), read.done()) == (None, False, False)
+    decided.scene.threads.go()
+    await settle()
+    assert (second.result(), read.result()) == ("a", "b")
+
+
+async def test_what_is_refused_writes_nothing(decided: Decided) -> None:
+    end_offset = decided.scene.voter.end_offset
+
+    def refuse(_: ControllerState) -> Effects[MetadataRecord, None]:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "no")
+
+    with pytest.raises(Rejected):
+        await decided.controller.run(refuse)
+    assert decided.scene.voter.end_offset == end_offset
+
+
+async def test_what_is_only_to_be_validated_is_answered_and_not_written(decided: Decided) -> None:
+    end_offset = decided.scene.voter.end_offset
+    answer = await decided.controller.run(lambda _: Effects([ConfigRecord(2, "t", "name", "x")], "fine"), validate_only=True)
+    assert (answer, decided.scene.voter.end_offset, await decided.get()) == ("fine", end_offset, None)
+
+
+async def test_records_that_contradict_what_is_there_end_the_process(decided: Decided) -> None:
+    record = FeatureLevelRecord(METADATA_VERSION, 99)
+    with pytest.raises(Exception, match=r"metadata\.version 99"):
+        await decided.controller.run(lambda _: Effects([record], None))
+    assert len(decided.scene.failures) == 1

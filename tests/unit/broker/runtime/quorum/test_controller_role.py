@@ -1,0 +1,99 @@
+"""What a controller does by itself."""
+
+from __future__ import annotations
+
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+
+
+async def create(cluster: OwnedCluster, *replicas: int) -> None:
+    assignment = [CreatableReplicaAssignment(0, list(replicas))]
+    answer = await cluster.ask(replicas[-1], CreateTopicsRequest([CreatableTopic("t", -1, -1, assignment)]))
+    assert [each.error_code for each in answer.topics] == [0]
+    await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
+
+
+def test_a_broker_is_fenced_when_its_session_is_over_and_not_before() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        cluster.members[2].crash()
+        await cluster.pass_ms(3_000)
+        assert not cluster.place.image.brokers[2].fenced
+        await cluster.pass_ms(3_500)
+        assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
+
+    run_owned(scene, 2, controller={"broker.session.timeout.ms": "5000"})
+
+
+def test_a_controller_that_was_away_gives_every_broker_a_whole_session() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        cluster.place.crash()
+        await cluster.pass_ms(60_000)
+        await cluster.done(cluster.place.start())
+        await cluster.pass_ms(20_000)
+        assert not any(broker.fenced for broker in cluster.place.image.brokers.values())
+
+    run_owned(scene, 2)
+
+
+def test_the_preferred_replica_leads_again_when_leaders_are_looked_at() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster, 1, 2)
+        await cluster.done(cluster.members[1].stop())
+        assert cluster.place.partition("t").leader == 2
+        await cluster.done(cluster.members[1].start())
+        await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2], "both are in sync")
+        await cluster.until(lambda: cluster.place.partition("t").leader == 1, "the first replica leads")
+
+    run_owned(scene, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
+
+
+def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster, 1, 2)
+        cluster.members[2].crash()
+        await cluster.until(lambda: cluster.place.partition("t").isr == (1,), "one is alone")
+        cluster.members[1].crash()
+        await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
+        await cluster.done(cluster.members[2].start())
+        await cluster.pass_ms(30_000)
+        assert cluster.place.partition("t").leader == -1
+
+    run_owned(scene, 2, controller={"unclean.leader.election.interval.ms": "10000"})
+
+    async def unclean(cluster: OwnedCluster) -> None:
+        await create(cluster, 1, 2)
+        cluster.members[2].crash()
+        await cluster.until(lambda: cluster.place.partition("t").isr == (1,), "one is alone")
+        cluster.members[1].crash()
+        await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
+        await cluster.done(cluster.members[2].start())
+        await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
+
+    run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
+
+
+def test_the_log_begins_where_a_snapshot_ends_and_a_new_disk_is_filled_from_it() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster, 1, 2)
+        log = cluster.place.running.role.voter.raft_log
+        for _ in range(8):
+            await cluster.done(cluster.members[2].stop())
+            await cluster.done(cluster.members[2].start())
+        await cluster.until(lambda: log.start_offset > 0, "the log begins later")
+        await cluster.done(cluster.members[2].stop())
+        cluster.members[2].format(cluster)
+        await cluster.done(cluster.members[2].start())
+        await cluster.until(lambda: cluster.members[2].knows("t"), "it has read the snapshot")
+        cluster.place.crash(power_loss=True)
+        await cluster.done(cluster.place.start())
+        assert "t" in cluster.place.image.topic_ids
+
+    run_owned(scene, 2, controller={"metadata.log.max.record.bytes.between.snapshots": "1000", "metadata.max.retention.bytes": "5000"})
+
+
+def test_it_is_registered_as_a_controller_itself() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        (at,) = cluster.place.image.controllers[CONTROLLER].listeners.values()
+        assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
+
+    run_owned(scene, 0)

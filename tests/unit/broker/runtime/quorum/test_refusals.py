@@ -1,0 +1,56 @@
+"""What strangers are told who would vote, lead or join."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.runtime.quorum import refusals
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k52_vote as k52
+from ottla.protocol.messages import k53_begin_quorum_epoch as k53
+from ottla.protocol.messages import k54_end_quorum_epoch as k54
+from tests.support.voter_scene import VoterScene
+
+TOPIC = "__cluster_metadata"
+
+
+def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: str = "cluster", topic: str = TOPIC) -> k52.VoteRequest:
+    asked = k52.PartitionData(0, epoch, replica, last_offset_epoch=1, last_offset=last_offset)
+    return k52.VoteRequest(cluster, 1, [k52.TopicData(topic, [asked])])
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (vote(), ErrorCode.NONE),
+        (vote(0), ErrorCode.FENCED_LEADER_EPOCH),
+        (vote(replica=-1), ErrorCode.INVALID_REQUEST),
+        (vote(last_offset=-1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_nobody_gets_a_vote_and_the_epoch_stays(asked: k52.VoteRequest, error: ErrorCode) -> None:
+    voter = VoterScene().begin()
+    (told,) = refusals.no_vote(voter, asked).topics[0].partitions
+    assert (told.error_code, told.vote_granted, told.leader_id, told.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
+
+
+async def test_a_request_of_another_cluster_or_log_is_refused_whole() -> None:
+    voter = VoterScene().begin()
+    assert refusals.no_vote(voter, vote(cluster="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert refusals.no_vote(voter, vote(topic="t")).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (9, ErrorCode.INVALID_REQUEST)])
+async def test_who_says_that_it_leads_or_led_is_told_who_does(epoch: int, error: ErrorCode) -> None:
+    voter = VoterScene().begin()
+    begin = k53.BeginQuorumEpochRequest("cluster", 1, [k53.TopicData(TOPIC, [k53.PartitionData(0, bytes(16), 5, epoch)])])
+    end = k54.EndQuorumEpochRequest("cluster", [k54.TopicData(TOPIC, [k54.PartitionData(0, 5, epoch)])])
+    for answer in (refusals.no_other_leader(voter, begin), refusals.no_other_end(voter, end)):
+        (told,) = answer.topics[0].partitions
+        assert (told.error_code, told.leader_id, told.leader_epoch) == (error, 1, 1)
+
+
+def test_who_would_change_the_voters_is_told_where_a_quorum_is_to_be_had() -> None:
+    answers = [refusals.no_voter_added(), refusals.no_voter_removed()]
+    assert all("Apache Kafka's controllers" in (answer.error_message or "") for answer in answers)
+    assert {answer.error_code for answer in (*answers, refusals.no_voter_updated())} == {ErrorCode.UNSUPPORTED_VERSION}

@@ -1,0 +1,198 @@
+"""What the leader of a quorum of one answers to those who read its log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.runtime.quorum.serving import OBSERVER_SESSION_MS
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.k55_describe_quorum import PartitionData as Asked
+from ottla.protocol.messages.k55_describe_quorum import TopicData as AskedTopic
+from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot, TopicSnapshot
+from ottla.protocol.messages.k59_fetch_snapshot import SnapshotId as WireId
+from ottla.protocol.records.batch import split_batches
+from tests.support.raft_logs import put_snapshot
+from tests.support.simulation import settle
+from tests.support.voter_scene import VoterScene, fetch
+
+
+@pytest.fixture
+async def scene() -> VoterScene:
+    """Epoch 1, with records at 1 and 2."""
+    made = VoterScene()
+    made.begin()
+    made.first()
+    made.set("a")
+    await settle()
+    return made
+
+
+async def read(scene: VoterScene, request: FetchRequest) -> PartitionData:
+    answer = await scene.answer(request)
+    (partition,) = answer.responses[0].partitions
+    assert isinstance(partition, PartitionData)
+    return partition
+
+
+def offsets(data: PartitionData) -> list[int]:
+    return [header.base_offset for _, header in split_batches(data.records or b"")]
+
+
+async def test_a_fetch_gets_what_is_committed_with_the_leader_and_where_it_is(scene: VoterScene) -> None:
+    answer = await scene.answer(fetch(0))
+    (data,) = answer.responses[0].partitions
+    assert (offsets(data), data.high_watermark, data.log_start_offset) == ([0, 1, 2], 3, 0)
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
+    assert [(at.node_id, at.host, at.port) for at in answer.node_endpoints] == [(1, "c1", 9093)]
+    assert offsets(await read(scene, fetch(2))) == [2]
+
+
+async def test_what_is_not_on_disk_is_told_to_nobody(scene: VoterScene) -> None:
+    scene.threads.holds = True
+    scene.set("b")
+    assert (offsets(await read(scene, fetch(2))), (await read(scene, fetch(2))).high_watermark) == ([2], 3)
+    assert await scene.answer(fetch(3)) is None
+    scene.threads.go()
+    await settle()
+    assert offsets(scene.waiting.result().responses[0].partitions[0]) == [3]
+
+
+async def test_a_fetch_without_news_waits_for_them_or_for_its_time(scene: VoterScene) -> None:
+    assert await scene.answer(fetch(3)) is None
+    await scene.pass_ms(499)
+    assert not scene.waiting.done()
+    await scene.pass_ms(1)
+    data = scene.waiting.result().responses[0].partitions[0]
+    assert (offsets(data), data.high_watermark, data.error_code) == ([], 3, 0)
+    assert (await scene.answer(fetch(3, wait_ms=0))) is not None
+
+
+async def test_who_does_not_know_how_far_the_log_is_committed_is_told_at_once(scene: VoterScene) -> None:
+    assert (await read(scene, fetch(3, high_watermark=-1))).high_watermark == 3
+    assert await scene.answer(fetch(3, high_watermark=3)) is None
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, ErrorCode.NONE)])
+async def test_who_is_in_another_epoch_is_told_which_one_it_is(scene: VoterScene, epoch: int, error: ErrorCode) -> None:
+    data = await read(scene, fetch(1, epoch, last_epoch=0 if epoch == 0 else 1))
+    assert (data.error_code, data.current_leader.leader_epoch) == (error, 1)
+    assert bool(data.records) is (error == ErrorCode.NONE)
+
+
+async def test_a_log_that_parts_from_this_one_is_told_where() -> None:
+    scene = VoterScene()
+    scene.begin()
+    scene.first()
+    await settle()
+    scene.end()
+    scene.begin()
+    data = await read(scene, fetch(5, 2, last_epoch=1))
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset, data.records) == (1, 2, b"")
+    assert (await read(scene, fetch(2, 2, last_epoch=1))).diverging_epoch.epoch == -1
+
+
+async def test_an_empty_log_is_sent_the_newest_snapshot_first_and_so_is_one_that_ends_before_the_log_begins(scene: VoterScene) -> None:
+    log = scene.voter.raft_log
+    put_snapshot(log, SnapshotId(2, 1))
+    data = await read(scene, fetch(0))
+    assert (data.snapshot_id.end_offset, data.snapshot_id.epoch, data.records) == (2, 1, b"")
+    assert offsets(await read(scene, fetch(1))) == [1, 2], "the log still has it"
+    log.log.delete_records_before(2)
+    assert (await read(scene, fetch(1))).snapshot_id.end_offset == 2
+    assert offsets(await read(scene, fetch(2))) == [2]
+
+
+async def test_the_snapshot_that_only_names_the_voters_is_never_sent() -> None:
+    scene = VoterScene(static=False)
+    scene.format_dynamic()
+    scene.open_log()
+    scene.begin()
+    assert offsets(await read(scene, fetch(0))) == [0]
+    assert scene.serving.fetch_snapshot(snapshot_part(SnapshotId(0, 0))).topics[0].partitions[0].error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda request: setattr(request, "cluster_id", "other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (lambda request: setattr(request, "topics", []), ErrorCode.INVALID_REQUEST),
+        (lambda request: setattr(request, "topics", [FetchTopic("t", partitions=request.topics[0].partitions)]), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_is_not_for_this_log_is_refused_whole(scene: VoterScene, change: object, error: ErrorCode) -> None:
+    request = fetch(0)
+    assert callable(change)
+    change(request)
+    assert (await scene.answer(request)).error_code == error
+
+
+async def test_a_leader_that_stops_says_that_it_is_not_available(scene: VoterScene) -> None:
+    scene.serving.stopping = True
+    assert (await read(scene, fetch(1))).error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def snapshot_part(snapshot: SnapshotId, position: int = 0, epoch: int = 1, max_bytes: int = 1 << 20) -> FetchSnapshotRequest:
+    asked = PartitionSnapshot(0, epoch, WireId(snapshot.end_offset, snapshot.epoch), position)
+    return FetchSnapshotRequest("cluster", 7, max_bytes, [TopicSnapshot("__cluster_metadata", [asked])])
+
+
+async def test_the_parts_of_a_snapshot_are_the_whole_of_it(scene: VoterScene) -> None:
+    log, made = scene.voter.raft_log, SnapshotId(2, 1)
+    put_snapshot(log, made)
+    whole = scene.files.read_bytes(log.snapshots.path(made))
+    got = b""
+    while len(got) < len(whole):
+        (part,) = scene.serving.fetch_snapshot(snapshot_part(made, len(got), max_bytes=50)).topics[0].partitions
+        assert (part.error_code, part.size, part.position) == (0, len(whole), len(got))
+        got += bytes(part.unaligned_records)
+    assert got == whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (snapshot_part(SnapshotId(3, 1)), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (snapshot_part(SnapshotId(2, 1), 1 << 20), ErrorCode.POSITION_OUT_OF_RANGE),
+        (snapshot_part(SnapshotId(2, 1), -1), ErrorCode.POSITION_OUT_OF_RANGE),
+        (snapshot_part(SnapshotId(2, 1), epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+async def test_what_is_no_part_of_a_snapshot_is_refused(scene: VoterScene, asked: FetchSnapshotRequest, error: ErrorCode) -> None:
+    put_snapshot(scene.voter.raft_log, SnapshotId(2, 1))
+    (part,) = scene.serving.fetch_snapshot(asked).topics[0].partitions
+    assert (part.error_code, part.current_leader.leader_epoch) == (error, 1)
+
+
+def quorum(*places: tuple[str, int]) -> DescribeQuorumRequest:
+    return DescribeQuorumRequest([AskedTopic(topic, [Asked(index)]) for topic, index in places])
+
+
+async def test_the_quorum_is_its_leader_and_who_reads_from_it_until_that_is_silent(scene: VoterScene) -> None:
+    await scene.answer(fetch(2))
+    now_ms = scene.clock.now_ms()
+    answer = scene.serving.describe(quorum(("__cluster_metadata", 0)))
+    (told,) = answer.topics[0].partitions
+    assert (told.leader_id, told.leader_epoch, told.high_watermark) == (1, 1, 3)
+    assert [(voter.replica_id, voter.log_end_offset, voter.last_caught_up_timestamp) for voter in told.current_voters] == [(1, 3, now_ms)]
+    assert [(at.replica_id, at.log_end_offset, at.last_fetch_timestamp, at.last_caught_up_timestamp) for at in told.observers] == [
+        (7, 2, now_ms, -1)
+    ]
+    assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [(1, 9093)]
+    waiting = asyncio.ensure_future(scene.answer(fetch(3)))
+    await settle()
+    (observer,) = scene.serving.describe(quorum(("__cluster_metadata", 0))).topics[0].partitions[0].observers
+    assert (observer.log_end_offset, observer.last_caught_up_timestamp) == (3, now_ms)
+    await scene.pass_ms(OBSERVER_SESSION_MS + 500)
+    await waiting
+    await scene.pass_ms(OBSERVER_SESSION_MS)
+    assert scene.serving.describe(quorum(("__cluster_metadata", 0))).topics[0].partitions[0].observers == []
+
+
+async def test_of_another_topic_there_is_no_quorum(scene: VoterScene) -> None:
+    answer = scene.serving.describe(quorum(("t", 0), ("__cluster_metadata", 0)))
+    assert [topic.partitions[0].error_code for topic in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2

@@ -1,0 +1,112 @@
+"""A node that is a controller only: what it serves, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.process import StartError
+from ottla.broker.runtime.nodes.link import Node
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig as Change
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterConfigsResource as Resource
+from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.schema import Message
+from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster
+
+
+def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
+    """The controller without brokers."""
+    in_an_owned_cluster(scene, size=0)
+
+
+async def ask(cluster: OwnedCluster, request: Message, version: int | None = None) -> Any:
+    node = Node(CONTROLLER, "c3000", 9093)
+    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
+    try:
+        return await cluster.done(client.call(request, timeout_ms=10_000, version=version))
+    finally:
+        client.close()
+
+
+def test_a_new_controller_begins_with_what_its_directory_was_formatted_with() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        image = cluster.place.image
+        assert image.features[METADATA_VERSION] == 30
+        assert image.features["eligible.leader.replicas.version"] == 1
+        assert image.configs[4, ""] == {"min.insync.replicas": "1"}
+
+    alone(scene)
+
+
+def test_what_it_knew_is_there_after_a_power_loss_in_a_new_epoch() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        answer = await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        configs, epoch = cluster.place.image.configs, cluster.place.running.role.voter.epoch
+        cluster.place.crash(power_loss=True)
+        await cluster.done(cluster.place.start())
+        assert (cluster.place.image.configs, cluster.place.running.role.voter.epoch) == (configs, epoch + 1)
+        assert configs[4, ""] == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
+
+    alone(scene)
+
+
+def test_it_tells_what_it_serves_and_of_which_cluster_it_is_the_controller() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        told = await ask(cluster, ApiVersionsRequest("test", "1"))
+        finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
+        assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (30, 1)
+        controllers = await ask(cluster, DescribeClusterRequest(endpoint_type=2))
+        assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)
+        assert [(at.broker_id, at.host, at.port) for at in controllers.brokers] == [(CONTROLLER, "c3000", 9093)]
+        assert (await ask(cluster, DescribeClusterRequest())).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert (await ask(cluster, DescribeClusterRequest(endpoint_type=3))).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+    alone(scene)
+
+
+@pytest.mark.parametrize(
+    ("request_data", "address", "error"),
+    [
+        (b"\0\x13\0\x07\0\0\0\1\0\1x\0", b"\1\2\3", ErrorCode.INVALID_REQUEST),  # no address
+        (b"\0\x13\0\x63\0\0\0\1\0\1x\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # CreateTopics 99
+        (b"\0\x3a\0\0\0\0\0\1\0\1x\0\1\0\1\0", bytes(4), ErrorCode.INVALID_REQUEST),  # another envelope
+        (b"\0\x13", bytes(4), ErrorCode.INVALID_REQUEST),  # cut short
+    ],
+)
+def test_what_no_envelope_may_hold_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        answer = await ask(cluster, EnvelopeRequest(request_data, b"", address))
+        assert (answer.error_code, answer.response_data) == (error, None)
+
+    alone(scene)
+
+
+def test_a_directory_that_was_not_formatted_is_refused_and_left_as_it_is() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await cluster.done(cluster.place.stop())
+        files = cluster.place.files
+        files.remove(DIRECTORY / "meta.properties")
+        before = sorted(entry.name for entry in files.scan(DIRECTORY))
+        with pytest.raises(StartError, match="not formatted"):
+            await cluster.done(cluster.place.start())
+        cluster.place.node = None
+        assert sorted(entry.name for entry in files.scan(DIRECTORY) if entry.name != ".lock") == [n for n in before if n != ".lock"]
+
+    alone(scene)
+
+
+def test_a_clean_stop_leaves_the_marker() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await cluster.done(cluster.place.stop())
+        assert cluster.place.files.exists(DIRECTORY / ".kafka_cleanshutdown")
+
+    alone(scene)

@@ -1,0 +1,141 @@
+"""A controller and its brokers in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.process import StartError
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.memory_network import MemoryNetwork
+from ottla.broker.sim.sim_threads import InlineThreads
+from ottla.broker.together import CONTROLLER_ID, Layout, NodesTogether, fitted
+from ottla.broker.world import World
+from tests.support.simulation import TimelessLoop, settle
+
+DATA = Path("/data")
+
+
+class Machine:
+    """One disk, one network, one clock, over any number of starts."""
+
+    def __init__(self, **given: str) -> None:
+        self.clock = VirtualClock()
+        self.files = MemoryFiles()
+        self.network = MemoryNetwork()
+        self.random = Random(1)
+        self.exit_codes: list[int] = []
+        self.given = {name.replace("_", "."): value for name, value in given.items()}
+
+    def settings_of(self, node: Mapping[str, str]) -> BrokerSettings:
+        return load({**self.given, **node}, {}, None).settings
+
+    def world(self) -> World:
+        return World(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), InlineThreads)
+
+    def cluster(self, brokers: int = 3, port: int = 9092) -> NodesTogether:
+        return NodesTogether(Layout(DATA, brokers, port=port), self.settings_of, Faults, self.world, self.exit_codes.append)
+
+    async def done(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        for _ in range(10_000):
+            await settle()
+            if task.done():
+                return task.result()
+            self.clock.advance(10)
+        raise AssertionError("it never came to an end")
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(scene)
+
+
+def test_the_brokers_of_a_new_directory_are_one_cluster_and_still_so_after_a_restart() -> None:
+    async def scene() -> None:
+        machine = Machine()
+        cluster = machine.cluster()
+        await machine.done(cluster.start())
+        assert cluster.ports == [9092, 9093, 9094]
+        image = cluster.controller.role.newest.image
+        assert sorted(image.brokers) == [1, 2, 3]
+        assert not any(broker.fenced for broker in image.brokers.values())
+        cluster_id = cluster.controller.log_dir.cluster_id
+        assert f"listening on 127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094 (data in /data, cluster id {cluster_id}, 3 brokers, " in (
+            cluster.greeting()
+        )
+        await machine.done(cluster.stop())
+        again = machine.cluster()
+        await machine.done(again.start())
+        assert {broker.log_dir.cluster_id for broker in again.brokers.values()} == {cluster_id}
+        assert again.controller.role.voter.epoch == 2
+        await machine.done(again.stop())
+        assert machine.exit_codes == []
+
+    run(scene())
+
+
+def test_with_port_0_all_have_free_ones_and_find_each_other() -> None:
+    async def scene() -> None:
+        machine = Machine()
+        for _ in range(2):
+            cluster = machine.cluster(2, port=0)
+            await machine.done(cluster.start())
+            assert len({*cluster.ports, cluster.controller.address[1]} - {0}) == 3
+            await machine.done(cluster.stop())
+
+    run(scene())
+
+
+def test_where_one_of_them_cannot_start_none_is_left() -> None:
+    async def scene() -> None:
+        machine = Machine()
+        taken = machine.network.listen("127.0.0.1", 9093)
+        with pytest.raises(OSError, match=r"cannot listen on PLAINTEXT://127\.0\.0\.1:9093"):
+            await machine.done(machine.cluster().start())
+        taken.close()
+        assert machine.network.places == {}
+        cluster = machine.cluster()
+        await machine.done(cluster.start())
+        await machine.done(cluster.stop())
+
+    run(scene())
+
+
+def test_the_directory_of_one_node_is_refused() -> None:
+    async def scene() -> None:
+        machine = Machine()
+        machine.files.make_dir(DATA)
+        machine.files.write(DATA / "meta.properties", b"", sync=True)
+        with pytest.raises(StartError, match="is the directory of one node"):
+            await machine.done(machine.cluster().start())
+
+    run(scene())
+
+
+def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None:
+    machine = Machine(replica_fetch_wait_max_ms="40000")
+    with pytest.raises(SettingsError, match=r"replica\.fetch\.wait\.max\.ms"):
+        machine.cluster()
+    assert machine.files.scan(Path("/")) == []
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (5, "3", "2")])
+def test_topics_of_the_cluster_itself_have_as_many_replicas_as_there_are_brokers_for(brokers: int, replicas: str, in_sync: str) -> None:
+    given = {"node.id": str(CONTROLLER_ID)}
+    assert fitted(given, {}, brokers) == {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        **given,
+    }
+    assert "offsets.topic.replication.factor" not in fitted(given, {"offsets.topic.replication.factor": "file"}, brokers)
