@@ -84,7 +84,7 @@ class ClusterMember:
         self._settings, self._world, self._timers, self._log_dir, self._on_lost = settings, world, timers, log_dir, on_lost
         self._catalog = Catalog()
         self._brokers = Brokers()
-        self._throttles = Throttles(Throttle(), Throttle())
+        self._throttles = _throttles(settings)
         configs = BrokerConfigs(settings, self._catalog)
         self._connect = partial(
             NodeClient,
@@ -320,6 +320,11 @@ async def _reached(milestone: Awaitable[None]) -> None:
         await milestone
     except LifeOver as error:
         raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+
+
+def _throttles(settings: BrokerSettings) -> Throttles:
+    windows, window_ms = settings.replication_quota_window_num, settings.replication_quota_window_size_seconds * 1_000
+    return Throttles(Throttle(windows, window_ms), Throttle(windows, window_ms))
 
 
 def _observer_settings(settings: BrokerSettings) -> ObserverSettings:

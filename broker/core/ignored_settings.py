@@ -30,7 +30,6 @@ IGNORED_PREFIXES = (
     "controller.",
     "metrics.",
     "replica.fetch.",
-    "replication.quota.",
     "password.encoder.",
     "alter.",
     "quota.",

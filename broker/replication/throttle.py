@@ -12,9 +12,6 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 NO_LIMIT: Final = 2**63 - 1
-WINDOWS: Final = 11
-WINDOW_MS: Final = 1_000
-"""Kafka's replication.quota.window.num and .size.seconds, by default."""
 
 
 class _Sample:
@@ -28,13 +25,18 @@ class _Sample:
 
 
 class Throttle:
-    """Of one side, leading or following. Times are in ms of a clock that never goes back."""
+    """Of one side, leading or following. Times are in ms of a clock that never goes back.
 
-    def __init__(self) -> None:
+    The rate is measured over `windows` of `window_ms`: replication.quota.window.num and .size.seconds.
+    """
+
+    def __init__(self, windows: int, window_ms: int) -> None:
         self.rate = NO_LIMIT
         """Bytes a second."""
         self._covered: dict[str, frozenset[int] | None] = {}
-        self._samples: deque[_Sample] = deque(maxlen=WINDOWS + 1)
+        self._samples: deque[_Sample] = deque(maxlen=windows + 1)
+        self._window_ms = window_ms
+        self._span_ms = windows * window_ms
 
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
         """Of the topic these replicas from now on, each `partition:broker`; `*` is all of them. Those of other brokers do not matter."""
@@ -55,7 +57,7 @@ class Throttle:
 
     def record(self, size: int, now_ms: int) -> None:
         """So many bytes of covered partitions were replicated."""
-        if not self._samples or now_ms - self._samples[-1].began_ms >= WINDOW_MS:
+        if not self._samples or now_ms - self._samples[-1].began_ms >= self._window_ms:
             self._samples.append(_Sample(now_ms))
         self._samples[-1].size += size
         self._samples[-1].last_ms = now_ms
@@ -63,11 +65,11 @@ class Throttle:
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether there were more than the rate allows, on average over the windows."""
         samples = self._samples
-        while samples and now_ms - samples[0].last_ms >= WINDOWS * WINDOW_MS:
+        while samples and now_ms - samples[0].last_ms >= self._span_ms:
             samples.popleft()
         if not samples:
             return False
-        elapsed_ms = max(now_ms - samples[0].began_ms, WINDOW_MS)
+        elapsed_ms = max(now_ms - samples[0].began_ms, self._window_ms)
         return sum(sample.size for sample in samples) * 1_000 > self.rate * elapsed_ms
 
 

@@ -208,3 +208,20 @@ def test_a_throttled_replica_that_is_out_of_sync_catches_up_at_that_rate_and_one
         assert cluster.clock.mono_ms() - began_ms > 10_000
 
     in_a_cluster(scene, replica_fetch_max_bytes="35000")
+
+
+def test_a_throttles_rate_is_measured_over_the_windows_that_are_set() -> None:
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster)
+        cluster.controller.configure(ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
+        cluster.controller.configure(ResourceType.BROKER, "", leader_replication_throttled_rate="1")
+        cluster.members[3].crash()
+        await produce(cluster, 1, batch_of(bytes(30_000)))
+        await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
+        await produce(cluster, 1, batch_of(bytes(30_000)))
+        await cluster.done(cluster.members[3].start())
+        began_ms = cluster.clock.mono_ms()
+        await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
+        assert 2 * 60_000 <= cluster.clock.mono_ms() - began_ms < 2 * 62_000, "a pause before each of the two batches"
+
+    in_a_cluster(scene, replica_fetch_max_bytes="35000", replication_quota_window_num="2", replication_quota_window_size_seconds="30")

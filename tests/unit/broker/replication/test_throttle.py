@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.throttle import NO_LIMIT, Throttle
 
 
-def throttled(rate: int) -> Throttle:
-    throttle = Throttle()
+def throttled(rate: int, windows: int = 11, window_ms: int = 1_000) -> Throttle:
+    throttle = Throttle(windows, window_ms)
     throttle.rate = rate
     return throttle
 
@@ -25,7 +25,7 @@ def test_partitions_are_covered_as_their_topic_says_of_this_broker(replicas: lis
 
 
 def test_without_a_rate_nothing_is_too_much() -> None:
-    throttle = Throttle()
+    throttle = throttled(NO_LIMIT)
     throttle.record(2**62, 0)
     assert not throttle.is_exceeded(0)
 
@@ -53,3 +53,14 @@ def test_a_steady_flow_is_measured_over_eleven_seconds() -> None:
         assert not throttle.is_exceeded(second * 1_000 + 999)
     throttle.record(500, 30_000)
     assert throttle.is_exceeded(30_000)
+
+
+def test_fewer_and_longer_windows_measure_over_another_time() -> None:
+    throttle = throttled(100, windows=2, window_ms=3_000)
+    throttle.record(1_000_000, 0)
+    assert throttle.is_exceeded(5_999)
+    assert not throttle.is_exceeded(6_000)
+    throttle.record(300, 10_000)
+    assert not throttle.is_exceeded(10_000), "no rate is measured over less than a window"
+    throttle.record(1, 10_000)
+    assert throttle.is_exceeded(10_000)
