@@ -61,6 +61,9 @@ HOUSEKEEPING_SLICE_MS = 5
 DIRECTORIES_AT_ONCE = 10
 """Directories of new partitions that are made before the loop serves sockets again: at 1 ms each 10 ms."""
 
+ELECTIONS_AT_ONCE = 10
+"""Partitions that are led or followed anew before the loop serves sockets again: each notes its leader epoch, at 1 ms each 10 ms."""
+
 COMPACTION_KEYS = 250_000
 """Keys that the cleaner remembers in one pass: about 160 bytes each, so 40 MB while it runs. A log with more of them takes more passes."""
 

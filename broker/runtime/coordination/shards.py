@@ -105,7 +105,7 @@ class Shards(Generic[ShardT]):
     def elected(self, index: int) -> None:
         """This broker leads partition `index` of the topic from now on: it is read back in the background."""
         with suppress(Rejected):  # the disk refuses it; who asks is told so
-            self._elect(index)
+            self.at(index)
 
     def resigned(self, index: int, leader_epoch: int | None) -> None:
         """Another broker leads partition `index` in `leader_epoch`; word of an older epoch than the shard's is no news. None: there is no

@@ -139,11 +139,14 @@ class Publisher:
                 with _step(f"taking over the log of {name}-{replica.index}"):
                     self._take_over(log, configs[name])
         self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
-        self._serve(local)
+        self._serve([*local.leaders, *local.followers])
         self._tell_coordinators(local)
 
     async def publish(self, changes: ImageChanges) -> dict[str, Rejected]:
-        """Carries out what was committed and applied. The topics of which the disk refused a partition, with the first refusal."""
+        """Carries out what was committed and applied. The topics of which the disk refused a partition, with the first refusal.
+
+        Others have their turns meanwhile; whoever calls sees to it that the next change waits.
+        """
         self._register(changes.brokers)
         local = local_changes(changes, self._settings.node_id)
         if local.removed:
@@ -152,9 +155,14 @@ class Publisher:
         for change in changes.topics.values():
             if change.before is None and change.after is not None:
                 logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
+        replicas = [*local.leaders, *local.followers]
         with _step("making directories"):
-            await self._make_directories([*local.leaders, *local.followers])
-        refused = self._serve(local)
+            await self._make_directories(replicas)
+        known = [replica for replica in replicas if self._is_served(replica)]
+        refused = self._serve([replica for replica in replicas if not self._is_served(replica)])
+        for at in range(0, len(known), limits.ELECTIONS_AT_ONCE):
+            refused = self._serve(known[at : at + limits.ELECTIONS_AT_ONCE]) | refused
+            await asyncio.sleep(0)
         self._tell_coordinators(local)
         self._tell_of_deleted(changes)
         if changes.configs:
@@ -189,10 +197,14 @@ class Publisher:
 
     # --- replicas ----------------------------------------------------------------------------------------------------------------
 
-    def _serve(self, local: LocalChanges) -> dict[str, Rejected]:
+    def _is_served(self, replica: LocalReplica) -> bool:
+        served = self._partitions.by_name(replica.topic.name)
+        return served is not None and replica.index in served.partitions
+
+    def _serve(self, replicas: Iterable[LocalReplica]) -> dict[str, Rejected]:
         """Leads and follows. The topics of which the disk refused a partition, which stays offline until a start can make it."""
         refused: dict[str, Rejected] = {}
-        for replica in [*local.leaders, *local.followers]:
+        for replica in replicas:
             name = replica.topic.name
             try:
                 with _step(f"leading or following {name}-{replica.index}"):
@@ -238,16 +250,16 @@ class Publisher:
         if (name, index) in self._log_dir.failed:
             self._partitions.add_offline(name, topic_id, index)
             return None
-        log = self._log_of(replica)
-        if replica.partition.leader == self._settings.node_id:
-            # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
-            log.become_leader(replica.partition.leader_epoch)
-        return self._partitions.add(log)
+        return self._partitions.add(self._log_of(replica))
 
     def _log_of(self, replica: LocalReplica) -> PartitionLog:
         topic = replica.topic
         log = self._log_dir.logs.get((topic.name, replica.index))
-        return log or self._log_dir.create_log(topic.name, replica.index, topic.topic_id, self._log_config(topic.name))
+        log = log or self._log_dir.create_log(topic.name, replica.index, topic.topic_id, self._log_config(topic.name))
+        if replica.partition.leader == self._settings.node_id:
+            # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
+            log.become_leader(replica.partition.leader_epoch)
+        return log
 
     async def _make_directories(self, replicas: Iterable[LocalReplica]) -> None:
         """Makes directories a few at a time, so that the loop serves others meanwhile: a thousand of them take a second."""

@@ -177,6 +177,14 @@ async def test_a_start_does_not_begin_again_what_metadata_has_begun(place: Place
     assert place.closed == []
 
 
+async def test_word_of_an_election_that_somebody_has_met_before_begins_nothing_again(place: Place) -> None:
+    place.write(0, *"abc")
+    place.partitions[0].leader_epoch = 5
+    met = place.shards.at(0)
+    place.shards.elected(0)
+    assert (place.shards.at(0) is met, place.closed) == (True, [])
+
+
 async def test_where_another_broker_leads_nobody_is_answered(place: Place) -> None:
     place.partitions[0].leads = False
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR

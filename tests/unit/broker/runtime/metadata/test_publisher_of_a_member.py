@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,13 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    MetadataRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.core import limits
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerStanding
@@ -24,7 +28,7 @@ from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.metadata_images import level
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.member_dirs import MemberDir, broker, change, partition
+from tests.support.member_dirs import MemberDir, Place, broker, change, partition
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
 START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]
@@ -135,6 +139,40 @@ async def test_a_storm_of_elections_is_carried_out_whole_and_back(member: Member
         assert set(member.roles().values()) == {leader == 1}
         assert {each.leader_epoch for each in member.partitions} == {epoch}
         assert len(member.fetchers.leaders) == (0 if leader == 1 else len(many))
+
+
+class Turns:
+    """What others see of the member's partitions while it is told something: a look in each turn of the loop."""
+
+    def __init__(self, member: MemberDir) -> None:
+        self.looks: list[dict[Place, bool]] = []
+        self._member = member
+
+    async def of(self, *records: MetadataRecord) -> list[dict[Place, bool]]:
+        telling = asyncio.ensure_future(self._member.told(*records))
+        while not telling.done():
+            self.looks.append(self._member.roles())
+            await asyncio.sleep(0)
+        await telling
+        return [*self.looks, self._member.roles()]
+
+
+async def test_in_a_storm_of_elections_others_have_their_turns(member: MemberDir) -> None:
+    many = range(100)
+    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many))
+    led = [sum(roles.values()) for roles in looks]
+    assert (led[0], led[-1]) == (0, 100)
+    assert max(after - before for before, after in pairwise(led)) <= limits.ELECTIONS_AT_ONCE
+
+
+async def test_of_a_new_topic_others_see_nothing_or_all_also_amid_elections(member: MemberDir) -> None:
+    many = range(50)
+    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    new = (partition(NEW_ID, index, [1, 2], leader=1 + index % 2) for index in many)
+    looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many), TopicRecord("u", NEW_ID), *new)
+    assert {sum(topic == "u" for topic, _ in roles) for roles in looks} == {0, 50}
+    assert len(looks) > 10
 
 
 async def test_who_listens_hears_of_a_deleted_topic_of_which_nothing_was_here(member: MemberDir) -> None:
