@@ -55,7 +55,7 @@ class Fault:
 def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int) -> list[Fault]:
     """Faults between the two times; runs differ in which kinds they have, and how many."""
     kinds = random.sample(KINDS, random.randint(1, 5))
-    every_ms = random.choice([1_000, 3_000, 8_000])
+    every_ms = random.choice([400, 1_200, 3_000])
     faults = []
     at_ms = begin_ms
     while (at_ms := at_ms + random.randint(1, 2 * every_ms)) < end_ms:

@@ -110,13 +110,14 @@ class SimProducer(SimClient):
         first_open = next((n for n, batch in enumerate(batches) if not batch.done), len(batches))
         for number, error in enumerate(errors):
             if error is not ErrorCode.NONE:
-                self._look_at(batches[number], error, is_first=number == first_open)
+                self.look_at(batches[number], error, is_first=number == first_open)
         if any(errors):
             self.forget_leader(place)
             await self.pause()
         return errors
 
-    def _look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
+    def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
+        """A batch was refused; `is_first`: all before it are acknowledged."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(

@@ -11,12 +11,15 @@ from hashlib import blake2b
 from random import Random
 from typing import Final
 
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
 from ottla.broker.sim.nemesis import Fault, Nemesis, drawn
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
+from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import Violation, Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
+from ottla.broker.sim.sim_reader import SimReader
 from ottla.broker.testing.anomalies import Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -28,7 +31,9 @@ REST_MS: Final = 180_000
 LOOK_US: Final = 10_000
 """The invariants are looked at whenever so much time has passed since the last look."""
 NODES: Final = 3
-TOPICS: Final = {"t": 2, "once": 1}
+SOURCE, COPY, LOOSE = "t", "copy", "loose"
+TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 1}
+"""Idempotent producers write the source; copiers copy it, in transactions; to what is loose acks=1 is good enough."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
@@ -53,7 +58,7 @@ class Plan:
     def of(seed: int) -> Plan:
         """What the seed stands for."""
         random = Random(seed)
-        synced, work_ms = random.random() < 0.3, random.choice([10_000, 20_000, 40_000])
+        synced, work_ms = random.random() < 0.3, random.choice([6_000, 12_000, 25_000])
         return Plan(seed, synced, work_ms, tuple(drawn(random, 500, work_ms, NODES)))
 
 
@@ -104,7 +109,9 @@ class Simulation:
         self.nemesis = Nemesis(self.loop, self.cluster, synced=plan.synced)
         self.history = ClientHistory()
         self.watch = Watch(self.cluster)
-        self.clients: list[SimProducer] = []
+        self.producers: list[SimProducer] = []
+        self.copiers: list[SimCopier] = []
+        self.readers: list[SimReader] = []
         self._random = Random(random.getrandbits(64))
         self._looked_us = 0
 
@@ -133,8 +140,8 @@ class Simulation:
         await sleep(self.loop, self.plan.work_ms)
         self.nemesis.heal()
         if not await until(self.loop, self._at_rest, REST_MS, 200):
-            busy = [f"{client.name} is not done" for client in self.clients if not client.finished]
-            raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join([*unsettled(cluster), *busy])}")
+            busy = [*unsettled(cluster), *self._unfinished()]
+            raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join(busy)}")
         self.watch.look()
         return self._verdict()
 
@@ -152,12 +159,29 @@ class Simulation:
             raise Violation("the topics are not made")
 
     def _start_clients(self) -> None:
-        places: list[Place] = [(name, index) for name, count in TOPICS.items() for index in range(count)]
+        copies = [(COPY, index) for index in range(TOPICS[COPY])]
+        sources: list[Place] = [(SOURCE, index) for index in range(TOPICS[SOURCE])]
         for number in range(2):
-            producer = SimProducer(f"p{number}", self.cluster, Random(self._random.getrandbits(64)), self.history)
-            self.clients.append(producer)
-            pause_ms = self._random.choice([100, 400, 1000])
-            producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
+            self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
+        self._produces(SimProducer("careless", self.cluster, self._chance(), self.history, acks=1), [(LOOSE, 0)])
+        for number, source in enumerate(sources):
+            copier = SimCopier(f"copier{number}", self.cluster, self._chance(), self.history, source=source, targets=copies)
+            self.copiers.append(copier)
+            copier.start(copier.copy())
+        for place in sources + copies:
+            reader = SimReader(
+                f"reader-{place[0]}-{place[1]}", self.cluster, self._chance(), self.history, place, committed=place in copies
+            )
+            self.readers.append(reader)
+            reader.start(reader.read())
+
+    def _produces(self, producer: SimProducer, places: list[Place]) -> None:
+        pause_ms = self._random.choice([300, 800, 2_000])
+        self.producers.append(producer)
+        producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
+
+    def _chance(self) -> Random:
+        return Random(self._random.getrandbits(64))
 
     def _look(self) -> None:
         if self.loop.now_us - self._looked_us >= LOOK_US:
@@ -165,13 +189,39 @@ class Simulation:
             self.watch.look()
 
     def _at_rest(self) -> bool:
-        return all(client.finished for client in self.clients) and not unsettled(self.cluster)
+        return not (self._unfinished() or unsettled(self.cluster))
+
+    def _unfinished(self) -> list[str]:
+        """What clients have yet to do."""
+        if any(not producer.finished for producer in self.producers):
+            return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
+        if not self.cluster.all_serve():
+            return []
+        waiting = [(each.name, each.source, each.position) for each in self.copiers]
+        waiting += [(each.name, each.place, each.position) for each in self.readers]
+        ends = [self._leader(place).log.log_end_offset for _, place, _ in waiting]
+        return [
+            f"{name} has read {place} up to {position} of {end}"
+            for (name, place, position), end in zip(waiting, ends, strict=True)
+            if position < end
+        ]
+
+    def _leader(self, place: Place) -> Partition:
+        leader = self.cluster.controller.partition(*place).leader
+        broker = self.cluster.nodes[leader].broker if leader >= 0 else None
+        assert broker is not None
+        return broker.services.partitions.get(*place)
 
     def _verdict(self) -> list[str]:
         found = list(self.history.wrong) + unequal_replicas(self.cluster)
+        stored = self._stored()
+        values = {each.value for each in stored if each.topic == SOURCE}
         sends = sorted(self.history.sends, key=lambda send: send.number)
-        anomalies = judge(Observations(sends, [], self._stored(), by_value))
-        found += [f"{each.kind}: {each.says}" for each in anomalies]
+        for topic, expected in ((SOURCE, None), (COPY, values)):
+            of_topic = [each for each in stored if each.topic == topic]
+            seen = Observations([send for send in sends if send.topic == topic], [], of_topic, by_value)
+            found += [f"{each.kind}: {each.says}" for each in judge(seen, expected)]
+        found += [told for reader in self.readers for told in _misread(reader, stored)]
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() for why in node.ends if why]
         found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]
         return found
@@ -185,6 +235,18 @@ class Simulation:
                 assert broker is not None
                 found += [each for each in contents(broker, [name]) if each.partition == index]
         return found
+
+
+def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
+    """Whether it was given what the log holds: all of it, once, in its order, and nothing that was aborted."""
+    there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.place]
+    hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.place and not each.outcome.readable}
+    wanted = [each for each in there if each[0] not in hidden]
+    if reader.delivered == wanted:
+        return []
+    wrong = next((pair for pair in zip(reader.delivered, wanted, strict=False) if pair[0] != pair[1]), None)
+    lengths = f"{len(reader.delivered)} records of {len(wanted)}"
+    return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
 
 
 def _of_the_dead(told: dict[str, object]) -> bool:

@@ -1,0 +1,89 @@
+"""Consumers of a simulation, which read as Kafka's own do: from the leader, from one offset to the next, without what was aborted.
+
+Source: KAFKA CompletedFetch.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.sim.sim_producer import ClientHistory
+from ottla.broker.testing.history import KeyValue
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.control import ControlType, parse_marker
+from ottla.protocol.records.record import iter_records
+
+_FETCH_VERSION: Final = 12
+_FETCH_BYTES: Final = 2_000
+_WAIT_MS: Final = 500
+
+Delivered = tuple[int, KeyValue]
+
+
+class SimReader(SimClient):
+    """Reads one partition from its beginning on. `delivered` is what its user was given, `position` where it reads next."""
+
+    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, place: Place, *, committed: bool) -> None:
+        super().__init__(name, cluster, random)
+        self.history, self.place, self.committed = history, place, committed
+        self.delivered: list[Delivered] = []
+        self.position = 0
+
+    async def read(self) -> None:
+        """For ever."""
+        while True:
+            records, self.position = await fetched(self, self.history, self.place, self.position, committed=self.committed)
+            self.delivered += records
+
+
+async def fetched(client: SimClient, history: ClientHistory, place: Place, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
+    """The next records from `offset` on, possibly none, and the offset after them."""
+    partition = FetchPartition(place[1], fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    topics = [FetchTopic(place[0], partitions=[partition])]
+    request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=int(committed), topics=topics)
+    try:
+        answer = await client.call(await client.leader_of(place), request, _FETCH_VERSION)
+        data: PartitionData = answer.responses[0].partitions[0]
+    except (LinkBroken, UnsupportedByPeer, IndexError):
+        client.forget_leader(place)
+        await client.pause()
+        return [], offset
+    if data.error_code == ErrorCode.NONE:
+        return opened(data, offset, committed=committed)
+    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        history.wrong.append(f"{client.name} has read {place} up to {offset}, which is out of range now")
+    client.forget_leader(place)
+    await client.pause()
+    return [], offset
+
+
+def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
+    """What a consumer makes of an answer: the records from `offset` on, without those of aborted transactions."""
+    found: list[Delivered] = []
+    records = bytes(data.records or b"")
+    aborting = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ()) if committed else []
+    aborted: set[int] = set()
+    for position, header in split_batches(records):
+        while aborting and aborting[0][0] <= header.last_offset:
+            aborted.add(aborting.pop(0)[1])
+        batch = records[position : position + header.size_bytes]
+        if header.is_control:
+            if parse_marker(batch).type is ControlType.ABORT:
+                aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            for record in iter_records(batch):
+                at = header.base_offset + record.offset_delta
+                if at >= offset:
+                    found.append((at, (_bytes(record.key), _bytes(record.value))))
+        offset = max(offset, header.next_offset)
+    return found, offset
+
+
+def _bytes(value: bytes | memoryview | None) -> bytes | None:
+    return None if value is None else bytes(value)
