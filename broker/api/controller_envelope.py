@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from ottla.broker.api.dispatch import Served
 
-FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, ApiKey.ALLOCATE_PRODUCER_IDS})
+_OF_USERS: Final = (ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, *_OF_USERS, ApiKey.ALLOCATE_PRODUCER_IDS})
 """KAFKA: ApiKeys.forwardable, of what is served."""
 _ADDRESS_BYTES: Final = (4, 16)
 

@@ -18,6 +18,7 @@ from ottla.broker.api import (
 )
 from ottla.broker.api import controller_partitions as partitions
 from ottla.broker.api import controller_raft as raft
+from ottla.broker.api import controller_users as users
 from ottla.broker.api.controller_context import ControllerContext, ControllerServices
 from ottla.broker.api.controller_envelope import open_envelope
 from ottla.broker.api.controller_self import api_versions, describe_cluster
@@ -47,6 +48,8 @@ _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1, k44_incremental_alter_configs.handle),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1, partitions.reassign),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0, partitions.reassignments),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1, users.alter_quotas),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0, users.alter_users),
     ApiKey.VOTE: (0, 2, raft.vote),
     ApiKey.BEGIN_QUORUM_EPOCH: (0, 1, raft.begin_epoch),
     ApiKey.END_QUORUM_EPOCH: (0, 1, raft.end_epoch),

@@ -1,0 +1,83 @@
+"""Quotas and credentials, asked of the controller itself, and through an envelope as brokers hand them on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.schema import Message
+from tests.support.owned_cluster import CONTROLLER, OwnedCluster, in_an_owned_cluster
+
+LOOPBACK = bytes([127, 0, 0, 1])
+
+
+async def ask(cluster: OwnedCluster, request: Message, version: int, *, forwarded: bool) -> Any:
+    """The answer, be it asked itself or in an envelope."""
+    node = Node(CONTROLLER, "c3000", 9093)
+    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
+    key = request.API_KEY
+    frame = b"".join(encode_request(key, version, 7, "test", request))[PREFIX_BYTES:]
+    sent = EnvelopeRequest(frame, None, LOOPBACK) if forwarded else request
+    try:
+        answer = await cluster.done(client.call(sent, timeout_ms=10_000, version=None if forwarded else version))
+    finally:
+        client.close()
+    return decode_response(key, version, answer.response_data)[1] if forwarded else answer
+
+
+def quota(*entity: tuple[str, str | None], **values: float) -> EntryData:
+    return EntryData([EntityData(*part) for part in entity], [OpData(key, value, remove=False) for key, value in values.items()])
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+@pytest.mark.parametrize("version", [0, 1])
+def test_quotas_are_kept_and_each_entity_is_answered(version: int, forwarded: bool) -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        entries = [quota(("user", "alice"), ("client-id", None), consumer_byte_rate=7.0), quota(("user", "bob"), a_b=1.0)]
+        fine, wrong = (await ask(cluster, AlterClientQuotasRequest(entries), version, forwarded=forwarded)).entries
+        assert fine.error_code == ErrorCode.NONE
+        assert {(part.entity_type, part.entity_name) for part in fine.entity} == {("user", "alice"), ("client-id", None)}
+        assert (wrong.error_code, wrong.error_message) == (ErrorCode.INVALID_REQUEST, "Invalid configuration key a_b")
+        target = frozenset({("user", "alice"), ("client-id", None)})
+        assert cluster.place.image.client_quotas == {target: {"consumer_byte_rate": 7.0}}
+
+    in_an_owned_cluster(scene, size=0)
+
+
+def test_quotas_that_are_only_validated_are_not_kept() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        request = AlterClientQuotasRequest([quota(("user", "alice"), consumer_byte_rate=7.0)], validate_only=True)
+        (fine,) = (await ask(cluster, request, 1, forwarded=False)).entries
+        assert fine.error_code == ErrorCode.NONE
+        assert cluster.place.image.client_quotas == {}
+
+    in_an_owned_cluster(scene, size=0)
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_credentials_are_kept_and_each_user_is_answered(forwarded: bool) -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        request = AlterUserScramCredentialsRequest(
+            [ScramCredentialDeletion("bob", 1)], [ScramCredentialUpsertion("alice", 2, 4096, b"salt", b"salted")]
+        )
+        results = (await ask(cluster, request, 0, forwarded=forwarded)).results
+        assert {result.user: result.error_code for result in results} == {
+            "alice": ErrorCode.NONE,
+            "bob": ErrorCode.RESOURCE_NOT_FOUND,
+        }
+        assert list(cluster.place.image.scram) == [(2, "alice")]
+
+    in_an_owned_cluster(scene, size=0)
