@@ -6,6 +6,9 @@ is answered when every in-sync replica has it (REQUEST_TIMED_OUT where that take
 the marker is of transaction version 2, only a later epoch ends what is open (KIP-1228). In an offsets partition the offsets of the
 transaction take effect or go.
 
+A producer has one entry in the answer, however many markers of his the request has, and a partition has the error of the last of them:
+Kafka's coordinator, which sends several when leaders move, reads one entry of each producer, and waits for ever for what others tell.
+
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """
 
@@ -35,7 +38,21 @@ Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Answer at once, unless a marker has to become durable first."""
     waiting: Waiting = []
-    response = WriteTxnMarkersResponse([_write(ctx, marker, waiting) for marker in request.markers])
+    results: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
+    for marker in request.markers:
+        of_producer = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            of_topic = of_producer.setdefault(topic.name, {})
+            for index in topic.partition_indexes:
+                of_topic[index] = _write(ctx, marker, topic.name, index, waiting)
+    response = WriteTxnMarkersResponse(
+        [
+            WritableTxnMarkerResult(
+                producer_id, [WritableTxnMarkerTopicResult(topic, list(partitions.values())) for topic, partitions in topics.items()]
+            )
+            for producer_id, topics in results.items()
+        ]
+    )
     return _when_durable(ctx, response, waiting) if waiting else response
 
 
@@ -49,25 +66,16 @@ async def _when_durable(ctx: Context, response: WriteTxnMarkersResponse, waiting
     return response
 
 
-def _write(ctx: Context, marker: WritableTxnMarker, waiting: Waiting) -> WritableTxnMarkerResult:
-    def one(topic: str, index: int) -> WritableTxnMarkerPartitionResult:
-        result = WritableTxnMarkerPartitionResult(index)
-        try:
-            durable = _append(ctx, marker, topic, index)
-        except Rejected as refusal:
-            result.error_code = refusal.code
-        else:
-            if durable is not None:
-                waiting.append((durable, result))
-        return result
-
-    return WritableTxnMarkerResult(
-        marker.producer_id,
-        [
-            WritableTxnMarkerTopicResult(topic.name, [one(topic.name, index) for index in topic.partition_indexes])
-            for topic in marker.topics
-        ],
-    )
+def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int, waiting: Waiting) -> WritableTxnMarkerPartitionResult:
+    result = WritableTxnMarkerPartitionResult(index)
+    try:
+        durable = _append(ctx, marker, topic, index)
+    except Rejected as refusal:
+        result.error_code = refusal.code
+    else:
+        if durable is not None:
+            waiting.append((durable, result))
+    return result
 
 
 def _append(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> asyncio.Future[None] | None:

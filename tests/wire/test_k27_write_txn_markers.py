@@ -62,17 +62,29 @@ def test_before_version_2_the_epoch_of_the_transaction_itself_ends_it(broker: Ru
 
 def test_each_partition_of_each_marker_has_its_own_error(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
-    assert write(client, marker(1, 5, "t", coordinator_epoch=3)) == [[0]]
+    assert write(client, marker(1, 5, "t", coordinator_epoch=3), marker(2, 5, "t", coordinator_epoch=3)) == [[0], [0]]
     assert write(
         client,
         marker(1, 4, "t", "nowhere", coordinator_epoch=3),
-        marker(1, 5, "t", coordinator_epoch=2),
-        marker(1, 6, "t", coordinator_epoch=3),
+        marker(2, 5, "t", coordinator_epoch=2),
+        marker(3, 6, "t", coordinator_epoch=3),
     ) == [
         [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
         [ErrorCode.TRANSACTION_COORDINATOR_FENCED],
         [0],
     ]
+
+
+def test_several_markers_of_one_producer_are_answered_in_one_entry(client: Client) -> None:
+    for topic in ("t", "u"):
+        create(client, topic, partitions=2)
+    first = WritableTxnMarker(1, 5, True, [WritableTxnMarkerTopic("t", [1])], 3)
+    second = WritableTxnMarker(1, 5, True, [WritableTxnMarkerTopic("u", [0]), WritableTxnMarkerTopic("t", [0, 9])], 3)
+    response = client.call(WriteTxnMarkersRequest([first, second]))
+    (answer,) = response.markers
+    told = {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
+    assert told == {("t", 1): 0, ("u", 0): 0, ("t", 0): 0, ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert sorted(topic.name for topic in answer.topics) == ["t", "u"]
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (-(2**63), -32768)])
