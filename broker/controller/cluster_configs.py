@@ -12,14 +12,15 @@ Source: KAFKA ConfigurationControlManager, ControllerConfigurationValidator.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key
 from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, wanted_of, wanted_overrides
+from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.create_topics import config_record
 from ottla.broker.controller.state import MIN_ISR, ControllerState
 from ottla.broker.core.config_keys import render
@@ -46,15 +47,7 @@ def alter_cluster_configs(
             results.append(None)
         except Rejected as error:
             results.append(error)
-    return Effects([*records, *elr_cleared(state, records)], results)
-
-
-def elr_cleared(state: ControllerState, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-    """What has to follow settings, a new topic's among them, where they change how many replicas have to be in sync."""
-    if not state.has_elr:
-        return []
-    changed = (record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_ISR)
-    return [ClearElrRecord(record.resource_name if record.resource_type == ResourceType.TOPIC else "") for record in changed]
+    return Effects([*records, *(cleared_elr(records) if state.has_elr else ())], results)
 
 
 def _resource_records(state: ControllerState, resource: AlterResource, *, forwarded: bool) -> list[MetadataRecord]:

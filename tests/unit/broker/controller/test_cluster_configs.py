@@ -8,7 +8,7 @@ from ottla.broker.cluster.image import ELR_VERSION, ResourceType
 from ottla.broker.cluster.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, RegisterControllerRecord
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
-from ottla.broker.controller.cluster_configs import CORDONED, alter_cluster_configs, elr_cleared
+from ottla.broker.controller.cluster_configs import CORDONED, alter_cluster_configs
 from ottla.broker.controller.state import MIN_ISR
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -120,7 +120,8 @@ def test_with_eligible_leader_replicas_a_change_of_the_needed_ones_makes_none_el
 
 
 def test_without_eligible_leader_replicas_nothing_follows(controller: LiveController) -> None:
-    assert elr_cleared(controller.state, [ConfigRecord(TOPIC, "a", MIN_ISR, "2")]) == []
+    records, _ = decide(controller, resource(TOPIC, "a", min_insync_replicas="2"))
+    assert records == [ConfigRecord(TOPIC, "a", MIN_ISR, "2")]
 
 
 def test_with_eligible_leader_replicas_the_needed_ones_are_the_same_for_all_brokers() -> None:
