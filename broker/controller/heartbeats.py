@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ottla.broker.cluster.image import BrokerRegistration
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES, DIRECTORIES
-from ottla.broker.controller.broker_sessions import UNKNOWN_OFFSET, BrokerState
+from ottla.broker.controller.broker_sessions import UNKNOWN_OFFSET, BrokerState, Contact
 from ottla.broker.controller.leader_changes import (
     broker_fenced,
     broker_shutting_down,
@@ -67,18 +67,18 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
     return SoftEffects(records, Beat(is_caught_up, after), settle)
 
 
-def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, bool]:
-    """Fences the broker that was silent for the longest, if that was for too long. Whether there was one: then there may be another.
+def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, Contact | None]:
+    """Ends the session that was silent for the longest, if that was for too long, and fences whose it is. Its owner: there may be another.
 
     One at a time, so that what fencing the one changed is seen before the next is fenced.
     """
     contact = state.sessions.expired(now_ms)
     if contact is None:
-        return Effects([], response=False)
+        return Effects([], None)
     broker = state.image.brokers.get(contact.broker_id)
     is_current = broker is not None and broker.epoch == contact.epoch
     records = broker_fenced(state, broker.broker_id) if broker is not None and is_current else []
-    return SoftEffects(records, True, lambda _: state.sessions.forget(contact))
+    return SoftEffects(records, contact, lambda _: state.sessions.forget(contact))
 
 
 def _next_state(state: ControllerState, request: BrokerHeartbeatRequest, before: BrokerState, *, is_caught_up: bool) -> BrokerState:

@@ -182,8 +182,8 @@ class ControllerRole:
                 logger.exception("What the controller does now and then failed, and is done again in %d ms", ms)
 
     async def _fence_silent(self) -> None:
-        while await self.active.run(partial(fence_stale, now_ms=self._clock.mono_ms())):
-            logger.info("A broker was silent for too long")
+        while (contact := await self.active.run(partial(fence_stale, now_ms=self._clock.mono_ms()))) is not None:
+            logger.info("Broker %d (epoch %d) was not heard of for too long", contact.broker_id, contact.epoch)
 
     async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
         while await self.active.run(decide):

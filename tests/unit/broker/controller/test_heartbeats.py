@@ -152,12 +152,12 @@ def test_silent_brokers_are_fenced_one_after_the_other(controller: LiveControlle
         beat(controller, broker_id)
         controller.now_ms += 1
     controller.now_ms = 9_000
-    assert not controller.run(fence_stale(controller.state, controller.now_ms))
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) is None
     controller.now_ms = 9_002
     at = controller.next_offset
-    assert controller.run(fence_stale(controller.state, controller.now_ms))
-    assert controller.run(fence_stale(controller.state, controller.now_ms))
-    assert not controller.run(fence_stale(controller.state, controller.now_ms))
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) == Contact(2, epochs[2])
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) == Contact(1, epochs[1])
+    assert controller.run(fence_stale(controller.state, controller.now_ms)) is None
     assert controller.log[at:] == [
         PartitionChangeRecord(0, topic_id, isr=[1, 3]),
         BrokerRegistrationChangeRecord(2, epochs[2], fenced=1),
@@ -172,9 +172,9 @@ def test_a_session_of_an_epoch_that_is_over_fences_nobody(controller: LiveContro
     controller.add_broker(1)
     controller.state.sessions.touch(Contact(2, 0), 0)
     at = controller.next_offset
-    for _ in old, 0:
-        assert controller.run(fence_stale(controller.state, 9_001))
-    assert not controller.run(fence_stale(controller.state, 9_001))
+    for contact in Contact(1, old), Contact(2, 0):
+        assert controller.run(fence_stale(controller.state, 9_001)) == contact
+    assert controller.run(fence_stale(controller.state, 9_001)) is None
     assert controller.next_offset == at
 
 
