@@ -17,6 +17,7 @@ COMMANDS = {
     "serve": "ottla.broker.cli.serve:serve",
     "format": "ottla.broker.cli.format:format_",
     "health": "ottla.broker.cli.health:health",
+    "cluster": "ottla.broker.cli.cluster_status:app",
     "topics": "ottla.broker.cli.topics:app",
     "groups": "ottla.broker.cli.groups:app",
     "transactions": "ottla.broker.cli.transactions:app",

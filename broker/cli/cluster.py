@@ -16,7 +16,7 @@ from typing import Any
 from ottla.broker.cli.common import CliError, host_port
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -44,6 +44,10 @@ def check(error_code: int, what: str, message: str | None = None) -> None:
     """Raises `CliError` for anything but NONE; `what` says what was tried."""
     if error_code != ErrorCode.NONE:
         raise CliError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}")
+
+
+class NotServed(CliError):
+    """A broker does not know this kind of request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,8 @@ class AdminClient:
             if min_version and client.highest_version(type(request)) < min_version:
                 raise CliError(f"the broker at {host}:{port} is too old for this: it does not know version {min_version} of the request")
             return client.call(request, None if max_version is None else min(max_version, client.highest_version(type(request))))
+        except UnsupportedVersion as error:
+            raise NotServed(f"the broker at {host}:{port} does not serve this: {error}") from None
         except ProtocolError as error:
             raise CliError(f"{host}:{port} does not speak Kafka's protocol as expected: {error}") from None
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import MixedRun, run
-from client_compat.kafka.cluster import MIXED, Cluster, Node, kinds_of
+from client_compat.kafka.cluster import MIXED, Cluster, Kind, Node, kinds_of
 from client_compat.kafka.jars import KafkaMissing, default_version
 from client_compat.matrix.clients import CLIENTS as EVERY_CLIENT
 from client_compat.matrix.clients import JAVA, BuildFailed
@@ -33,8 +33,9 @@ def main(
     *,
     faults: Annotated[int, typer.Option(min=1, help="Faults in this run.")] = 100,
     brokers: Annotated[str, typer.Option(help="Whose broker each is: kafka or ottla, at least three.")] = ",".join(MIXED),
-    controllers: Annotated[int, typer.Option(min=1, help="Apache Kafka controllers.")] = 1,
-    controller_version: Annotated[str | None, typer.Option(help="Their version, such as 4.0.2; by default the brokers'.")] = None,
+    controllers: Annotated[int, typer.Option(min=1, help="Controllers; of Ottla's only one.")] = 1,
+    controller: Annotated[Kind, typer.Option(help="Whose they are.")] = Kind.KAFKA,
+    controller_version: Annotated[str | None, typer.Option(help="The version of Kafka's, such as 4.0.2; by default the brokers'.")] = None,
     fault: Annotated[
         list[Fault] | None,
         typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
@@ -53,8 +54,11 @@ def main(
     kinds = kinds_of(brokers)
     if unknown := set(client or ()).difference(EVERY_CLIENT):
         raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
+    if controller == Kind.OTTLA and controllers > 1:
+        raise typer.BadParameter("Ottla's controller is its quorum's only voter", param_hint="--controllers")
     replace(console, directory, MARKER)
-    console.print(f"Brokers {brokers}, {controllers} controller(s) of Apache Kafka {controller_version or default_version()}, seed {seed}.")
+    whose = "Ottla" if controller == Kind.OTTLA else f"Apache Kafka {controller_version or default_version()}"
+    console.print(f"Brokers {brokers}, {controllers} controller(s) of {whose}, seed {seed}.")
     with (
         or_exit(console, "The cluster did not survive", KafkaException, KafkaMissing, ClientMissing, ProgramFailed, BuildFailed),
         progress(console) as display,
@@ -68,7 +72,8 @@ def main(
             if not console.is_terminal:
                 console.print(f"{done}: {broker.process.name}, {done_to_it}, settled in {found.back_seconds[-1]:.1f} s", style="dim")
 
-        cluster = Cluster(directory.absolute(), kinds, controllers, controller_version=controller_version or default_version())
+        version = controller_version or default_version()
+        cluster = Cluster(directory.absolute(), kinds, controllers, controller_version=version, controller_kind=controller)
         found = run(cluster, clients, faults, fault or EVERY, seed, careless=careless, on_fault=on_fault)
     _print(console, found, directory)
     raise typer.Exit(0 if found.good else 1)

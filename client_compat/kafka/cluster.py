@@ -133,7 +133,8 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`. `settings` go over `COMMON`, everywhere.
+    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
+    everywhere.
 
     Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout, say.
     """
@@ -146,6 +147,7 @@ class Cluster:
     settings: Mapping[str, str] = field(default_factory=dict)
     jvm: Sequence[str] = SMALL_JVM
     ottla: Sequence[str] = OTTLA
+    controller_kind: Kind = Kind.KAFKA
     quorum: list[Node] = field(init=False)
     brokers: list[Node] = field(init=False)
     _voters: str = field(init=False)
@@ -159,6 +161,8 @@ class Cluster:
         self.quorum = [
             self._node("controller", node_id, port, self.controller_version, found) for node_id, port in zip(ids, ports, strict=True)
         ]
+        for controller in self.quorum:
+            controller.kind, controller.ottla = self.controller_kind, self.ottla
         self.brokers = [self._node("broker", FIRST_BROKER + at, free_port(), self.version, found) for at in range(len(self.kinds))]
         for broker, kind in zip(self.brokers, self.kinds, strict=True):
             broker.kind, broker.jvm, broker.ottla = kind, self.jvm, self.ottla
@@ -179,8 +183,9 @@ class Cluster:
         """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed` or `KafkaMissing`."""
         for version in {self.version, self.controller_version}:
             jars(version)
+        voters = ["--standalone"] if self.controller_kind == Kind.OTTLA else ["--initial-controllers", self._voters]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda node: node.format(["--initial-controllers", self._voters] if node in self.quorum else []), self.nodes))
+            list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from ottla.broker.cli.cluster_status import app
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -42,6 +46,12 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
             assert [topic.error_code for topic in created.topics] == [0]
             port, in_sync = leader_of(client, "t")
             assert in_sync == [1, 2, 3]
+        told = CliRunner().invoke(app, ["status", "--json", "-b", running.bootstrap])
+        status = json.loads(told.output)
+        assert [(broker["id"], broker["state"], broker["out_of_sync"]) for broker in status["brokers"]] == [
+            (node, "serves", 0) for node in (1, 2, 3)
+        ]
+        assert [(controller["leads"], controller["lag"]) for controller in status["controllers"]] == [(True, 0)]
         assert [produce_to(port, b"x") for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
         assert running.stop() == 0
         process.port = 0

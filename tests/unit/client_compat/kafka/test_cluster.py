@@ -57,3 +57,10 @@ def test_an_ottla_broker_formats_its_own_directory_with_the_clusters_id(tmp_path
     written = (broker.directory / "meta.properties").read_text().splitlines()
     assert "node.id=2" in written
     assert f"cluster.id={NEW_CLUSTER_ID}" in written
+
+
+def test_a_controller_of_ottlas_is_formatted_as_the_one_voter(tmp_path: Path) -> None:
+    (controller,) = Cluster(tmp_path, controller_kind=Kind.OTTLA).quorum
+    assert controller.command[1:] == ["-m", "ottla", "serve", "--config", str(controller.properties)]
+    controller.format(["--standalone"])
+    assert (controller.directory / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").exists()

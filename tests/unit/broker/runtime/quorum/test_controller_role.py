@@ -97,3 +97,13 @@ def test_it_is_registered_as_a_controller_itself() -> None:
         assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
 
     run_owned(scene, 0)
+
+
+def test_a_controller_without_work_writes_nothing() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        voter = cluster.place.running.role.voter
+        end_offset = voter.end_offset
+        await cluster.pass_ms(600_000)
+        assert voter.end_offset == end_offset
+
+    run_owned(scene, 1)
