@@ -52,6 +52,7 @@ from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerReques
 from ottla.protocol.schema import Message
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.cluster_members import Member
+from tests.support.group_calls import wait_until_async
 
 OWN_ID = 7
 TIMEOUT_MS = 60_000
@@ -163,7 +164,7 @@ async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_bro
     answers = (await place.ask(incremental.IncrementalAlterConfigsRequest(resources))).responses
     assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     describe = DescribeConfigsRequest([DescribeConfigsResource(ResourceType.TOPIC, "set", ["retention.ms"])])
-    assert place.ask_kafka(describe).results[0].configs[0].value == "12345"
+    await wait_until_async(lambda: place.ask_kafka(describe).results[0].configs[0].value == "12345", "Kafka's broker has read it")
 
 
 async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(place: Place) -> None:
