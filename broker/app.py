@@ -56,6 +56,7 @@ from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from ottla.broker.controller_node import ControllerPart
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
@@ -84,6 +85,7 @@ class Broker:
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
         self._member: ClusterMember | None = None
+        self._controller = self._own_controller() if settings.is_controller else None
         self._dispatcher: Dispatcher
         self._shared: Shared
 
@@ -129,9 +131,13 @@ class Broker:
         """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
         self._server.bind()
         try:
+            if self._controller is not None:
+                self._controller.bind()
             self.log_dir = self._open_log_dir()
             try:
                 self._driver.start()
+                if self._controller is not None:
+                    await self._controller.start(self.log_dir)
                 self.services = await self._open_services()
                 if self._member is not None:
                     await self._member.unfence()
@@ -144,6 +150,8 @@ class Broker:
                 raise
         except BaseException as error:
             self._server.close()
+            if self._controller is not None:
+                self._controller.close()
             self._flusher.close()
             if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
                 raise StartError(str(error)) from error
@@ -171,6 +179,8 @@ class Broker:
         await self.services.topic_maker.stop()
         if self._member is not None:
             await self._member.stop()
+        if self._controller is not None:
+            await self._controller.stop()
         self._driver.stop()
         self._flusher.close()
         self.log_dir.close(clean=True)
@@ -187,6 +197,8 @@ class Broker:
         self._driver.stop()
         if self._member is not None:
             self._member.crash()
+        if self._controller is not None:
+            self._controller.crash()
         self._server.abort()
         self._flusher.close()
         self.log_dir.close(clean=False)
@@ -299,6 +311,11 @@ class Broker:
             deciding=deciding,
         )
 
+    def _own_controller(self) -> ControllerPart:
+        from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
+
+        return ControllerPart(self.settings, self.world, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+
     async def _join(self) -> MetadataParts:
         from ottla.broker.member import ClusterMember  # noqa: PLC0415 # a start of one node does not pay for it
 
@@ -310,6 +327,7 @@ class Broker:
             log_dir=self.log_dir,
             listeners=self._server.listeners,
             on_lost=self.stop_at_once,
+            controller=None if self._controller is None else self._controller.role,
         )
         await self._member.join()
         return self._member.parts

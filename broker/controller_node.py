@@ -1,4 +1,4 @@
-"""A node that is a controller and no broker: `process.roles=controller`.
+"""The controller of a cluster as a part of a process (`ControllerPart`), and a process that is nothing else: `process.roles=controller`.
 
 Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept and read nothing more -> answer
 what is in flight -> end -> close the log.
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
-from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Shared
-from ottla.broker.net.listeners import host_and_port, listeners_of, registered_listeners
+from ottla.broker.net.listeners import controller_listeners_of, host_and_port, voter_endpoints
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
@@ -38,6 +37,79 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.broker")
 
 
+class ControllerPart:
+    """A controller with its listeners, in whatever process. `stop_at_once` is told why that has to end."""
+
+    def __init__(
+        self, settings: BrokerSettings, world: World, *, timers: Timers, flusher: Flusher, stop_at_once: Callable[[BaseException], None]
+    ) -> None:
+        self._role: ControllerRole | None = None
+        self._settings, self._world, self._timers, self._flusher, self._stop_at_once = settings, world, timers, flusher, stop_at_once
+        self._server = Server(world.network, controller_listeners_of(settings), settings.socket_listen_backlog_size)
+        self._dispatcher: ControllerDispatcher
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        first = self._server.listeners[0]
+        return first.host or "0.0.0.0", first.port
+
+    @property
+    def role(self) -> ControllerRole:
+        """What it decides with; once it has started."""
+        assert self._role is not None, "the controller has not started"
+        return self._role
+
+    def bind(self) -> None:
+        """Take the addresses. Raises OSError."""
+        self._server.bind()
+
+    def close(self) -> None:
+        """Accept, read and do nothing more: for a start that failed."""
+        self._server.close()
+        if self._role is not None:
+            self._role.end()
+
+    async def start(self, log_dir: LogDir) -> None:
+        """Leads the quorum and accepts connections. Raises LogDirRefused, ProtocolError, OSError."""
+        settings, world = self._settings, self._world
+        self._role = role = ControllerRole(
+            settings,
+            log_dir,
+            voter_endpoints(self._server.listeners),
+            clock=world.clock,
+            timers=self._timers,
+            flusher=self._flusher,
+            files=world.files,
+            random=world.random,
+            on_failure=self._stop_at_once,
+        )
+        await role.start()
+        services = ControllerServices(
+            settings, world.clock, self._timers, role.active, role.voter, role.serving, role.features, role.decisions, self._stop_at_once
+        )
+        self._dispatcher = ControllerDispatcher(services)
+        budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
+        await self._server.start(Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget))
+        self._server.watch_idle(settings.connections_max_idle_ms)
+        self._server.watch_memory()
+
+    async def stop(self) -> None:
+        """In order; what cannot be answered in time is cut."""
+        self._server.close()
+        self.role.serving.stopping = True
+        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
+        if late:
+            logger.warning("%d requests to the controller were not answered in time", late)
+        await self._server.wait_closed(limits.STOP_DRAIN_MS)
+        await self.role.stop()
+
+    def crash(self) -> None:
+        """For tests: nothing more is answered, or written."""
+        self.role.end()
+        self._server.abort()
+
+
 class ControllerNode:
     """One controller on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
 
@@ -47,22 +119,24 @@ class ControllerNode:
         self.clock = world.clock
         self.timers = Timers()
         self.log_dir: LogDir
-        self.role: ControllerRole
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
         self._flusher = Flusher(self.stop_at_once, world.threads)
-        self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
-        self._dispatcher: ControllerDispatcher
+        self._part = ControllerPart(settings, world, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+
+    @property
+    def role(self) -> ControllerRole:
+        """What it decides with; once it has started."""
+        return self._part.role
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the first listener."""
-        first = self._server.listeners[0]
-        return first.host or "0.0.0.0", first.port
+        return self._part.address
 
     async def start(self) -> None:
         """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
-        self._server.bind()
+        self._part.bind()
         try:
             self.log_dir = LogDir.open(
                 data_dir(self.settings),
@@ -74,15 +148,13 @@ class ControllerNode:
             )
             try:
                 self._driver.start()
-                self.role = self._make_role()
-                await self.role.start()
-                await self._accept()
+                await self._part.start(self.log_dir)
             except BaseException:
                 self._driver.stop()
                 self.log_dir.close(clean=False)
                 raise
         except BaseException as error:
-            self._server.close()
+            self._part.close()
             self._flusher.close()
             if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
                 raise StartError(str(error)) from error
@@ -104,14 +176,8 @@ class ControllerNode:
         """Everything is imported already."""
 
     async def stop(self) -> None:
-        """Stop in order; what cannot be answered in time is cut."""
-        self._server.close()
-        self.role.serving.stopping = True
-        late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
-        if late:
-            logger.warning("%d requests were not answered in time", late)
-        await self._server.wait_closed(limits.STOP_DRAIN_MS)
-        await self.role.stop()
+        """Stop in order."""
+        await self._part.stop()
         self._driver.stop()
         self._flusher.close()
         self.log_dir.close(clean=True)
@@ -119,8 +185,7 @@ class ControllerNode:
     def crash(self) -> None:
         """For tests, as far as one process can: what SIGKILL leaves."""
         self._driver.stop()
-        self.role.end()
-        self._server.abort()
+        self._part.crash()
         self._flusher.close()
         self.log_dir.close(clean=False)
 
@@ -129,28 +194,3 @@ class ControllerNode:
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)
-
-    def _make_role(self) -> ControllerRole:
-        at = [VoterEndpoint(each.name, each.host, each.port) for each in registered_listeners(self.settings, self._server.listeners)]
-        return ControllerRole(
-            self.settings,
-            self.log_dir,
-            at,
-            clock=self.clock,
-            timers=self.timers,
-            flusher=self._flusher,
-            files=self.world.files,
-            random=self.world.random,
-            on_failure=self.stop_at_once,
-        )
-
-    async def _accept(self) -> None:
-        role, settings = self.role, self.settings
-        services = ControllerServices(
-            settings, self.clock, self.timers, role.active, role.voter, role.serving, role.features, role.decisions, self.stop_at_once
-        )
-        self._dispatcher = ControllerDispatcher(services)
-        budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        await self._server.start(Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget))
-        self._server.watch_idle(settings.connections_max_idle_ms)
-        self._server.watch_memory()

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
+    from ottla.broker.runtime.quorum.controller_role import ControllerRole
+    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.storage.partition_log import PartitionLog
@@ -68,7 +70,8 @@ FORWARDING_MS: Final = 60_000
 
 
 class ClusterMember:
-    """`on_lost` is told why this broker cannot be a member any longer; its process has to end."""
+    """`on_lost` is told why this broker cannot be a member any longer; its process has to end. `controller` is that of this process, if it
+    has one."""
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class ClusterMember:
         log_dir: LogDir,
         listeners: Sequence[Listener],
         on_lost: Callable[[BaseException], None],
+        controller: ControllerRole | None = None,
     ) -> None:
         self._settings, self._world, self._timers, self._log_dir, self._on_lost = settings, world, timers, log_dir, on_lost
         self._catalog = Catalog()
@@ -98,7 +102,7 @@ class ClusterMember:
         self._newest: Published | None = None
         self._joined = False
         self._channels: list[ControllerChannel] = []
-        self._observer = self._make_observer(flusher)
+        self._observer = self._make_observer(flusher) if controller is None else _local(controller, self._published, on_lost)
         self._life = self._make_life(listeners)
         self._proposals = Proposals(
             self._channel("alter-partition", None), settings.node_id, self._brokers, clock=world.clock, timers=timers
@@ -313,6 +317,14 @@ class ClusterMember:
             settings.num_replica_fetchers,
             self._throttles.follower,
         )
+
+
+def _local(
+    controller: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_lost: Callable[[BaseException], None]
+) -> LocalMetadata:
+    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata  # noqa: PLC0415 # only a controller's process has it
+
+    return LocalMetadata(controller, on_published, on_lost)
 
 
 async def _reached(milestone: Awaitable[None]) -> None:

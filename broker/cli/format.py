@@ -17,7 +17,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir, load
-from ottla.broker.net.listeners import listeners_of, registered_listeners
+from ottla.broker.net.listeners import controller_listeners_of, listeners_of, voter_endpoints
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.formatting import format_directory
 
@@ -71,11 +71,8 @@ def format_(
 
 def _settings(config: Path) -> BrokerSettings:
     settings = load({}, os.environ, config).settings
-    if not settings.is_member and not settings.is_controller:
-        raise CliError(
-            f"{config}: only a node with process.roles=broker or controller is formatted; "
-            "a node of its own is by its first start (cluster.id)"
-        )
+    if not settings.process_roles:
+        raise CliError(f"{config}: only a node with process.roles is formatted; a node of its own is by its first start (cluster.id)")
     listeners_of(settings)
     return settings
 
@@ -92,7 +89,7 @@ def _voter_at(settings: BrokerSettings, *, standalone: bool, no_voters: bool) ->
         return []
     if no_voters or not standalone:
         raise CliError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
-    return [VoterEndpoint(at.name, at.host, at.port) for at in registered_listeners(settings, listeners_of(settings))]
+    return voter_endpoints(controller_listeners_of(settings))
 
 
 def _levels(features: Sequence[str]) -> dict[str, int]:

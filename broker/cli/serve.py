@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
             logging.getLogger("ottla.broker").info("%s", note)
-        if loaded.settings.is_controller:
+        if loaded.settings.is_controller and not loaded.settings.is_member:
             return _run_controller(loaded.settings, options)
         if options.admin_port is None:
             return run(loaded.settings, faults, options.port_file)

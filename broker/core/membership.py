@@ -25,63 +25,41 @@ def controllers(settings: BrokerSettings) -> list[QuorumAddress]:
 
 def role_problems(settings: BrokerSettings) -> Iterator[str]:
     """Why a node with these roles cannot start, each with the name of its setting; nothing where it can."""
+    if not settings.process_roles:
+        return
+    roles = ",".join(settings.process_roles)
+    if "node.id" not in settings.explicit:
+        yield f"node.id must be given when process.roles={roles}"
+    named = voters(settings.controller_quorum_voters)
+    if not named and not settings.controller_quorum_bootstrap_servers:
+        yield f"process.roles={roles} needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"
+    if not settings.controller_listener_names:
+        yield f"controller.listener.names must contain at least one value when process.roles={roles}"
+    if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
+        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
+    if settings.is_controller:
+        yield from _controller_problems(settings)
+    elif settings.node_id in {voter.node_id for voter in named}:
+        given = ",".join(settings.controller_quorum_voters)
+        yield f"controller.quorum.voters={given}: with process.roles=broker the node id {settings.node_id} must not be among them"
     if settings.is_member:
         yield from _member_problems(settings)
-    elif settings.is_controller:
-        yield from _controller_problems(settings)
-    elif settings.process_roles:
-        yield from _combined_problems(settings)
-
-
-def _combined_problems(settings: BrokerSettings) -> Iterator[str]:
-    """One node is its own controller, and nobody else's; Kafka's server.properties of one combined node says just that."""
-    roles = ",".join(settings.process_roles)
-    named = voters(settings.controller_quorum_voters)
-    if named and [voter.node_id for voter in named] != [settings.node_id]:
-        given = ",".join(settings.controller_quorum_voters)
-        yield f"controller.quorum.voters={given}: with process.roles={roles} allowed is this node alone, node.id={settings.node_id}"
-    if len(settings.controller_quorum_bootstrap_servers) > 1:
-        given = ",".join(settings.controller_quorum_bootstrap_servers)
-        yield f"controller.quorum.bootstrap.servers={given}: with process.roles={roles} allowed is this node alone"
 
 
 def _controller_problems(settings: BrokerSettings) -> Iterator[str]:
-    if "node.id" not in settings.explicit:
-        yield "node.id must be given when process.roles=controller"
     named, servers = voters(settings.controller_quorum_voters), settings.controller_quorum_bootstrap_servers
-    if not named and not servers:
-        yield "process.roles=controller needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"
     if named and [voter.node_id for voter in named] != [settings.node_id]:
         given = ",".join(settings.controller_quorum_voters)
         yield f"controller.quorum.voters={given}: allowed is this node alone, node.id={settings.node_id}: {MORE_VOTERS}"
     if len(servers) > 1:
         yield f"controller.quorum.bootstrap.servers={','.join(servers)}: allowed is this node alone: {MORE_VOTERS}"
-    if not settings.controller_listener_names:
-        yield "controller.listener.names must contain at least one value when process.roles=controller"
     if settings.value("controller.quorum.auto.join.enable"):
         yield f"controller.quorum.auto.join.enable=true: {MORE_VOTERS}"
-    yield from _place_problems(settings)
-
-
-def _place_problems(settings: BrokerSettings) -> Iterator[str]:
-    if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
-        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
 
 
 def _member_problems(settings: BrokerSettings) -> Iterator[str]:
-    if "node.id" not in settings.explicit:
-        yield "node.id must be given when process.roles=broker"
-    named = voters(settings.controller_quorum_voters)
-    if not named and not settings.controller_quorum_bootstrap_servers:
-        yield "process.roles=broker needs controller.quorum.bootstrap.servers, or the controller.quorum.voters of a static quorum"
-    if settings.node_id in {voter.node_id for voter in named}:
-        given = ",".join(settings.controller_quorum_voters)
-        yield f"controller.quorum.voters={given}: with process.roles=broker the node id {settings.node_id} must not be among them"
-    if not settings.controller_listener_names:
-        yield "controller.listener.names must contain at least one value when process.roles=broker"
-    if settings.value("controller.quorum.auto.join.enable"):
+    if settings.value("controller.quorum.auto.join.enable") and not settings.is_controller:
         yield "controller.quorum.auto.join.enable is only supported when process.roles contains controller"
-    yield from _place_problems(settings)
     if settings.replica_selector_class not in _SELECTORS:
         yield f"replica.selector.class={settings.replica_selector_class}: allowed is {RACK_AWARE_SELECTOR}, or none"
     yield from _timing_problems(settings)

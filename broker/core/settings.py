@@ -82,7 +82,7 @@ class BrokerSettings:
     controller_listener_names: tuple[str, ...] = _member(
         _LIST,
         (),
-        "Names of the controllers' listeners. A member of a cluster dials the first; a controller has no others.",
+        "Names of the controllers' listeners. A member of a cluster dials the first; on a controller they are its own.",
         has_default=False,
     )
 
@@ -90,8 +90,7 @@ class BrokerSettings:
     process_roles: tuple[str, ...] = _member(
         _LIST,
         (),
-        "broker makes this a member of a cluster, with controllers elsewhere, controller the controller of one; "
-        "without roles it is a node of its own.",
+        "broker makes this a member of a cluster, controller the controller of one, and it may be both; without roles it is on its own.",
         each_of("broker", "controller"),
         has_default=False,
     )
@@ -314,13 +313,13 @@ class BrokerSettings:
 
     @property
     def is_member(self) -> bool:
-        """Whether this is a broker of a cluster whose controllers are elsewhere."""
-        return self.process_roles == ("broker",)
+        """Whether this is a broker of a cluster."""
+        return "broker" in self.process_roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether this is a controller of a cluster, and no broker."""
-        return self.process_roles == ("controller",)
+        """Whether this is the controller of a cluster, be it a broker, too, or not."""
+        return "controller" in self.process_roles
 
     def default(self, name: str) -> Value:
         """What the setting is where nobody gave one; KeyError as for `value`."""

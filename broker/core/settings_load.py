@@ -101,9 +101,9 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
-    if settings.is_controller:
-        return name in KEPT_KEYS and name not in OF_CONTROLLERS
-    return name in KEPT_KEYS or (name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.is_member)
+    if name in KEPT_KEYS:
+        return not settings.is_controller or name not in OF_CONTROLLERS
+    return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
@@ -166,7 +166,7 @@ def _check_together(settings: BrokerSettings) -> None:
         raise SettingsError("group.consumer.assignors names no assignor")
     if roles := "\n".join(role_problems(settings)):
         raise SettingsError(roles)
-    if settings.is_member or settings.is_controller:
+    if settings.process_roles:
         return
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:

@@ -15,6 +15,7 @@ from typing import Final
 
 from ottla.broker.api.context import Listener
 from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 
@@ -26,7 +27,30 @@ _PLAINTEXT_ID: Final = 0
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
-    """The listeners to bind, each with what it advertises; raises SettingsError naming the setting."""
+    """The listeners of a broker to bind, each with what it advertises; raises SettingsError naming the setting."""
+    if not settings.is_controller:
+        return _all_listeners(settings)
+    own = _controller_names(settings)
+    return [listener for listener in _all_listeners(settings) if listener.name not in own]
+
+
+def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
+    """Those of a controller."""
+    own = _controller_names(settings)
+    return [listener for listener in _all_listeners(settings) if listener.name in own]
+
+
+def voter_endpoints(bound: Sequence[Listener]) -> list[VoterEndpoint]:
+    """What a controller says of its listeners to those who look for it; as `registered_listeners`."""
+    _check_can_be_dialled(bound)
+    return [VoterEndpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port) for at in bound]
+
+
+def _controller_names(settings: BrokerSettings) -> set[str]:
+    return {name.upper() for name in settings.controller_listener_names}
+
+
+def _all_listeners(settings: BrokerSettings) -> list[Listener]:
     listeners = _parse("listeners", settings.listeners)
     if not listeners:
         raise SettingsError("listeners is empty: allowed is at least one NAME://host:port")
@@ -48,7 +72,8 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
         _check_own(settings, found)
     if settings.is_member:
         _check_controllers(settings, found, protocols)
-        _check_inter_broker(settings, registered_listeners(settings, found))
+        own = _controller_names(settings)
+        _check_inter_broker(settings, registered_listeners(settings, [at for at in found if at.name not in own]))
     return found
 
 
@@ -58,9 +83,7 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
     A listener of every address, with nothing advertised, is this machine's name. Raises SettingsError.
     """
     advertised = [at for at in bound if not settings.advertised_listeners or at.advertised_host is not None]
-    for at in advertised:
-        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
-            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
+    _check_can_be_dialled(advertised)
     return [
         Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, _PLAINTEXT_ID)
         for at in advertised
@@ -72,17 +95,28 @@ def inter_broker_listener(settings: BrokerSettings) -> str:
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
 
 
+def _check_can_be_dialled(listeners: Sequence[Listener]) -> None:
+    for at in listeners:
+        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
+            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
+
+
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
-    names = {name.upper() for name in settings.controller_listener_names}
-    for listener in listeners:
-        if listener.name not in names:
-            raise SettingsError(f"listeners: {listener.name} must be in controller.listener.names when process.roles=controller")
+    """A controller has all of its listeners' names among those for controllers, and a broker beside it has others."""
+    own, names = _controller_names(settings), {listener.name for listener in listeners}
+    roles = ",".join(settings.process_roles)
+    if missing := sorted(own - names):
+        raise SettingsError(f"controller.listener.names: {', '.join(missing)} must be among listeners when process.roles={roles}")
+    if not settings.is_member and (others := sorted(names - own)):
+        raise SettingsError(f"listeners: {', '.join(others)} must be in controller.listener.names when process.roles={roles}")
+    if settings.is_member and not names - own:
+        raise SettingsError(f"listeners: one at least must be for clients when process.roles={roles}")
 
 
 def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, str]) -> None:
     names = [name.upper() for name in settings.controller_listener_names]
     for listener in listeners:
-        if listener.name in names:
+        if listener.name in names and not settings.is_controller:
             raise SettingsError(f"controller.listener.names: {listener.name} must not be among listeners when process.roles=broker")
     for name in names:
         if name not in protocols:
@@ -123,7 +157,7 @@ def _with_advertised(listener: Listener, advertised: Listener | None) -> Listene
 
 def _advertised(settings: BrokerSettings) -> dict[str, Listener]:
     found = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
-    if settings.is_member:  # the name of a controllers' listener means nothing on a broker
+    if settings.is_member and not settings.is_controller:  # the name of a controllers' listener means nothing on a broker
         for name in settings.controller_listener_names:
             found.pop(name.upper(), None)
     return found

@@ -156,7 +156,7 @@ class LogDir:
         path = self.path / meta_properties.FILE_NAME
         settings = self.settings
         if not self._files.exists(path):
-            if settings.is_member or settings.is_controller:
+            if settings.process_roles:
                 raise LogDirRefused(
                     f"{self.path} is not formatted, it has no {meta_properties.FILE_NAME}: run "
                     "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this node belongs to"

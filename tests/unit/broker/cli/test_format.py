@@ -49,7 +49,8 @@ def test_a_brokers_directory_is_formatted_as_kafkas_tool_says_it(tmp_path: Path)
         (["-f", "group.version"], {}, "--feature group.version: expected NAME=LEVEL"),
         (["-r", "2.8"], {}, "Unknown metadata.version '2.8'"),
         (["-f", "kraft.version=1"], {"controller_quorum_voters": "1@h:1"}, "Cannot set kraft.version to 1"),
-        ([], {"process_roles": "broker,controller"}, "only a node with process.roles=broker or controller is formatted"),
+        ([], {"process_roles": ""}, "only a node with process.roles is formatted"),
+        ([], {"process_roles": "broker,controller"}, "CONTROLLER must be among listeners"),
         ([], {"listeners": "CONTROLLER://h:1"}, "CONTROLLER must not be among listeners"),
         ([], {"no_such": "1"}, "Unknown setting no.such"),
     ],
@@ -77,6 +78,11 @@ def test_a_controllers_directory_names_it_as_the_one_voter(tmp_path: Path) -> No
     assert snapshot.voters.voters[0].endpoints == [VoterEndpoint("CONTROLLER", "localhost", 9093)]
     meta = decode_meta((data / "meta.properties").read_bytes())
     assert snapshot.voters.voters[0].voter_directory_id == meta.directory_id
+
+
+def test_a_node_of_both_roles_is_formatted_as_a_controller(tmp_path: Path) -> None:
+    both = {"process_roles": "broker,controller", "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093"}
+    assert "dynamic metadata voter directory" in formatted(tmp_path, "--standalone", **both).output
 
 
 def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path: Path) -> None:

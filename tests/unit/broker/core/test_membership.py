@@ -15,6 +15,7 @@ CONTROLLER = {
     "controller.listener.names": "C",
     "listeners": "C://:9093",
 }
+BOTH = {**CONTROLLER, "process.roles": "broker,controller", "listeners": "PLAINTEXT://:9092,C://:9093"}
 MEMBER = {"process.roles": "broker", "node.id": "2", "controller.quorum.bootstrap.servers": "one:9093", "controller.listener.names": "C"}
 BROKER_PROPERTIES = """
 process.roles=broker
@@ -103,9 +104,11 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
             r"replica\.fetch\.wait\.max\.ms=500 must be at most replica\.lag\.time\.max\.ms=499",
         ),
         ({**MEMBER, "security.inter.broker.protocol": "SSL"}, r"security\.inter\.broker\.protocol is not obeyed here: only PLAINTEXT"),
-        ({"process.roles": "broker,controller", "controller.quorum.voters": "1@a:1,2@b:1"}, r"controller\.quorum\.voters=1@a:1,2@b:1"),
-        ({"process.roles": "broker,controller", "controller.quorum.voters": "3@a:1"}, r"allowed is this node alone, node\.id=1"),
-        ({"process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1"),
+        ({**BOTH, "controller.quorum.voters": "3@a:1,2@b:1"}, r"controller\.quorum\.voters=3@a:1,2@b:1"),
+        ({**BOTH, "controller.quorum.voters": "1@a:1"}, r"allowed is this node alone, node\.id=3"),
+        ({**BOTH, "process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1"),
+        ({**BOTH, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=broker,controller needs"),
+        ({**BOTH, "replica.selector.class": "org.example.Mine"}, r"replica\.selector\.class=org\.example\.Mine"),
     ],
 )
 def test_roles_that_cannot_be_played_stop_the_start_by_the_settings_name(given: dict[str, str], words: str) -> None:
@@ -120,11 +123,11 @@ def test_a_controllers_own_settings_are_obeyed_by_a_controller_and_noted_elsewhe
     assert len(load({**MEMBER, **own}, {}, None).notes) == 2
 
 
-@pytest.mark.parametrize("quorum", [{"controller.quorum.voters": "1@one:9093"}, {"controller.quorum.bootstrap.servers": "one:9093"}, {}])
-def test_one_node_of_both_roles_is_a_node_of_its_own(quorum: dict[str, str]) -> None:
-    loaded = load({"process.roles": "broker,controller", "listeners": "PLAINTEXT://:9092", **quorum}, {}, None)
-    assert not loaded.settings.is_member
-    assert len(loaded.notes) == 1 + len(quorum)
+def test_a_node_of_both_roles_is_a_member_and_the_controller() -> None:
+    both = {**CONTROLLER, "process.roles": "broker,controller", "listeners": "PLAINTEXT://h:9092,C://h:9093"}
+    for quorum in ({}, {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "3@one:9093"}):
+        loaded = load({**both, "broker.session.timeout.ms": "5000", **quorum}, {}, None)
+        assert (loaded.settings.is_member, loaded.settings.is_controller, loaded.notes) == (True, True, [])
 
 
 def test_settings_of_a_member_are_noted_on_one_node_and_not_on_a_member() -> None:

@@ -62,7 +62,7 @@ log.retention.hours=168
     )
     loaded = load({}, {}, file)
     assert data_dir(loaded.settings) == Path("/tmp/kraft-combined-logs")
-    assert len(loaded.notes) == 8
+    assert len(loaded.notes) == 4
     assert any("num.io.threads" in note for note in loaded.notes)
 
 

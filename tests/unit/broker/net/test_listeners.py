@@ -5,9 +5,10 @@ import socket
 import pytest
 
 from ottla.broker.api.context import Listener, Peer
+from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
-from ottla.broker.net.listeners import inter_broker_listener, listeners_of, registered_listeners
+from ottla.broker.net.listeners import controller_listeners_of, inter_broker_listener, listeners_of, registered_listeners, voter_endpoints
 
 
 def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:PLAINTEXT,SSL:SSL") -> BrokerSettings:
@@ -138,6 +139,25 @@ def test_all_listeners_of_a_controller_are_for_controllers_and_brokers() -> None
         "controller.quorum.bootstrap.servers": "h:9093",
         "controller.listener.names": "C",
     }
-    assert [at.name for at in listeners_of(load({**given, "listeners": "C://h:9093"}, {}, None).settings)] == ["C"]
+    alone = load({**given, "listeners": "C://h:9093"}, {}, None).settings
+    assert (listeners_of(alone), [at.name for at in controller_listeners_of(alone)]) == ([], ["C"])
     with pytest.raises(SettingsError, match=r"listeners: PLAINTEXT must be in controller\.listener\.names"):
         listeners_of(load({**given, "listeners": "C://h:9093,PLAINTEXT://h:9092"}, {}, None).settings)
+
+
+def test_a_node_of_both_roles_has_listeners_for_each() -> None:
+    given = {
+        "process.roles": "broker,controller",
+        "node.id": "3",
+        "controller.quorum.bootstrap.servers": "h:9093",
+        "controller.listener.names": "C",
+        "listeners": "PLAINTEXT://h:9092,C://h:9093",
+    }
+    both = load({**given, "advertised.listeners": "PLAINTEXT://outside:1,C://inside:2"}, {}, None).settings
+    (client,), (controller,) = listeners_of(both), controller_listeners_of(both)
+    assert (client.name, controller.name) == ("PLAINTEXT", "C")
+    assert [(at.name, at.host, at.port) for at in registered_listeners(both, [client])] == [("PLAINTEXT", "outside", 1)]
+    assert voter_endpoints([controller]) == [VoterEndpoint("C", "inside", 2)]
+    for listeners, words in (("PLAINTEXT://h:1", "C must be among listeners"), ("C://h:1", "one at least must be for clients")):
+        with pytest.raises(SettingsError, match=words):
+            listeners_of(load({**given, "listeners": listeners}, {}, None).settings)

@@ -1,0 +1,101 @@
+"""A node that is broker and controller in one, with other brokers under it: on one loop, on a virtual clock, with disks in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.broker.cluster.raft_records import VoterEndpoint
+from ottla.broker.cluster.release_levels import bootstrap_levels
+from ottla.broker.storage.formatting import format_directory
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.member_cluster import CLUSTER_ID, Member, MemberCluster, run_in_a_cluster
+
+COMBINED = {
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://node1:9092,CONTROLLER://c3000:9093",
+}
+
+
+class CombinedCluster(MemberCluster):
+    """Member 1 is the controller, too."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        first = Member(1, self, COMBINED)
+        self.members = {**self.members, 1: first}
+        directory, levels = Path("/node1"), bootstrap_levels({}, None, dynamic_quorum=True)
+        first.files.remove(directory / "meta.properties")
+        at, random_bytes = [VoterEndpoint("CONTROLLER", "c3000", 9093)], self.random.randbytes
+        format_directory(directory, CLUSTER_ID, 1, levels, 0, voter_at=at, files=first.files, random_bytes=random_bytes)
+
+    async def start_controller(self) -> None:
+        await self.done(self.members[1].start())
+
+    async def stop_controller(self) -> None:
+        pass
+
+    async def start(self) -> None:
+        self._driver.start()
+        await self.start_controller()
+        await self.all(member.start() for number, member in self.members.items() if number != 1)
+
+    async def stop(self) -> None:
+        for number in sorted(self.members, reverse=True):
+            if self.members[number].broker is not None:
+                await self.done(self.members[number].stop())
+        await super().stop()
+
+
+async def create(cluster: CombinedCluster, *replicas: int) -> None:
+    wanted = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, list(replicas))])
+    (made,) = (await cluster.ask(1, CreateTopicsRequest([wanted]))).topics
+    assert made.error_code == 0
+    await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
+
+
+async def produce(cluster: CombinedCluster, node: int, value: bytes) -> tuple[int, int]:
+    data = PartitionProduceData(0, build_batch([SimpleRecord(None, value, 1_000)]))
+    answer = await cluster.ask(node, ProduceRequest(None, -1, 60_000, [TopicProduceData("t", partition_data=[data])]), version=12)
+    (result,) = answer.responses[0].partition_responses
+    return result.error_code, result.base_offset
+
+
+def test_one_node_is_its_own_cluster_and_has_everything_after_a_power_loss() -> None:
+    async def scene(cluster: CombinedCluster) -> None:
+        await create(cluster, 1)
+        assert await produce(cluster, 1, b"x") == (0, 0)
+        await cluster.done(cluster.members[1].stop())
+        await cluster.done(cluster.members[1].start())
+        assert await produce(cluster, 1, b"y") == (0, 1)
+        cluster.members[1].crash(power_loss=True)
+        await cluster.done(cluster.members[1].start())
+        assert cluster.members[1].knows("t")
+
+    run_in_a_cluster(lambda: CombinedCluster(1), scene)
+
+
+def test_other_brokers_replicate_with_it_and_lead_while_it_is_away() -> None:
+    async def scene(cluster: CombinedCluster) -> None:
+        await create(cluster, 1, 2, 3)
+        assert await produce(cluster, 1, b"x") == (0, 0)
+        assert len({member.records_of("t") for member in cluster.members.values()}) == 1
+        await cluster.done(cluster.members[1].stop())
+        await cluster.until(lambda: cluster.members[2].partition("t").leads, "another leads")
+        await cluster.done(cluster.members[1].start())
+        await cluster.until(lambda: cluster.members[1].partition("t").log.log_end_offset == 1, "it is back")
+
+    run_in_a_cluster(lambda: CombinedCluster(3), scene)
+
+
+def test_a_member_stops_and_comes_back_under_it() -> None:
+    async def scene(cluster: CombinedCluster) -> None:
+        await create(cluster, 2, 1)
+        await cluster.done(cluster.members[2].stop())
+        await cluster.until(lambda: cluster.members[1].partition("t").leads, "the controller's own broker leads")
+        assert await produce(cluster, 1, b"x") == (0, 0)
+        await cluster.done(cluster.members[2].start())
+        await cluster.until(lambda: cluster.members[2].partition("t").log.log_end_offset == 1, "it has it, too")
+
+    run_in_a_cluster(lambda: CombinedCluster(2), scene)

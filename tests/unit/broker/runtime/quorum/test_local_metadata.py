@@ -1,0 +1,64 @@
+"""A broker's metadata in one process with the controller. With whole nodes: tests/scenario/test_combined_node.py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.metadata_loader import Provenance, Published
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
+from tests.support.simulation import settle
+from tests.support.voter_scene import VoterScene
+
+
+class Role:
+    """As much of a controller's role as is followed."""
+
+    def __init__(self) -> None:
+        self.voter = VoterScene().begin()
+        self.newest = Published(EMPTY, Provenance(3), ImageChanges())
+        self.followers: list[object] = []
+
+    def tell(self, offset: int) -> None:
+        self.newest = Published(EMPTY, Provenance(offset), ImageChanges())
+        for follower in self.followers:
+            assert callable(follower)
+            follower(self.newest)
+
+
+async def test_images_are_published_one_after_the_other_and_counted_when_they_were() -> None:
+    role, held, seen = Role(), asyncio.Event(), list[int]()
+
+    async def published(news: Published) -> None:
+        seen.append(news.provenance.offset)
+        await held.wait()
+
+    metadata = LocalMetadata(cast(ControllerRole, role), published, lambda _: None)
+    metadata.start()
+    role.tell(4)
+    await settle()
+    assert (seen, metadata.applied_offset) == ([3], -1)
+    held.set()
+    await settle()
+    assert (seen, metadata.applied_offset) == ([3, 4], 4)
+    await metadata.stop()
+    role.tell(5)
+    await settle()
+    assert seen == [3, 4]
+    assert (metadata.controller, metadata.kraft_version) == (Node(1, "c1", 9093), 0)
+
+
+async def test_what_cannot_be_carried_out_ends_the_process() -> None:
+    failures: list[BaseException] = []
+
+    async def published(_: Published) -> None:
+        raise ValueError("no")
+
+    metadata = LocalMetadata(cast(ControllerRole, Role()), published, failures.append)
+    metadata.start()
+    await settle()
+    assert [str(error) for error in failures] == ["no"]
