@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential spark claims exam known-bugs crash cluster-mixed streams sim fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios o
 
 differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same, alone and in clusters of three, and print each field in which they differ
 	@$(PY) -m client_compat.differential $(ARGS)
+
+controller-differential: $(STAMP) maven ## Tell Apache Kafka's own controller and Ottla's the same random requests, and print each decision that differs
+	@$(PY) -m tests.support.controller_differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
 	@$(BIN)/ottla audit --engine spark $(DIR) $(ARGS)

@@ -131,13 +131,13 @@ def check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
 
 
 def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
+    current = catalog.configs(ResourceType.TOPIC, resource.name)
+    defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
+    wanted = wanted_overrides(resource, current, TOPIC_KEYS, defaults)
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if (problem := name_problem(resource.name)) is not None:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    current = catalog.configs(ResourceType.TOPIC, resource.name)
-    defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
-    wanted = wanted_overrides(resource, current, TOPIC_KEYS, defaults)
     named = {op.name for op in resource.ops}
     checked = named | usable_overrides(wanted).keys()
     check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
@@ -168,10 +168,10 @@ def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> di
 
 
 def _group_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
-    if not resource.name:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = catalog.configs(ResourceType.GROUP, resource.name)
     wanted = wanted_overrides(resource, current, GROUP_KEYS, {})
+    if not resource.name:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     named = {op.name for op in resource.ops}
     check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
     return wanted
@@ -203,8 +203,18 @@ def wanted_overrides(
 def _edited_list(op: ConfigOp, value: str, before: str, keys: Mapping[str, ConfigKey]) -> str:
     if op.name not in keys or keys[op.name].type is not ConfigType.LIST:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
-    items = [item.strip() for item in before.split(",") if item.strip()]
-    edits = [item.strip() for item in value.split(",") if item.strip()]
-    if op.op == OpType.APPEND:
-        return ",".join([*items, *(item for item in dict.fromkeys(edits) if item not in items)])
-    return ",".join(item for item in items if item not in edits)
+    items = [item for item in before.split(",") if item]
+    for edit in _java_split(value):
+        if op.op == OpType.SUBTRACT and edit in items:
+            items.remove(edit)
+        elif op.op == OpType.APPEND and edit not in items:
+            items.append(edit)
+    return ",".join(items)
+
+
+def _java_split(text: str) -> list[str]:
+    """Java's `text.split(",")`: empty items at the end are dropped, but for the one of an empty text."""
+    items = text.split(",")
+    while len(items) > 1 and not items[-1]:
+        items.pop()
+    return items if items != [""] or not text else []

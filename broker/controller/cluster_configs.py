@@ -5,6 +5,7 @@ Rules that hold inside:
   the broker read again what the setting names (KAFKA-14136).
 - With eligible leader replicas `min.insync.replicas` is one for all brokers, and no replica is eligible any more when it changes (KIP-966).
 - What is named stands before what AlterConfigs deletes by not naming it.
+- A value of null deletes. A broker refuses one before it forwards; who asks a controller itself means that.
 
 Source: KAFKA ConfigurationControlManager, ControllerConfigurationValidator.
 """
@@ -19,7 +20,8 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key
-from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, wanted_of, wanted_overrides
+from ottla.broker.configs.config_op import OpType
+from ottla.broker.controller.alter_configs import AlterResource, named_twice, wanted_of, wanted_overrides
 from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.create_topics import config_record
 from ottla.broker.controller.state import MIN_ISR, ControllerState
@@ -29,6 +31,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
 CORDONED: Final = "cordoned.log.dirs"
+_TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
 _VALUE_CHARS_MAX: Final = 32_767
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
@@ -42,7 +45,7 @@ def alter_cluster_configs(
     results: list[Rejected | None] = []
     for resource in resources:
         try:
-            check_form(resource, twice)
+            _check_form(resource, twice)
             records += _resource_records(state, resource, forwarded=forwarded)
             results.append(None)
         except Rejected as error:
@@ -65,6 +68,20 @@ def _resource_records(state: ControllerState, resource: AlterResource, *, forwar
     if is_broker:
         _check_node(state, resource.name)
     return [config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items()]
+
+
+def _check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
+    if (resource.resource_type, resource.name) in twice:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
+    if resource.resource_type not in _TYPES:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}.")
+    if any(op.op not in OpType.__members__.values() for op in resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
+    nothing = [op.name for op in resource.ops if op.value is None and op.op in {OpType.APPEND, OpType.SUBTRACT}]
+    if nothing:  # Kafka's controller fails over such a one
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nothing)}")
 
 
 def _broker_wants(state: ControllerState, resource: AlterResource) -> dict[str, str]:

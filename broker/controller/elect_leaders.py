@@ -42,8 +42,11 @@ _NOT_POSSIBLE: Final = {
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effects[MetadataRecord, ElectLeadersResponse]:
     """Decides a whole request; without a list, for every partition, of which those that need no election are not answered.
 
-    Raises Rejected: INVALID_REQUEST for no kind of election, POLICY_VIOLATION for too many elections.
+    An empty list asks for nothing, whatever the kind. Raises Rejected: INVALID_REQUEST for no kind of election, POLICY_VIOLATION for too
+    many elections.
     """
+    if request.topic_partitions == []:
+        return Effects([], ElectLeadersResponse())
     kind = _KINDS.get(request.election_type)
     if kind is None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")

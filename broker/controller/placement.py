@@ -2,7 +2,8 @@
 
 Rules that hold inside:
 - A new partition is in sync where its brokers are active, and is led by the first of these.
-- A broker that shuts down, or all of whose directories are cordoned, gets no new replica unless it is named.
+- A broker that shuts down, or all of whose directories are cordoned, gets no new replica unless it is named. One that has shut down gets
+  some, as others that are fenced: it will come back.
 - A node that decides for itself is one registered broker.
 
 Source: KAFKA ReplicationControlManager, ClusterControlManager (usableBrokers, defaultDir), BrokerRegistration.
@@ -38,6 +39,8 @@ class Placement:
     below: RandomBelow
     metadata_level: int = METADATA_LEVEL
     has_elr: bool = False
+    leaving: Collection[int] = ()
+    """Who shuts down."""
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1, replication_factor: int = 1) -> Placement:
@@ -68,6 +71,7 @@ class Placement:
             state.random.randrange,
             state.metadata_level,
             state.has_elr,
+            leaving=state.image.brokers.keys() - state.sessions.usable().keys(),
         )
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
@@ -96,7 +100,7 @@ class Placement:
     def _usable(self) -> Iterator[UsableBroker]:
         for broker_id in in_hash_order(self.brokers, int):
             broker = self.brokers[broker_id]
-            if not broker.in_controlled_shutdown and _has_room(broker):
+            if broker_id not in self.leaving and _has_room(broker):
                 yield UsableBroker(broker_id, broker.rack, broker.fenced)
 
 

@@ -56,7 +56,8 @@ def alter_partition_reassignments(
             answers.append(answer)
         responses.append(ReassignableTopicResponse(asked.name, answers))
     check_size(records)
-    return Effects(records, AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_resize, responses=responses))
+    response = AlterPartitionReassignmentsResponse(error_message=None, allow_replication_factor_change=may_resize, responses=responses)
+    return Effects(records, response)
 
 
 def list_partition_reassignments(state: ControllerState, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:

@@ -28,6 +28,7 @@ import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.server.QuotaFactory;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.ApiMessageType.ListenerType;
 import org.apache.kafka.common.metrics.Metrics;
@@ -86,7 +87,6 @@ public final class ControllerJudge {
     private static final long NEVER_MS = TimeUnit.DAYS.toMillis(30000);
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final MetadataRecordSerde SERDE = new MetadataRecordSerde();
-    private static final Map<String, Option<String>> NOTHING = Map.of();
 
     private final Clock clock = new Clock();
     private final Draw draw = new Draw();
@@ -285,7 +285,7 @@ public final class ControllerJudge {
         private Listener<ApiMessageAndVersion> listener;
         private volatile long end;
         private volatile LeaderAndEpoch leader = LeaderAndEpoch.UNKNOWN;
-        volatile KRaftVersion version = KRaftVersion.KRAFT_VERSION_0;
+        final KRaftVersion version = KRaftVersion.KRAFT_VERSION_0;
 
         Log(Time time, long first) {
             this.time = time;
@@ -355,7 +355,7 @@ public final class ControllerJudge {
 
         @Override
         public void upgradeKRaftVersion(int epoch, KRaftVersion wanted, boolean validateOnly) {
-            if (!validateOnly) version = wanted;
+            if (wanted != version) throw new InvalidUpdateVersionException("this quorum stays as it is");
         }
 
         @Override

@@ -1,4 +1,4 @@
-"""Kafka's controller and ours, told the same."""
+"""Kafka's controller and ours, told the same; `make controller-differential` does so for as long as one likes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from ottla.broker.cluster.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from tests.support.controller_judge import Ask, ControllerJudge, Known
+from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
+from tests.support.controller_differential import STEPS, Tally, differences, shrunk
+from tests.support.controller_judge import Answer, Ask, ControllerJudge, Known, Order
 from tests.support.controller_topic_steps import KINDS, plan
+from tests.support.ottlas_controller import OttlasController, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +60,29 @@ def test_a_controller_that_starts_knows_nothing_of_the_one_before(judge: Control
         ends.append((known.end_offset, [broker.epoch for broker in known.image.brokers.values()]))
     assert ends[0][0] > 6
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ottla_decides_what_kafka_decides(judge: ControllerJudge, seed: int) -> None:
+    tally = Tally()
+    found = list(differences(plan(seed, STEPS), judge, tally))
+    assert found == [], "\n".join(map(str, found))
+    assert (tally.records > 50, tally.responses > 100, tally.not_judged) == (True, True, Counter())
+
+
+class Forgetful(OttlasController):
+    """It takes out no broker."""
+
+    def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
+        verdict = super().carry_out(order, theirs)
+        is_unregistration = isinstance(order, Ask) and isinstance(order.message, UnregisterBrokerRequest)
+        return verdict._replace(records=[]) if verdict is not None and is_unregistration else verdict
+
+
+def test_a_decision_that_differs_is_found_and_its_sequence_cut_down(judge: ControllerJudge) -> None:
+    long = plan(1, STEPS)
+    kinds = {found.kind for found in differences(long, judge, Tally(), Forgetful)}
+    assert kinds == {"UnregisterBroker records"}
+    short = shrunk(long, judge, kinds.pop(), Forgetful)
+    assert [step.kind for step in short.steps][-1] == "unregister"
+    assert len(short.steps) == 2

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,15 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from client_compat.kafka.jars import CACHE, KafkaMissing, jars, java
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_delta import ImageDelta
-from ottla.broker.cluster.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, MetadataRecord
+from ottla.broker.cluster.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ClearElrRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+)
 from ottla.broker.cluster.record_frames import decode_record
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.registry import response_class
 from ottla.protocol.schema import Message, decode, encode
 
@@ -33,6 +40,7 @@ MAIN_CLASS = "org.apache.kafka.controller.ControllerJudge"
 CLUSTER_ID = "judged-cluster-of-kafka"
 NODE_ID = 3000
 START_MS = 1_000_000
+SESSION_MS = 9_000
 FIRST_OFFSET = 1
 """A leader's first record is a control record, which is no concern of the controller's."""
 COMPILE_TIMEOUT_S = 300
@@ -92,17 +100,37 @@ class Known:
     image: MetadataImage = field(default_factory=MetadataImage)
     end_offset: int = FIRST_OFFSET
     now_ms: int = START_MS
+    contacts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By broker and epoch when it beat last; until it is fenced for its silence."""
+    cleared: set[bytes] = field(default_factory=set)
+    """Topics that had eligible leader replicas when these were cleared."""
 
     def learn(self, order: Order, answer: Answer) -> None:
         """Adds what came of an order."""
-        if isinstance(order, Advance):
-            self.now_ms += order.milliseconds
+        match order:
+            case Advance(milliseconds):
+                self.now_ms += milliseconds
+            case Ask(BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)):
+                self.contacts[broker_id, epoch] = self.now_ms
+            case Task("fence") if self.silent():
+                del self.contacts[self.silent()[0]]
         delta = ImageDelta(self.image)
         for record in answer.decoded():
+            if isinstance(record, ClearElrRecord):
+                self.cleared.update(self._eligible(record.topic_name))
             if not isinstance(record, MARKS):
                 delta.apply(record)
         self.image = delta.finish()
         self.end_offset += len(answer.records)
+
+    def _eligible(self, topic_name: str) -> Iterator[bytes]:
+        for topic in self.image.topics.values():
+            if topic_name in {"", topic.name} and any(partition.elr for partition in topic.partitions.values()):
+                yield topic.topic_id
+
+    def silent(self) -> list[tuple[int, int]]:
+        """Who beat last before the last session's time began."""
+        return [contact for contact, at_ms in self.contacts.items() if at_ms + SESSION_MS < self.now_ms]
 
 
 def compiled() -> Path:

@@ -16,10 +16,9 @@ from ottla.protocol.messages import k62_broker_registration as k62
 from ottla.protocol.messages import k63_broker_heartbeat as k63
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
-from tests.support.controller_judge import CLUSTER_ID, Advance, Ask, Known, Order, Start, Task
+from tests.support.controller_judge import CLUSTER_ID, SESSION_MS, Advance, Ask, Known, Order, Start, Task
 
 BROKERS = range(1, 7)
-SESSION_MS = 9_000
 METADATA_LEVELS = (7, 8, 10, 12, 13, 15, 17, 19, 21, 22, 23, 24, 25, 26, 29, 30)
 FEATURES = {
     "metadata.version": (7, 30),
@@ -151,8 +150,24 @@ def directories_of(broker_id: int, random: Random) -> list[bytes]:
     return random.choice(odd)
 
 
+def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Order]:
+    """Time goes by, and whoever was silent for too long is fenced at once; but for the last one, if that is said.
+
+    So there is one at a time, for which one Kafka takes first of several hangs on a hash table.
+    """
+    until = known.now_ms + milliseconds
+    while known.now_ms < until:
+        while known.silent():
+            yield Task("fence")
+        next_ms = min(known.contacts.values(), default=until) + SESSION_MS + 1
+        yield Advance(min(until, next_ms) - known.now_ms)
+    while fence and known.silent():
+        yield Task("fence")
+
+
 def beat(known: Known, random: Random) -> Iterator[Order]:
     """A heartbeat, of whatever kind."""
+    yield from move(known, 1)
     yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
 
 
@@ -180,25 +195,28 @@ def beat_all(known: Known, random: Random) -> Iterator[Order]:
     silent = random.choice(BROKERS) if often(random, 50) else None
     for broker_id in sorted(known.image.brokers):
         if broker_id != silent:
-            yield heartbeat(known, random, broker_id, plain=True)
+            yield from beat_of(known, random, broker_id)
+
+
+def beat_of(known: Known, random: Random, broker_id: int) -> Iterator[Order]:
+    """A broker is there; no two at the same moment."""
+    yield from move(known, 1)
+    yield heartbeat(known, random, broker_id, plain=True)
 
 
 def pass_time(known: Known, random: Random) -> Iterator[Order]:
     """Some seconds go by, in which most brokers beat; who did not is fenced."""
     silent = {broker_id for broker_id in known.image.brokers if not often(random, 80)}
     for _ in range(random.choice((1, 2, 4))):
-        yield Advance(random.choice((2_000, 3_000, SESSION_MS, SESSION_MS - 1, 1)))
+        yield from move(known, random.choice((2_000, 3_000, SESSION_MS, SESSION_MS - 20, 1)), fence=often(random, 70))
         for broker_id in sorted(set(known.image.brokers) - silent):
-            yield heartbeat(known, random, broker_id, plain=True)
-        for _ in range(random.choice((1, 2, 6))):
-            yield Task("fence")
+            yield from beat_of(known, random, broker_id)
+    yield Task("fence")
 
 
 def fall_silent(known: Known, random: Random) -> Iterator[Order]:
-    """Nobody beats for as long as it takes to be fenced."""
-    yield Advance(random.choice((SESSION_MS, SESSION_MS + 1)))
-    for _ in range(random.randint(1, 7)):
-        yield Task("fence")
+    """Nobody beats for as long as it takes to be fenced; or almost."""
+    yield from move(known, random.choice((SESSION_MS - 3, SESSION_MS, SESSION_MS + 3)), fence=often(random, 70))
 
 
 def shut_down(known: Known, random: Random) -> Iterator[Order]:
@@ -208,6 +226,7 @@ def shut_down(known: Known, random: Random) -> Iterator[Order]:
         return
     leaving = random.choice(brokers).broker_id
     for _ in range(random.randint(1, 4)):
+        yield from move(known, 1)
         yield Ask(leave(known, leaving), 1)
         if often(random, 60):
             yield from beat_all(known, random)
@@ -224,7 +243,7 @@ def return_all(known: Known, random: Random) -> Iterator[Order]:
         broker = known.image.brokers.get(broker_id)
         if broker is None or (broker.in_controlled_shutdown and broker.fenced):
             yield registration(known, random, broker_id)
-        yield heartbeat(known, random, broker_id, plain=True)
+        yield from beat_of(known, random, broker_id)
 
 
 def unregister(known: Known, random: Random) -> Iterator[Order]:

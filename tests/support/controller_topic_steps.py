@@ -37,7 +37,7 @@ from tests.support.controller_steps import (
 )
 
 NAMES = [f"topic{letter}" for letter in "abcdefgh"]
-BAD_NAMES = ["", ".", "a/b", "x" * 250, "topic_a", "topic.a", "__cluster_metadata", "__consumer_offsets"]
+BAD_NAMES = ["", ".", "a/b", "x" * 250, "topic_a", "topic.a", "__cluster_metadata"]
 UNKNOWN_ID = bytes(15) + b"\x77"
 TOPIC_CONFIGS = {
     "min.insync.replicas": ("1", "2", "2", "3", "4", "0", "-1", "two"),
@@ -49,7 +49,7 @@ TOPIC_CONFIGS = {
     "no.such.setting": ("1",),
 }
 BROKER_CONFIGS = {
-    "min.insync.replicas": ("1", "2", "3", "0", "many"),
+    "min.insync.replicas": ("1", "2", "3", "0"),
     "unclean.leader.election.enable": ("true", "false", "2"),
     "log.cleaner.threads": ("2", "x"),
     "follower.replication.throttled.rate": ("1000",),
@@ -129,8 +129,10 @@ def delete_topics(known: Known, random: Random) -> Iterator[Order]:
 
 
 def create_partitions(known: Known, random: Random) -> Iterator[Order]:
-    """A topic grows, or does not."""
+    """A topic grows, or does not. Of one with partitions of several sizes Kafka takes any for the measure: that is left alone."""
     topic = a_topic(known, random)
+    if topic is not None and len({len(each.replicas) for each in topic.partitions.values()}) > 1:
+        return
     name, there = ("unknown", 0) if topic is None or not often(random, 95) else (topic.name, len(topic.partitions))
     count = there + random.choice((1, 1, 2, 0, -1))
     request = k37.CreatePartitionsTopic(name, count, None)

@@ -52,6 +52,11 @@ def test_appending_to_an_unset_list_starts_from_the_default(live: LiveCatalog) -
     assert live.catalog.configs(TOPIC, "u")["cleanup.policy"] == "delete,compact"
 
 
+@pytest.mark.parametrize(("edit", "code"), [("", ErrorCode.INVALID_CONFIG), (",", ErrorCode.NONE), ("delete,,", ErrorCode.NONE)])
+def test_an_empty_item_is_appended_where_java_splits_one_off(live: LiveCatalog, edit: str, code: ErrorCode) -> None:
+    assert change(live, ("cleanup.policy", APPEND, edit)) is code
+
+
 @pytest.mark.parametrize("op", [APPEND, SUBTRACT])
 def test_only_lists_are_appended_to(live: LiveCatalog, op: int) -> None:
     assert change(live, ("retention.ms", op, "1")) is ErrorCode.INVALID_CONFIG

@@ -61,6 +61,28 @@ def test_a_resource_that_is_named_twice_is_refused_in_both_places(controller: Li
     assert [code_of(error) for error in errors] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+def test_null_deletes_for_who_asks_the_controller_itself(controller: LiveController) -> None:
+    controller.write(ConfigRecord(TOPIC, "a", "retention.ms", "5"))
+    null = AlterResource(TOPIC, "a", [ConfigOp("retention.ms", OpType.SET, None)])
+    assert decide(controller, null, forwarded=False) == ([ConfigRecord(TOPIC, "a", "retention.ms", None)], [None])
+
+
+@pytest.mark.parametrize("op", [OpType.APPEND, OpType.SUBTRACT])
+def test_null_is_no_part_of_a_list(controller: LiveController, op: OpType) -> None:
+    asked = AlterResource(TOPIC, "a", [ConfigOp("cleanup.policy", op, None)])
+    assert problem(controller, asked, forwarded=False)[0] is ErrorCode.INVALID_REQUEST
+
+
+def test_a_type_that_nobody_knows_is_not_supported(controller: LiveController) -> None:
+    assert problem(controller, resource(99, "a", x="1")) == (ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 99.")
+
+
+@pytest.mark.parametrize("kind", [TOPIC, GROUP])
+def test_that_a_setting_is_no_list_is_told_before_that_its_resource_has_no_name(controller: LiveController, kind: int) -> None:
+    asked = AlterResource(kind, "", [ConfigOp("retention.ms", OpType.SUBTRACT, "5")])
+    assert problem(controller, asked)[0] is ErrorCode.INVALID_CONFIG
+
+
 def test_what_is_as_it_was_is_written_for_brokers_alone(controller: LiveController) -> None:
     for _ in range(2):
         asked = resource(TOPIC, "a", retention_ms="5"), resource(BROKER, "1", log_cleaner_threads="2", max_connections=None)
@@ -90,9 +112,8 @@ def test_a_node_that_there_is_not_has_no_settings(controller: LiveController, na
     assert problem(controller, resource(BROKER, name, log_cleaner_threads="2"))[0] is code
 
 
-@pytest.mark.parametrize("kind", [LOGGER, 3])
-def test_other_resources_have_no_settings_in_the_metadata(controller: LiveController, kind: int) -> None:
-    assert problem(controller, resource(kind, "1", a="INFO"))[0] is ErrorCode.INVALID_REQUEST
+def test_loggers_have_no_settings_in_the_metadata(controller: LiveController) -> None:
+    assert problem(controller, resource(LOGGER, "1", a="INFO"))[0] is ErrorCode.INVALID_REQUEST
 
 
 def test_a_list_of_a_broker_is_appended_to(controller: LiveController) -> None:

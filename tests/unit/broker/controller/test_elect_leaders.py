@@ -90,6 +90,10 @@ def test_there_are_two_kinds_of_election() -> None:
     assert (refused.value.code, refused.value.message) == (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
 
 
+def test_nothing_is_asked_of_no_kind_of_election() -> None:
+    assert ask(cluster(replicas(1, 2)), 2, []) == {}
+
+
 def test_more_elections_than_a_batch_holds_are_refused_whole() -> None:
     live = cluster(*[replicas(1, 2, leader=2)] * 10_001)
     with pytest.raises(Rejected) as refused:

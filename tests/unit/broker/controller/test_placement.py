@@ -7,11 +7,13 @@ import pytest
 from ottla.broker.cluster.image import ELR_VERSION, MIGRATING, UNASSIGNED
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, ClearElrRecord, MetadataRecord, PartitionRecord
 from ottla.broker.controller.create_topics import MorePartitions, NewTopic, create_partitions, create_topics
+from ottla.broker.controller.heartbeats import heartbeat
 from ottla.broker.controller.placement import Placement, check_assignment, default_directory
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.controllers import LiveController, directory
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from tests.support.controllers import LiveController, directory, replicas
 
 ID = b"i" * 16
 
@@ -121,6 +123,20 @@ def test_brokers_that_shut_down_get_nothing_and_where_no_other_is_left_nothing_i
     _, (error,) = create(live, NewTopic("t", 1, 1))
     assert error is not None
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_broker_that_shuts_down_gets_no_new_replica_until_it_has_stopped() -> None:
+    live = cluster()
+    live.add_topic("led", replicas(3, 1))
+    going = BrokerHeartbeatRequest(3, live.broker(3).epoch, live.next_offset, want_shut_down=True)
+    live.run(heartbeat(live.state, going))
+    _, (error,) = create(live, NewTopic("t", 1, 3))
+    assert error is not None
+    live.write(BrokerRegistrationChangeRecord(3, live.broker(3).epoch, fenced=1))
+    live.run(heartbeat(live.state, going))
+    _, (error,) = create(live, NewTopic("t", 1, 3))
+    assert error is None
+    assert (live.partition("t").replicas[2], set(live.partition("t").isr)) == (3, {1, 2})
 
 
 def test_a_broker_whose_directories_are_all_cordoned_gets_no_new_replica() -> None:

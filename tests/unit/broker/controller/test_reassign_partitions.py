@@ -35,7 +35,7 @@ def move(live: LiveController, to: Sequence[int] | None, index: int = 0, name: s
     asked = [ReassignableTopic(name, [ReassignablePartition(index, None if to is None else list(to))])]
     request = AlterPartitionReassignmentsRequest(allow_replication_factor_change=resize, topics=asked)
     response = live.run(alter_partition_reassignments(live.state, request))
-    assert response.allow_replication_factor_change is resize
+    assert (response.allow_replication_factor_change, response.error_message) == (resize, None)
     (answer,) = response.responses[0].partitions
     return answer.error_code, answer.error_message
 

@@ -1,0 +1,320 @@
+"""The same sequences of requests to Apache Kafka's own controller and to Ottla's decisions, and every difference between the two.
+
+    python -m tests.support.controller_differential --seeds 200
+
+Compared are the records, byte for byte, in the version in which they are written, and the responses. Not told apart is what Kafka leaves
+to the order of its hash tables: records of one kind that follow each other are compared as a set, and so are the parts of a response.
+The texts of errors are counted apart. A sequence with a difference is cut down to a short one that still has it, and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import groupby
+from random import Random
+from typing import Any, NamedTuple
+
+from client_compat.kafka.jars import KafkaMissing
+from ottla.broker.cluster.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
+from ottla.broker.cluster.record_frames import decode_record, encode_record
+from ottla.broker.cluster.record_versions import NotWritable, version_of
+from ottla.protocol.errors import EncodeError
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.schema import Message, decode, encode
+from tests.support.controller_judge import Answer, Ask, ControllerJudge, Known, Order, Start
+from tests.support.controller_steps import Plan, Step
+from tests.support.controller_topic_steps import KINDS, plan
+from tests.support.ottlas_controller import OttlasController, Verdict
+
+STEPS = 100
+PRINTED_MAX = 5
+LINE_MAX = 240
+UNORDERED = (PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord)
+"""Records of these kinds that follow each other come in the order of a hash table."""
+MESSAGES = ("error_message",)
+UNCOMPARED = ("configs",)
+"""The settings of a new topic, in the answer to its creation."""
+
+
+class Difference(NamedTuple):
+    """What an order came to with Kafka and with us; `kind` names the order's API and what differs."""
+
+    kind: str
+    step: int
+    order: Order
+    theirs: object
+    ours: object
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind} at step {self.step}\n  asked:  {brief(self.order)}\n  Kafka:  {brief(self.theirs)}\n  Ottla:  {brief(self.ours)}"
+        )
+
+
+@dataclass
+class Tally:
+    """Figures of many sequences."""
+
+    sequences: int = 0
+    orders: int = 0
+    requests: int = 0
+    records: int = 0
+    responses: int = 0
+    not_judged: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
+    unequal: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    print_texts: bool = False
+
+    def __str__(self) -> str:
+        lines = [
+            f"sequences {self.sequences}, orders {self.orders}, requests {self.requests}",
+            f"compared: records {self.records}, responses {self.responses}",
+            f"unequal {sum(self.unequal.values())}",
+            *(f"  {kind}: {count}" for kind, count in self.unequal.most_common()),
+            f"texts of errors that differ {sum(self.texts.values())}",
+            *(f"  {kind}: {count}" for kind, count in self.texts.most_common()),
+        ]
+        if self.faults:
+            lines += ["Kafka's own faults", *(f"  {text[:200]}: {count}" for text, count in self.faults.most_common())]
+        if self.not_judged:
+            lines.append("not decided by Ottla: " + ", ".join(f"{name} {count}" for name, count in self.not_judged.most_common()))
+        return "\n".join(lines)
+
+
+def name_of(order: Order) -> str:
+    """What an order is called in a report."""
+    if isinstance(order, Ask):
+        return type(order.message).__name__.removesuffix("Request")
+    return type(order).__name__ if isinstance(order, Start) else f"{type(order).__name__} {order[0]}"
+
+
+def differences(
+    plan: Plan, judge: ControllerJudge, tally: Tally, judged: Callable[[], OttlasController] = OttlasController
+) -> Iterator[Difference]:
+    """Runs a sequence with both, and gives each difference as it comes."""
+    known, ottla = Known(), judged()
+    tally.sequences += 1
+    for number, order in orders(plan, known):
+        theirs = judge.carry_out(order)
+        level = known.image.features.get("metadata.version", 0)
+        known.learn(order, theirs)
+        name = name_of(order)
+        tally.orders += 1
+        if theirs.faults:  # what Kafka decides after that is of no interest
+            tally.faults.update(theirs.faults)
+            return
+        tally.requests += isinstance(order, Ask)
+        try:
+            ours = ottla.carry_out(order, theirs)
+        except Exception as error:  # noqa: BLE001 - a bug of a decision is a difference
+            yield Difference(f"{name} raised", number, order, outcome(theirs), "".join(traceback.format_exception(error)))
+            return
+        if ours is None:
+            tally.not_judged[name] += 1
+            continue
+        tally.records += len(theirs.records)
+        found = Difference(f"{name} records", number, order, None, None)
+        yield from of_records(found, theirs, ours, level or known.image.metadata_level, forgiven(order, known))
+        if isinstance(order, Ask):
+            tally.responses += 1
+            yield from of_response(Difference(f"{name} response", number, order, theirs.response, ours.response), tally)
+        if theirs.more != ours.more:
+            yield Difference(f"{name} more", number, order, theirs.more, ours.more)
+
+
+def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
+    """The orders of a sequence with the number of their step; each is made when those before it are known."""
+    yield 0, plan.start
+    for number, step in enumerate(plan.steps, 1):
+        for order in KINDS[step.kind](known, Random(step.seed)):
+            yield number, order
+
+
+def outcome(answer: Answer) -> object:
+    """For people."""
+    return [*answer.decoded(), answer.response]
+
+
+def forgiven(order: Order, known: Known) -> Set[bytes]:
+    """Topics of whose partitions Kafka decides more than it should, when a broker restarts or is taken out.
+
+    Its index `BrokersToElrs` is not told when eligible leader replicas are cleared: it names partitions, and partitions of the same topic,
+    that have nothing to do with the broker.
+    """
+    is_of_index = isinstance(order, Ask) and isinstance(order.message, BrokerRegistrationRequest | UnregisterBrokerRequest)
+    return known.cleared if is_of_index else frozenset()
+
+
+def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but: Set[bytes]) -> Iterator[Difference]:
+    """A difference where the records are not the same bytes; but for partitions of these topics."""
+    try:
+        written = [encode_record(record, version_of(record, level)) for record in ours.records]
+    except (NotWritable, EncodeError, ValueError) as error:
+        yield found._replace(theirs=theirs.decoded(), ours=(error, ours.records))
+        return
+    if in_order(theirs.records, but) != in_order(written, but):
+        yield found._replace(theirs=told(theirs.records), ours=told(written))
+
+
+def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[bytes]:
+    """The records, those of one unordered kind that follow each other in the order of their bytes."""
+    read = [(frame, decode_record(frame)[0]) for frame in frames]
+    left = [(frame, record) for frame, record in read if not (isinstance(record, PartitionChangeRecord) and record.topic_id in but)]
+    ordered: list[bytes] = []
+    for kind, run in groupby(left, lambda each: type(each[1])):
+        same = [frame for frame, _ in run]
+        ordered += sorted(same) if issubclass(kind, UNORDERED) else same
+    return ordered
+
+
+def told(frames: Sequence[bytes]) -> str:
+    """Records for people."""
+    records: list[tuple[MetadataRecord, int]] = [decode_record(frame) for frame in in_order(frames)]
+    return "".join(f"\n    v{version} {brief(record)}" for record, version in records) or "no records"
+
+
+def brief(part: object) -> str:
+    """For people: structs without what is as by default, ids in short."""
+    if isinstance(part, bytes):
+        return f"#{part.hex()[-8:]}"
+    if isinstance(part, list):
+        return f"[{', '.join(map(brief, part))}]"
+    if isinstance(part, Ask):
+        return f"v{part.version} {brief(part.message)}" + (f" draw={part.draw}" if part.draw else "")
+    if (names := slots(part)) and not isinstance(part, tuple):
+        usual = type(part)()
+        said = [f"{name}={brief(value)}" for name in names if (value := getattr(part, name)) != getattr(usual, name)]
+        return f"{type(part).__name__}({', '.join(said)})"
+    return str(part)
+
+
+def of_response(found: Difference, tally: Tally) -> Iterator[Difference]:
+    """A difference where the responses do not say the same; where only their texts differ it is counted, no more."""
+    assert isinstance(found.order, Ask)
+    theirs, ours = (as_sent(response, found.order.version) for response in (found.theirs, found.ours))
+    if plain(theirs, texts=False) != plain(ours, texts=False):
+        yield found
+    elif plain(theirs, texts=True) != plain(ours, texts=True):
+        tally.texts[found.kind] += 1
+        if tally.print_texts:
+            print(found)
+
+
+def as_sent(response: object, version: int) -> object:
+    """What a client reads of it."""
+    return decode(type(response), encode(response, version), version) if isinstance(response, Message) else response
+
+
+def plain(part: object, *, texts: bool) -> Any:
+    """A part of a response that equals another one if they say the same; structs are in no order, and said twice is said."""
+    if isinstance(part, list):
+        parts = [plain(each, texts=texts) for each in part]
+        return sorted({repr(each) for each in parts}) if part and is_struct(part[0]) else parts
+    names = slots(part)
+    return (
+        {name: plain(getattr(part, name), texts=texts) for name in names if name not in (UNCOMPARED if texts else MESSAGES + UNCOMPARED)}
+        if names
+        else part
+    )
+
+
+def slots(part: object) -> list[str]:
+    """The fields of a struct; none of anything else."""
+    return [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())] if is_struct(part) else []
+
+
+def is_struct(part: object) -> bool:
+    """Whether it is a message, a record, or a part of one."""
+    return type(part).__module__.startswith("ottla.") and not isinstance(part, tuple | int | Exception)
+
+
+# --- cutting down ------------------------------------------------------------------------------------------------------------------------
+
+
+def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], OttlasController] = OttlasController) -> Plan:
+    """A sequence with as few of the steps as will do for a difference of this kind."""
+
+    def has_it(steps: Sequence[Step]) -> bool:
+        return any(found.kind == kind for found in differences(plan._replace(steps=tuple(steps)), judge, Tally(), judged))
+
+    steps, size = list(plan.steps), len(plan.steps)
+    while size:
+        at = 0
+        while at < len(steps):
+            without = steps[:at] + steps[at + size :]
+            if has_it(without):
+                steps = without
+            else:
+                at += size
+        size //= 2
+    return plan._replace(steps=tuple(steps))
+
+
+def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference, list[Order]]:
+    """The difference of that kind in a sequence that has one, and all orders up to it."""
+    asked = []
+    known, numbers = Known(), Tally()
+    for found in differences(plan, judge, numbers):
+        if found.kind == kind:
+            break
+    for _, order in orders(plan, known):
+        asked.append(order)
+        known.learn(order, judge.carry_out(order))
+        if len(asked) == numbers.orders:
+            break
+    return found, asked
+
+
+def main() -> int:
+    """The number of differences decides."""
+    parser = argparse.ArgumentParser(description="Kafka's controller and Ottla's, told the same")
+    parser.add_argument("--seeds", type=int, default=20, help="how many sequences")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of a sequence")
+    parser.add_argument("--no-shrink", action="store_true", help="print differences as they come")
+    parser.add_argument("--texts", action="store_true", help="print responses that differ in the texts of errors alone")
+    given = parser.parse_args()
+    tally, printed, began = Tally(print_texts=given.texts), set[str](), time.monotonic()
+    try:
+        with ControllerJudge() as judge:
+            for seed in range(given.first_seed, given.first_seed + given.seeds):
+                sequence = plan(seed, given.steps)
+                for found in list(differences(sequence, judge, tally)):
+                    tally.unequal[found.kind] += 1
+                    if found.kind not in printed and len(printed) < PRINTED_MAX:
+                        printed.add(found.kind)
+                        report(sequence, judge, found, shrink=not given.no_shrink)
+    except KafkaMissing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    print(f"{tally}\n{time.monotonic() - began:.0f} s")
+    return 1 if tally.unequal else 0
+
+
+def report(sequence: Plan, judge: ControllerJudge, found: Difference, *, shrink: bool) -> None:
+    """Prints a difference, and the fewest orders that lead to it."""
+    print(f"--- seed {sequence.seed}, {sequence.start}")
+    if shrink:
+        short = shrunk(sequence, judge, found.kind)
+        found, asked = first_of(short, judge, found.kind)
+        print("\n".join(f"  {brief(order)[:LINE_MAX]}" for order in asked[:-1]))
+    print(found, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
