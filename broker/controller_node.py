@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Shared
-from ottla.broker.net.listeners import controller_listeners_of, host_and_port, voter_endpoints
+from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
 from ottla.broker.net.server import Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
@@ -76,7 +77,7 @@ class ControllerPart:
         self._role = role = ControllerRole(
             settings,
             log_dir,
-            voter_endpoints(self._server.listeners),
+            [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(self._server.listeners)],
             clock=world.clock,
             timers=self._timers,
             flusher=self._flusher,

@@ -15,7 +15,6 @@ from typing import Final
 
 from ottla.broker.api.context import Listener
 from ottla.broker.cluster.metadata_records import Endpoint
-from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 
@@ -38,12 +37,6 @@ def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
     """Those of a controller."""
     own = _controller_names(settings)
     return [listener for listener in _all_listeners(settings) if listener.name in own]
-
-
-def voter_endpoints(bound: Sequence[Listener]) -> list[VoterEndpoint]:
-    """What a controller says of its listeners to those who look for it; as `registered_listeners`."""
-    _check_can_be_dialled(bound)
-    return [VoterEndpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port) for at in bound]
 
 
 def _controller_names(settings: BrokerSettings) -> set[str]:
@@ -83,22 +76,22 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
     A listener of every address, with nothing advertised, is this machine's name. Raises SettingsError.
     """
     advertised = [at for at in bound if not settings.advertised_listeners or at.advertised_host is not None]
-    _check_can_be_dialled(advertised)
+    return endpoints_of(advertised)
+
+
+def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
+    """Where each of these listeners is dialled: as it is advertised, or else where it is. Raises SettingsError."""
+    for at in bound:
+        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
+            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
     return [
-        Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, _PLAINTEXT_ID)
-        for at in advertised
+        Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, _PLAINTEXT_ID) for at in bound
     ]
 
 
 def inter_broker_listener(settings: BrokerSettings) -> str:
     """The name of the listener at which brokers dial each other."""
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
-
-
-def _check_can_be_dialled(listeners: Sequence[Listener]) -> None:
-    for at in listeners:
-        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
-            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:

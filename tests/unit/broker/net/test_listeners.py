@@ -5,10 +5,9 @@ import socket
 import pytest
 
 from ottla.broker.api.context import Listener, Peer
-from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
-from ottla.broker.net.listeners import controller_listeners_of, inter_broker_listener, listeners_of, registered_listeners, voter_endpoints
+from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, inter_broker_listener, listeners_of, registered_listeners
 
 
 def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:PLAINTEXT,SSL:SSL") -> BrokerSettings:
@@ -157,7 +156,7 @@ def test_a_node_of_both_roles_has_listeners_for_each() -> None:
     (client,), (controller,) = listeners_of(both), controller_listeners_of(both)
     assert (client.name, controller.name) == ("PLAINTEXT", "C")
     assert [(at.name, at.host, at.port) for at in registered_listeners(both, [client])] == [("PLAINTEXT", "outside", 1)]
-    assert voter_endpoints([controller]) == [VoterEndpoint("C", "inside", 2)]
+    assert [(at.name, at.host, at.port) for at in endpoints_of([controller])] == [("C", "inside", 2)]
     for listeners, words in (("PLAINTEXT://h:1", "C must be among listeners"), ("C://h:1", "one at least must be for clients")):
         with pytest.raises(SettingsError, match=words):
             listeners_of(load({**given, "listeners": listeners}, {}, None).settings)

@@ -1,0 +1,37 @@
+"""Apache Kafka's brokers, alone and beside Ottla's, under Ottla's controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from client_compat.cluster_mixed.faults import EVERY
+from client_compat.cluster_mixed.run import run
+from client_compat.kafka.cluster import ALL_KAFKA, MIXED, Cluster, Kind, running
+from client_compat.support.load import CLIENTS
+from tests.support.apache_kafka import jars_or_skip
+
+SEED = 20_130_101
+
+
+@pytest.fixture(autouse=True)
+def _kafka() -> None:
+    jars_or_skip()
+
+
+def test_kafkas_own_brokers_join_replicate_stop_and_come_back(tmp_path: Path) -> None:
+    with running(Cluster(tmp_path / "cluster", ALL_KAFKA, controller_kind=Kind.OTTLA)) as cluster:
+        cluster.create_topic("t", 3)
+        cluster.broker(1).stop()
+        cluster.broker(1).start()
+        cluster.settle()
+        cluster.quorum[0].process.kill()
+        cluster.quorum[0].start()
+        cluster.create_topic("after", 3)
+        cluster.stop()
+
+
+def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
+    found = run(Cluster(tmp_path / "cluster", MIXED, controller_kind=Kind.OTTLA), CLIENTS, len(EVERY), EVERY, SEED)
+    assert found.good, found
