@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.broker.cluster.record_versions import SCRAM
@@ -26,6 +26,8 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
+Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
+
 _HASHES: Final[Mapping[int, Callable[..., Any]]] = {1: hashlib.sha256, 2: hashlib.sha512}
 """By mechanism."""
 _ITERATIONS: Final = range(4096, 16_384 + 1)
@@ -35,47 +37,49 @@ def alter_scram_users(
     state: ControllerState, request: AlterUserScramCredentialsRequest
 ) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
     """An error or None for each user."""
-    wanted: dict[str, MetadataRecord] = {}
+    wanted: dict[str, Change] = {}
     results: dict[str, Rejected | None] = {}
-    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
         if results.get(change.name) is not None:
             continue
         try:
-            if change.name in results:
+            if change.name in wanted:
                 del wanted[change.name]
                 raise Rejected(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-            if state.metadata_level < SCRAM:
-                raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
-            wanted[change.name] = _removed(state, change) if isinstance(change, ScramCredentialDeletion) else _set(change)
-            results[change.name] = None
+            _check(state, change)
+            wanted[change.name], results[change.name] = change, None
         except Rejected as error:
             results[change.name] = error
-    return Effects(list(wanted.values()), results)
+    records: list[MetadataRecord] = []
+    for change in wanted.values():
+        if isinstance(change, ScramCredentialDeletion):
+            records.append(RemoveUserScramCredentialRecord(change.name, change.mechanism))
+        elif change.salted_password:
+            records.append(_credential(change))
+        else:
+            results[change.name] = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Empty key")
+    return Effects(records, results)
 
 
-def _check_user(name: str, mechanism: int) -> None:
-    if not name:
+def _check(state: ControllerState, change: Change) -> None:
+    """Raises Rejected."""
+    if state.metadata_level < SCRAM:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+    if not change.name:
         raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if mechanism not in _HASHES:
+    if change.mechanism not in _HASHES:
         raise Rejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-
-
-def _removed(state: ControllerState, deletion: ScramCredentialDeletion) -> RemoveUserScramCredentialRecord:
-    _check_user(deletion.name, deletion.mechanism)
-    if (deletion.mechanism, deletion.name) not in state.image.scram:
+    if isinstance(change, ScramCredentialUpsertion):
+        if change.iterations not in _ITERATIONS:
+            few_or_many = "few" if change.iterations < _ITERATIONS.start else "many"
+            raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few_or_many} iterations")
+    elif (change.mechanism, change.name) not in state.image.scram:
         raise Rejected(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-    return RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
 
 
-def _set(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
-    _check_user(upsertion.name, upsertion.mechanism)
-    if upsertion.iterations not in _ITERATIONS:
-        few_or_many = "few" if upsertion.iterations < _ITERATIONS.start else "many"
-        raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few_or_many} iterations")
+def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     hashed, salted = _HASHES[upsertion.mechanism], bytes(upsertion.salted_password)
-    if not salted:
-        raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Empty key")
     client_key = hmac.digest(salted, b"Client Key", hashed)
     return UserScramCredentialRecord(
         name=upsertion.name,

@@ -62,6 +62,7 @@ def test_a_credential_is_removed_and_the_users_other_one_stays() -> None:
         [upsertion("alice"), upsertion("alice", 2)],
         [ScramCredentialDeletion("alice", 1), upsertion("alice")],
         [ScramCredentialDeletion("alice", 1), ScramCredentialDeletion("alice", 1), upsertion("alice")],
+        [upsertion("alice", password=b""), upsertion("alice")],
     ],
 )
 def test_who_is_altered_twice_is_not_altered(twice: list[ScramCredentialDeletion | ScramCredentialUpsertion]) -> None:
