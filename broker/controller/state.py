@@ -134,7 +134,7 @@ class ControllerState:
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker may lead and be in sync: it is registered, not fenced and does not shut down."""
         broker = self.image.brokers.get(broker_id)
-        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+        return broker is not None and broker.is_active
 
     def topic_setting(self, topic: str, name: str) -> str:
         """What is in force of `MIN_ISR` or `UNCLEAN`: set on the topic, on this node, on all nodes, or in this node's settings."""
