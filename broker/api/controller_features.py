@@ -17,6 +17,8 @@ from ottla.protocol.messages.k57_update_features import (
 if TYPE_CHECKING:
     from ottla.broker.api.controller_context import ControllerContext
 
+_REFUSED = "The update failed for all features since the following feature had an error: "
+
 
 async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Answers when the levels are in force."""
@@ -24,8 +26,9 @@ async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> Upda
     try:
         await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
     except Rejected as error:
-        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(each.feature) for each in request.feature_updates])
+        return UpdateFeaturesResponse(error_code=error.code, error_message=_REFUSED + error.message)
+    results = [UpdatableFeatureResult(each.feature, error_message=None) for each in request.feature_updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _kind(update: FeatureUpdateKey, version: int) -> int:

@@ -1,5 +1,7 @@
 """What brokers and clients ask of the controller about partitions: ElectLeaders (key 43), AlterPartitionReassignments (45),
 ListPartitionReassignments (46), AlterPartition (56) and AssignReplicasToDirs (73).
+
+A request that is refused as a whole is refused as Kafka does it: what clients ask about several partitions, at each of them, too.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from ottla.broker.controller.reassign_partitions import alter_partition_reassign
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.messages.k43_elect_leaders import PartitionResult as ElectionAnswer
+from ottla.protocol.messages.k43_elect_leaders import ReplicaElectionResult as ElectionResult
 from ottla.protocol.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from ottla.protocol.messages.k45_alter_partition_reassignments import ReassignablePartitionResponse as MovedPartition
+from ottla.protocol.messages.k45_alter_partition_reassignments import ReassignableTopicResponse as MovedTopic
 from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -31,7 +37,9 @@ async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLe
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))
     except Rejected as error:
-        return ElectLeadersResponse(error_code=error.code)
+        asked = request.topic_partitions or []
+        results = [ElectionResult(each.topic, [ElectionAnswer(at, error.code, error.message) for at in each.partitions]) for each in asked]
+        return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
 
 
 async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
@@ -39,7 +47,11 @@ async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsR
     try:
         return await ctx.services.active.run(partial(alter_partition_reassignments, request=request))
     except Rejected as error:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        responses = [
+            MovedTopic(each.name, [MovedPartition(at.partition_index, error.code, error.message) for at in each.partitions])
+            for each in request.topics
+        ]
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)
 
 
 async def reassignments(ctx: ControllerContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.broker.cluster.image import ELR_VERSION
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
+from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster, run_owned
 
 
 async def create(cluster: OwnedCluster, topic: str = "t", partitions: int = 1) -> None:
@@ -33,7 +37,8 @@ def test_what_is_acknowledged_by_all_is_on_every_member() -> None:
     in_an_owned_cluster(scene)
 
 
-def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged() -> None:
+@pytest.mark.parametrize("release", ["3.3", "3.6", "3.7", "3.9", "4.0", None])
+def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged(release: str | None) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster)
         leader = cluster.place.partition("t").leader
@@ -47,4 +52,23 @@ def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknow
         await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2, 3], "all are in sync again")
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
-    in_an_owned_cluster(scene)
+    run_owned(scene, 3, release=release)
+
+
+def test_a_cluster_is_raised_to_the_newest_level_while_it_serves() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster)
+        update = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30), FeatureUpdateKey(ELR_VERSION, 1)])
+        answer = await cluster.ask(1, update)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert (cluster.place.image.metadata_level, cluster.place.image.features[ELR_VERSION]) == (30, 1)
+        leader = cluster.place.partition("t").leader
+        cluster.members[leader].crash()
+        await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
+        cluster.place.crash(power_loss=True)
+        await cluster.done(cluster.place.start())
+        assert cluster.place.image.metadata_level == 30
+        await cluster.done(cluster.members[leader].start())
+        await cluster.until(lambda: len(cluster.place.partition("t").isr) == 3, "all are in sync again")
+
+    run_owned(scene, 3, release="3.6")

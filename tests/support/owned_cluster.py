@@ -26,7 +26,7 @@ DIRECTORY = Path("/controller")
 class ControllerPlace:
     """The controller's place: its disk outlives it. `exit_codes` is what its process would have ended with."""
 
-    def __init__(self, cluster: MemberCluster, settings: dict[str, str]) -> None:
+    def __init__(self, cluster: MemberCluster, settings: dict[str, str], release: str | None = None) -> None:
         self.exit_codes: list[int] = []
         self.node: ControllerNode | None = None
         self.files = MemoryFiles()
@@ -41,7 +41,7 @@ class ControllerPlace:
             "controller.quorum.bootstrap.servers": "c3000:9093",
             **settings,
         }
-        levels = bootstrap_levels({}, None, dynamic_quorum=True)
+        levels = bootstrap_levels({}, release, dynamic_quorum=True)
         at, random_bytes = [VoterEndpoint("CONTROLLER", "c3000", 9093)], cluster.random.randbytes
         format_directory(DIRECTORY, CLUSTER_ID, CONTROLLER, levels, 0, voter_at=at, files=self.files, random_bytes=random_bytes)
 
@@ -77,11 +77,13 @@ class ControllerPlace:
 
 
 class OwnedCluster(MemberCluster):
-    """`size` members, with ids from 1. `place` is the controller's."""
+    """`size` members, with ids from 1. `place` is the controller's, formatted for a release of Kafka's."""
 
-    def __init__(self, size: int = 3, seed: int = 1, controller: dict[str, str] | None = None, **settings: str) -> None:
+    def __init__(
+        self, size: int = 3, seed: int = 1, controller: dict[str, str] | None = None, release: str | None = None, **settings: str
+    ) -> None:
         super().__init__(size, seed, **settings)
-        self.place = ControllerPlace(self, controller or {})
+        self.place = ControllerPlace(self, controller or {}, release)
 
     async def start_controller(self) -> None:
         await self.done(self.place.start())
@@ -100,6 +102,8 @@ def in_an_owned_cluster(scene: Callable[[OwnedCluster], Awaitable[None]], size: 
     run_in_a_cluster(lambda: OwnedCluster(size, seed, **settings), scene)
 
 
-def run_owned(scene: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None) -> None:
-    """As `in_an_owned_cluster`, with settings of the controller."""
-    run_in_a_cluster(lambda: OwnedCluster(size, controller=controller), scene)
+def run_owned(
+    scene: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None, release: str | None = None
+) -> None:
+    """As `in_an_owned_cluster`, with settings of the controller, at the level of a release."""
+    run_in_a_cluster(lambda: OwnedCluster(size, controller=controller, release=release), scene)

@@ -13,9 +13,11 @@ from ottla.broker.process import StartError
 from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig as Change
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterConfigsResource as Resource
 from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.schema import Message
@@ -108,5 +110,27 @@ def test_a_clean_stop_leaves_the_marker() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await cluster.done(cluster.place.stop())
         assert cluster.place.files.exists(DIRECTORY / ".kafka_cleanshutdown")
+
+    alone(scene)
+
+
+def test_a_request_that_is_refused_whole_is_refused_at_each_of_its_partitions() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        elections = await ask(cluster, ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
+        assert elections.error_code == ErrorCode.INVALID_REQUEST
+        (topic,) = elections.replica_election_results
+        assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
+            (0, ErrorCode.INVALID_REQUEST),
+            (1, ErrorCode.INVALID_REQUEST),
+        ]
+
+    alone(scene)
+
+
+def test_levels_that_cannot_be_had_are_refused_in_kafkas_words() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message.startswith("The update failed for all features since the following feature had an error: Invalid")
 
     alone(scene)
