@@ -1,0 +1,70 @@
+"""Kafka's own tools at Ottla's controller, and at brokers under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from client_compat.kafka.tools import Tools
+from tests.support.apache_kafka import jars_or_skip
+from tests.support.kafka_tools import good, run
+from tests.support.running_broker import ServeProcess
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    jars_or_skip()
+    return Tools()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    with ServeProcess(tmp_path_factory.mktemp("cluster") / "data", "--brokers=3") as running:
+        yield running
+
+
+def at_controller(tools: Tools, brokers: ServeProcess, tool: str, *arguments: str) -> str:
+    """The output of a tool that asks the controller itself."""
+    controller = brokers.start_line.split("controller on ")[1].split(")")[0]
+    return good(tools.run(tool, "--bootstrap-controller", controller, *arguments))
+
+
+def test_the_quorum_is_one_voter_with_the_brokers_as_observers(tools: Tools, brokers: ServeProcess) -> None:
+    told = at_controller(tools, brokers, "kafka-metadata-quorum", "describe", "--replication")
+    roles = [(line.split()[0], line.split()[-1]) for line in told.splitlines()[1:]]
+    assert sorted(roles) == [("1", "Observer"), ("2", "Observer"), ("3", "Observer"), ("3000", "Leader")]
+    assert "LeaderId:" in run(tools, brokers, "kafka-metadata-quorum", "describe", "--status")
+
+
+def test_features_are_told_and_changed_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
+    assert "4.3-IV0" in at_controller(tools, brokers, "kafka-features", "describe")
+    at_controller(tools, brokers, "kafka-features", "downgrade", "--feature", "share.version=0")
+    told = at_controller(tools, brokers, "kafka-features", "describe")
+    (share,) = (line for line in told.splitlines() if "share.version" in line)
+    assert "FinalizedVersionLevel: 0" in share
+
+
+def test_settings_are_changed_and_told_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
+    change = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
+    at_controller(tools, brokers, "kafka-configs", *change)
+    told = at_controller(tools, brokers, "kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
+    assert "log.cleaner.threads=2" in told
+
+
+def test_a_partition_is_moved_and_its_preferred_leader_elected(tools: Tools, brokers: ServeProcess, tmp_path: Path) -> None:
+    run(tools, brokers, "kafka-topics", "--create", "--topic", "moves", "--replica-assignment", "1:2")
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version":1,"partitions":[{"topic":"moves","partition":0,"replicas":[3,2]}]}')
+    run(tools, brokers, "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--execute")
+    while "is completed" not in run(tools, brokers, "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--verify"):
+        pass
+    told = run(tools, brokers, "kafka-topics", "--describe", "--topic", "moves")
+    assert "Replicas: 3,2" in told
+
+
+def test_a_broker_that_does_not_exist_cannot_be_unregistered(tools: Tools, brokers: ServeProcess) -> None:
+    controller = brokers.start_line.split("controller on ")[1].split(")")[0]
+    done = tools.run("kafka-cluster", "unregister", "--bootstrap-controller", controller, "--id", "77")
+    assert "is not currently registered" in done.out + done.err
