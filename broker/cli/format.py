@@ -17,7 +17,8 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir, load
-from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of
+from ottla.broker.first_start import own_endpoints
+from ottla.broker.net.listeners import listeners_of
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.formatting import format_directory
 
@@ -89,7 +90,7 @@ def _voter_at(settings: BrokerSettings, *, standalone: bool, no_voters: bool) ->
         return []
     if no_voters or not standalone:
         raise CliError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
-    return [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))]
+    return own_endpoints(settings)
 
 
 def _levels(features: Sequence[str]) -> dict[str, int]:

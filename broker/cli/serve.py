@@ -106,6 +106,8 @@ def main(argv: Sequence[str]) -> int:
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
             logging.getLogger("ottla.broker").info("%s", note)
+        if loaded.settings.is_controller or loaded.settings.is_member:
+            _format_where_new(loaded.settings)
         if loaded.settings.is_controller and not loaded.settings.is_member:
             return _run_controller(loaded.settings, options)
         if options.admin_port is None:
@@ -117,6 +119,21 @@ def main(argv: Sequence[str]) -> int:
     except StartError as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return 1
+
+
+def _format_where_new(settings: BrokerSettings) -> None:
+    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only nodes of a cluster pay for it
+    from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # as above
+    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
+    from ottla.broker.storage.errors import LogDirRefused  # noqa: PLC0415 # as above
+
+    try:
+        if format_where_new(settings, Clock().now_ms()):
+            logging.getLogger("ottla.broker").info(
+                "The data directory is new: formatted for node %d of cluster %s", settings.node_id, settings.cluster_id
+            )
+    except LogDirRefused as error:
+        raise StartError(str(error)) from error
 
 
 def _run_controller(settings: BrokerSettings, options: argparse.Namespace) -> int:

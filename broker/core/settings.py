@@ -65,7 +65,10 @@ class BrokerSettings:
     node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE, has_default=False)
     broker_id: int = _key(_INT, -1, "The older name of node.id; where both are given they are equal.")
     cluster_id: str | None = _key(
-        _STRING, None, "Cluster id of a new data directory; by default a random one. An existing directory must agree."
+        _STRING,
+        None,
+        "Cluster id of a new data directory; by default a random one. An existing directory must agree. "
+        "With process.roles a new directory is formatted for it, as by `ottla format`; without it nobody's directory is.",
     )
     broker_rack: str | None = _key(_STRING, None, "The rack that Metadata reports.")
     log_dir: tuple[str, ...] = _key(_LIST, ("ottla-data",), "The data directory.")
