@@ -21,7 +21,7 @@ from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.settings_load import data_dir
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.listeners import host_and_port, listeners_of
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.formatting import format_directory
@@ -87,7 +87,7 @@ class NodesTogether:
         self.brokers: dict[int, Broker] = {}
         self._cluster_id = controller.cluster_id
         for number in range(1, layout.brokers + 1):
-            settings_of(self._of_broker(number, 0))  # what is wrong with them is told before anything is begun
+            listeners_of(settings_of(self._of_broker(number, 0)))  # what is wrong with them is told before anything is begun
 
     @property
     def clock(self) -> Clock:

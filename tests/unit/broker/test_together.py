@@ -129,6 +129,13 @@ def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None
     assert machine.files.scan(Path("/")) == []
 
 
+def test_a_host_that_nobody_can_dial_is_refused_before_anything_is_begun() -> None:
+    machine = Machine()
+    with pytest.raises(SettingsError, match=r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"):
+        NodesTogether(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.world, machine.exit_codes.append)
+    assert machine.files.scan(Path("/")) == []
+
+
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (5, "3", "2")])
 def test_topics_of_the_cluster_itself_have_as_many_replicas_as_there_are_brokers_for(brokers: int, replicas: str, in_sync: str) -> None:
     given = {"node.id": str(CONTROLLER_ID)}
