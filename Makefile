@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker te
 
 sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what must hold (SEEDS=1000 JOBS=2, or ARGS="--seed 17")
 	@$(PY) -m ottla.broker.sim --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
+
+sim-mutations: $(STAMP) ## Break rules of replication, idempotence and transactions on purpose: the simulation has to find each
+	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
 	@$(PY) -m client_compat.fuzz $(ARGS)

@@ -7,11 +7,14 @@ import sys
 import time
 
 from ottla.broker.sim.campaign import outcomes, shrunk, story
+from ottla.broker.sim.mutations import MUTATIONS, found
 
 
 def main() -> int:
     """The exit code: 1 where anything was wrong."""
     asked = _asked()
+    if asked.mutations:
+        return mutations(asked.first, asked.seeds)
     seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
     began, told, failed, virtual_ms, acknowledged, happened = time.monotonic(), 0.0, 0, 0, 0, 0
     for count, outcome in enumerate(outcomes(seeds, asked.jobs), 1):
@@ -29,12 +32,26 @@ def main() -> int:
     return 1 if failed else 0
 
 
+def mutations(first: int, most: int) -> int:
+    """The exit code: 1 where a broken rule was not found in so many seeds."""
+    missed = 0
+    for mutation in MUTATIONS:
+        began = time.monotonic()
+        seen = found(mutation, range(first, first + most))
+        missed += seen is None
+        told = f"not found in {most} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
+        print(f"{mutation.rule}\n    {told} ({time.monotonic() - began:.0f} s)", flush=True)
+    print(f"{len(MUTATIONS)} rules broken, {len(MUTATIONS) - missed} found", flush=True)
+    return 1 if missed else 0
+
+
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m ottla.broker.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--mutations", action="store_true", help="break rules on purpose: each has to be found in so many seeds")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="do not look for the fewest faults that a seed fails with")
     return parser.parse_args()
 

@@ -19,6 +19,7 @@ from ottla.broker.sim.sim_cluster import CONTROLLER_HOST, SYNC_US, SimCluster, S
 SLOW_US: Final = (20_000, 600_000)
 STALLED_US: Final = (500_000, 8_000_000)
 LOSS: Final = 0.02
+FULL, CLIENT_DIES, ZOMBIE = "full", "client dies", "zombie client"
 KINDS: Final = (
     "kill",
     "stop",
@@ -33,6 +34,9 @@ KINDS: Final = (
     "slow",
     "stalls",
     "skew",
+    FULL,
+    CLIENT_DIES,
+    ZOMBIE,
 )
 
 
@@ -73,6 +77,8 @@ class Nemesis:
         self.loop, self.cluster, self.synced = loop, cluster, synced
         self.told: list[Fault] = []
         self.over = False
+        self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
+        """What becomes of clients is for whoever has them."""
         self._under_way = 0
         self._wounded: set[int] = set()
         """Who lost power, and is still in some in-sync set by the registration it had."""
@@ -90,6 +96,9 @@ class Nemesis:
             "slow": self._slow,
             "stalls": self._stall,
             "skew": self._skew,
+            FULL: self._fill,
+            CLIENT_DIES: self._client,
+            ZOMBIE: self._client,
         }
 
     def follow(self, faults: list[Fault]) -> None:
@@ -102,7 +111,7 @@ class Nemesis:
         self.over = True
         self.cluster.network.heal()
         for node in self.cluster.nodes.values():
-            node.sync_us, node.on_disk_call = SYNC_US, _nothing
+            node.sync_us, node.on_disk_call, node.files.room = SYNC_US, _nothing, None
             if node.process is not None:
                 self.loop.resume(node.process)
             node.start()
@@ -171,6 +180,17 @@ class Nemesis:
 
         def end() -> None:
             node.sync_us = SYNC_US
+
+        return end
+
+    def _client(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        return self.on_client(fault)
+
+    def _fill(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
+        node.files.room = int(fault.draw * 20_000)
+
+        def end() -> None:
+            node.files.room = None
 
         return end
 

@@ -100,6 +100,8 @@ class SimNode:
 
     def exit(self, why: str) -> None:
         """Its process ends itself, amid what it does, and is started again."""
+        if not self.is_up:
+            raise Died(f"{self.host} has no process")
         self.ends.append(why)
         wanted = self.wanted
         self.kill()

@@ -27,6 +27,7 @@ class Violation(AssertionError):
 def batches_of(partition: Partition, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
     """(base offset, next offset, bytes) of the batches between two offsets."""
     log = partition.log
+    end = min(end, log.log_end_offset)
     while start < end:
         data = log.read(start, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
         before = start
@@ -89,9 +90,7 @@ class Watch:
         known = self._committed.setdefault((partition.log.topic_id, partition.index), _Committed())
         epoch = partition.replica.leader_epoch
         if epoch < known.led[0]:
-            # It does not know yet that it leads no more; it can commit nothing that its successor has not.
-            if mark > known.end:
-                raise Violation(f"node {node} of the old epoch {epoch} commits {_name(partition)} up to {mark}, beyond {known.end}")
+            self._is_at_successor(node, partition, known, mark)
             return
         if epoch == known.led[0] and mark < known.led[1]:
             raise Violation(
@@ -103,6 +102,18 @@ class Watch:
         for base, following, data in batches_of(partition, known.end, mark):
             known.batches[base] = _digest(data)
             known.end = following
+
+    def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
+        """Who does not know yet that it leads no more can commit only what its successor had before it began."""
+        late = list(batches_of(partition, known.end, mark))
+        for other in self._cluster.nodes.values():
+            if not (late and other.serves and other.broker is not None):
+                continue
+            theirs = other.broker.services.partitions.get(partition.topic, partition.index)
+            leads = theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
+            if leads and late != list(batches_of(theirs, known.end, mark)):
+                told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} has not"
+                raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {told}")
 
     def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
         """A new leader has everything that was committed."""

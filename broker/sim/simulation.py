@@ -6,6 +6,7 @@ import gc
 import logging
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
@@ -13,11 +14,12 @@ from typing import Final
 
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
-from ottla.broker.sim.nemesis import Fault, Nemesis, drawn
+from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import Violation, Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_member import GroupRecord, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
 from ottla.broker.testing.anomalies import Observations, by_value, judge
@@ -107,11 +109,15 @@ class Simulation:
         settings = {**SMALL, **({"log.flush.interval.messages": "1"} if plan.synced else {})}
         self.cluster = SimCluster(self.loop, Random(random.getrandbits(64)), NODES, **settings)
         self.nemesis = Nemesis(self.loop, self.cluster, synced=plan.synced)
+        self.nemesis.on_client = self._client_fault
         self.history = ClientHistory()
         self.watch = Watch(self.cluster)
         self.producers: list[SimProducer] = []
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
+        self.group = GroupRecord()
+        self._gone: list[SimCopier] = []
+        self._members: list[SimMember] = []
         self._random = Random(random.getrandbits(64))
         self._looked_us = 0
 
@@ -121,6 +127,8 @@ class Simulation:
             outcome.violations = run(self.loop, self._whole())
         except (Violation, Stuck) as error:
             outcome.violations = [str(error)]
+        except Exception as error:  # noqa: BLE001 # one seed in which the judge itself stumbles must not end a campaign
+            outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.told
         outcome.acknowledged = sum(send.acked for send in self.history.sends)
@@ -138,7 +146,7 @@ class Simulation:
         self.nemesis.follow([replace(each, at_ms=began_ms + each.at_ms) for each in self.plan.faults])
         self._start_clients()
         await sleep(self.loop, self.plan.work_ms)
-        self.nemesis.heal()
+        self._heal()
         if not await until(self.loop, self._at_rest, REST_MS, 200):
             busy = [*unsettled(cluster), *self._unfinished()]
             raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join(busy)}")
@@ -164,16 +172,51 @@ class Simulation:
         for number in range(2):
             self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
         self._produces(SimProducer("careless", self.cluster, self._chance(), self.history, acks=1), [(LOOSE, 0)])
-        for number, source in enumerate(sources):
-            copier = SimCopier(f"copier{number}", self.cluster, self._chance(), self.history, source=source, targets=copies)
-            self.copiers.append(copier)
-            copier.start(copier.copy())
+        for source in sources:
+            self.copiers.append(self._copier(source))
+        for number in range(2):
+            member = SimMember(f"member{number}", self.cluster, self._chance(), self.history, topic=COPY, group=self.group)
+            self._members.append(member)
+            member.start(member.work())
         for place in sources + copies:
             reader = SimReader(
                 f"reader-{place[0]}-{place[1]}", self.cluster, self._chance(), self.history, place, committed=place in copies
             )
             self.readers.append(reader)
             reader.start(reader.read())
+
+    def _copier(self, source: Place) -> SimCopier:
+        name = f"copier{source[1]}.{len(self._gone)}"
+        copies = [(COPY, index) for index in range(TOPICS[COPY])]
+        copier = SimCopier(name, self.cluster, self._chance(), self.history, source=source, targets=copies)
+        copier.start(copier.copy())
+        return copier
+
+    def _client_fault(self, fault: Fault) -> Callable[[], None]:
+        """A copier dies, and another comes later; or it freezes, another comes at once, and then it goes on."""
+        number = fault.node % len(self.copiers)
+        old = self.copiers[number]
+        old.superseded = True
+        self._gone.append(old)
+        if fault.kind == CLIENT_DIES:
+            self.loop.kill(old.process)
+            self.cluster.network.process_died(old.process, power=False)
+            return lambda: self._replace(number, old)
+        self.loop.pause(old.process)
+        self._replace(number, old)
+        return lambda: self.loop.resume(old.process)
+
+    def _replace(self, number: int, old: SimCopier) -> None:
+        if self.copiers[number] is old:
+            self.copiers[number] = self._copier(old.source)
+
+    def _heal(self) -> None:
+        self.nemesis.heal()
+        for old in self._gone:
+            self.loop.resume(old.process)
+        for number, copier in enumerate(self.copiers):
+            if copier.superseded:
+                self._replace(number, copier)
 
     def _produces(self, producer: SimProducer, places: list[Place]) -> None:
         pause_ms = self._random.choice([300, 800, 2_000])
@@ -187,6 +230,8 @@ class Simulation:
         if self.loop.now_us - self._looked_us >= LOOK_US:
             self._looked_us = self.loop.now_us
             self.watch.look()
+            if self.history.wrong:
+                raise Violation(self.history.wrong[0])
 
     def _at_rest(self) -> bool:
         return not (self._unfinished() or unsettled(self.cluster))
@@ -199,6 +244,8 @@ class Simulation:
             return []
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
         waiting += [(each.name, each.place, each.position) for each in self.readers]
+        given = self.group.committed
+        waiting += [("the group", (COPY, index), given.get((COPY, index), 0)) for index in range(TOPICS[COPY])]
         ends = [self._leader(place).log.log_end_offset for _, place, _ in waiting]
         return [
             f"{name} has read {place} up to {position} of {end}"
@@ -222,7 +269,9 @@ class Simulation:
             seen = Observations([send for send in sends if send.topic == topic], [], of_topic, by_value)
             found += [f"{each.kind}: {each.says}" for each in judge(seen, expected)]
         found += [told for reader in self.readers for told in _misread(reader, stored)]
-        found += [f"{node.host} {why}" for node in self.cluster.nodes.values() for why in node.ends if why]
+        found += [told for place in self.group.delivered for told in _unseen(self.group, place, stored)]
+        full = {fault.node for fault in self.nemesis.told if fault.kind == FULL}
+        found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
         found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]
         return found
 
@@ -247,6 +296,14 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     wrong = next((pair for pair in zip(reader.delivered, wanted, strict=False) if pair[0] != pair[1]), None)
     lengths = f"{len(reader.delivered)} records of {len(wanted)}"
     return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
+
+
+def _unseen(group: GroupRecord, place: Place, stored: list[Stored]) -> list[str]:
+    """What the group was never given, and what it was given that is not there."""
+    there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == place and each.outcome.readable}
+    given = group.delivered[place]
+    found = [f"the group was never given {each} of {place}" for each in sorted(there - given, key=repr)[:1]]
+    return found + [f"the group was given {each} of {place}, which is not there" for each in sorted(given - there, key=repr)[:1]]
 
 
 def _of_the_dead(told: dict[str, object]) -> bool:

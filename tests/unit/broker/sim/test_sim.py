@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ottla.broker.sim.campaign import shrunk, story
+from ottla.broker.sim.mutations import MUTATIONS, found
 from ottla.broker.sim.nemesis import Fault
 from ottla.broker.sim.simulation import Outcome, Plan, simulate
 
@@ -39,3 +42,33 @@ def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
     assert told[0].startswith("Seed 1 fails in step ")
     assert told[1:3] == ["  broken", "  faults (2):"]
     assert told[-1] == "  again: again 1"
+
+
+def test_copiers_that_die_or_freeze_amid_transactions_copy_everything_once() -> None:
+    faults = (
+        Fault(1_000, "client dies", 1, 2, 1_500, 0.5),
+        Fault(1_500, "zombie client", 2, 3, 2_500, 0.5),
+        Fault(3_000, "kill", 2, 3, 1_000, 0.5),
+        Fault(4_500, "zombie client", 1, 3, 1_000, 0.5),
+    )
+    outcome = simulate(replace(SMALL, faults=faults))
+    assert (outcome.violations, len(outcome.happened)) == ([], 4)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_seed_holds(seed: int) -> None:
+    assert simulate(Plan.of(seed)).violations == []
+
+
+@pytest.mark.parametrize("rule", ["last 5 batches", "partition has its marker"])
+def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
+    broken = next(each for each in MUTATIONS if rule in each.rule)
+    assert found(broken, range(1, 11)) is not None
+
+
+def test_a_rule_is_whole_again_after_its_mutation() -> None:
+    before = {(each.owner, each.name): each.owner.__dict__[each.name] for each in MUTATIONS}
+    for each in MUTATIONS:
+        with each.made():
+            assert each.owner.__dict__[each.name] is not before[each.owner, each.name]
+    assert {(each.owner, each.name): each.owner.__dict__[each.name] for each in MUTATIONS} == before

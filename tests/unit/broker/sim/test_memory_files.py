@@ -1,0 +1,40 @@
+"""What a power loss may leave, beside what tests/unit/broker/storage/test_files.py asks of every kind of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from ottla.broker.sim.memory_files import MemoryFiles
+
+FILE = Path("/d/f")
+
+
+def after_a_power_loss(seed: int) -> bytes:
+    """What is left of a file of which four bytes were synced and four were not."""
+    files = MemoryFiles()
+    files.make_dir(FILE.parent)
+    fd = files.open(FILE)
+    files.pwrite(fd, [b"sync"], 0)
+    files.fsync(fd)
+    files.sync_dir(FILE.parent)
+    files.pwrite(fd, [b"lost"], 4)
+    files.power_loss(Random(seed))
+    return files.read_bytes(FILE)
+
+
+def test_what_was_synced_survives_and_of_the_rest_any_beginning_or_zeros_in_its_place() -> None:
+    left = {after_a_power_loss(seed) for seed in range(200)}
+    assert {b"sync", b"synclost", b"synclo", b"sync\0\0\0\0"} <= left
+    assert all(each.startswith(b"sync") and b"synclost\0".startswith(each.rstrip(b"\0")) for each in left)
+
+
+def test_a_name_that_no_sync_of_its_directory_saw_may_be_gone() -> None:
+    def is_there(seed: int) -> bool:
+        files = MemoryFiles()
+        files.make_dir(FILE.parent)
+        files.write(FILE, b"x", sync=True)
+        files.power_loss(Random(seed))
+        return files.exists(FILE)
+
+    assert {is_there(seed) for seed in range(20)} == {True, False}

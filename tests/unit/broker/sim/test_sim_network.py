@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+
+from ottla.broker.sim.loop import Process, SimLoop
+from ottla.broker.sim.sim_cluster import sleep
+from ottla.broker.sim.sim_network import SimNetwork
+
+
+class End(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.came = b""
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.came += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+
+
+class Pair:
+    """A client and a server of two hosts, `a` and `b`, and a connection between them."""
+
+    def __init__(self) -> None:
+        self.loop = SimLoop()
+        self.network = SimNetwork(self.loop, Random(1))
+        self.client, self.server = Process("a"), Process("b")
+        self.here, self.there = End(), End()
+
+    async def connect(self) -> None:
+        async def listens() -> None:
+            await self.network.listen("b", 1).accept(lambda: self.there, 1)
+
+        await self.loop.spawn(self.server, listens())
+        await self.dial(self.here)
+
+    async def dial(self, end: End) -> None:
+        async def dials() -> None:
+            await self.network.connect("b", 1, lambda: end)
+
+        await self.loop.spawn(self.client, dials())
+
+    async def ms(self, ms: int) -> None:
+        await sleep(self.loop, ms)
+
+
+def run(scene: Callable[[Pair], Awaitable[None]]) -> None:
+    pair = Pair()
+
+    async def whole() -> None:
+        await pair.connect()
+        await scene(pair)
+
+    pair.loop.run_until_complete(whole())
+
+
+def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_is_open() -> None:
+    async def scene(pair: Pair) -> None:
+        pair.network.block("a", "b")
+        pair.here.transport.write(b"asked")
+        pair.there.transport.write(b"told")
+        await pair.ms(1_000)
+        assert (pair.there.came, pair.here.came) == (b"", b"told")
+        pair.network.heal()
+        await pair.ms(10)
+        assert pair.there.came == b"asked"
+
+    run(scene)
+
+
+def test_a_connection_that_is_cut_dies_at_both_ends_and_with_it_what_was_under_way() -> None:
+    async def scene(pair: Pair) -> None:
+        pair.here.transport.write(b"asked")
+        assert pair.network.cut("a", "b") == 1
+        await pair.ms(10)
+        assert (pair.here.lost, pair.there.lost, pair.there.came) == (True, True, b"")
+
+    run(scene)
+
+
+def test_a_process_that_is_killed_resets_its_connections_and_refuses_new_ones() -> None:
+    async def scene(pair: Pair) -> None:
+        pair.loop.kill(pair.server)
+        pair.network.process_died(pair.server, power=False)
+        await pair.ms(10)
+        assert (pair.here.lost, pair.there.lost) == (True, False), "nothing of a dead process runs"
+        with pytest.raises(ConnectionRefusedError):
+            await pair.dial(End())
+
+    run(scene)
+
+
+def test_a_host_without_power_is_silent_until_it_is_back() -> None:
+    async def scene(pair: Pair) -> None:
+        pair.loop.kill(pair.server)
+        pair.network.process_died(pair.server, power=True)
+        dialling = asyncio.ensure_future(pair.dial(End()))
+        await pair.ms(60_000)
+        assert not pair.here.lost
+        assert not dialling.done()
+        pair.network.power_is_back("b")
+        await pair.ms(10)
+        assert pair.here.lost
+
+    run(scene)
+
+
+def test_a_paused_process_is_connected_to_and_reads_when_it_goes_on() -> None:
+    async def scene(pair: Pair) -> None:
+        pair.loop.pause(pair.server)
+        pair.here.transport.write(b"asked")
+        await pair.ms(1_000)
+        assert pair.there.came == b""
+        pair.loop.resume(pair.server)
+        await pair.ms(1)
+        assert pair.there.came == b"asked"
+
+    run(scene)
