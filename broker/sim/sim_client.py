@@ -38,7 +38,7 @@ class SimClient:
         self.clock, self.timers = NodeClock(self.loop), Timers()
         self._driver = TimerDriver(self.timers, self.clock)
         self._links: dict[int, NodeClient] = {}
-        self._leaders: dict[Place, int] = {}
+        self._leaders: dict[Place, tuple[int, int]] = {}
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -84,10 +84,14 @@ class SimClient:
             for topic in answer.topics:
                 for partition in topic.partitions:
                     if partition.leader_id >= 0 and topic.name is not None:
-                        self._leaders[topic.name, partition.partition_index] = partition.leader_id
+                        self._leaders[topic.name, partition.partition_index] = partition.leader_id, partition.leader_epoch
             if place not in self._leaders:
                 await self.pause()
-        return self._leaders[place]
+        return self._leaders[place][0]
+
+    def leader_epoch_of(self, place: Place) -> int:
+        """The epoch of the leadership that it knows of."""
+        return self._leaders.get(place, (-1, -1))[1]
 
     def forget_leader(self, place: Place) -> None:
         """It was wrong, or may be."""

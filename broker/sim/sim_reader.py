@@ -44,11 +44,12 @@ class SimReader(SimClient):
 
 async def fetched(client: SimClient, history: ClientHistory, place: Place, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
     """The next records from `offset` on, possibly none, and the offset after them."""
-    partition = FetchPartition(place[1], fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    leader, epoch = await client.leader_of(place), client.leader_epoch_of(place)
+    partition = FetchPartition(place[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
     topics = [FetchTopic(place[0], partitions=[partition])]
     request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=int(committed), topics=topics)
     try:
-        answer = await client.call(await client.leader_of(place), request, _FETCH_VERSION)
+        answer = await client.call(leader, request, _FETCH_VERSION)
         data: PartitionData = answer.responses[0].partitions[0]
     except (LinkBroken, UnsupportedByPeer, IndexError):
         client.forget_leader(place)
