@@ -29,7 +29,7 @@ _GROUP_KIND: Final = 0
 _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
-class GroupRecord:
+class GroupGiven:
     """What all members of the group were given together, and the greatest offsets that were committed for sure."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class GroupRecord:
 class SimMember(SimClient):
     """Reads its share of one topic: as far as it gets in a turn, then commits, then says that it is there."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupRecord) -> None:
+    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupGiven) -> None:
         super().__init__(name, cluster, random)
         self.history, self.topic, self.group = history, topic, group
         self._member_id = ""

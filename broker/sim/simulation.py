@@ -19,7 +19,7 @@ from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import Violation, Watch, unequal_replicas, unsettled
-from ottla.broker.sim.sim_member import GroupRecord, SimMember
+from ottla.broker.sim.sim_member import GroupGiven, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
 from ottla.broker.testing.anomalies import Observations, by_value, judge
@@ -115,7 +115,7 @@ class Simulation:
         self.producers: list[SimProducer] = []
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
-        self.group = GroupRecord()
+        self.group = GroupGiven()
         self._gone: list[SimCopier] = []
         self._members: list[SimMember] = []
         self._random = Random(random.getrandbits(64))
@@ -298,7 +298,7 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
 
 
-def _unseen(group: GroupRecord, place: Place, stored: list[Stored]) -> list[str]:
+def _unseen(group: GroupGiven, place: Place, stored: list[Stored]) -> list[str]:
     """What the group was never given, and what it was given that is not there."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == place and each.outcome.readable}
     given = group.delivered[place]
