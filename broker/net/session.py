@@ -143,7 +143,11 @@ class Session:
             if found is None:
                 break
             reply, at = found
-            self._take(reply)
+            if type(reply) is list:
+                self._out += reply
+                self._out_bytes += len(reply[0])
+            else:
+                self._take(reply)
         return memoryview(data)[at:] if at else data
 
     def run(self) -> None:
