@@ -267,7 +267,7 @@ class ClusterMember:
         config = replace(
             METADATA_LOG_CONFIG, segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
         )
-        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config)
+        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config, at_once=True)
         log.config = config
         return log
 

@@ -58,8 +58,8 @@ TIMER_RETRY_MS = 10_000
 HOUSEKEEPING_SLICE_MS = 5
 """How long one slice of housekeeping may hold the loop before it yields."""
 
-DIRECTORIES_AT_ONCE = 10
-"""Directories of new partitions that are made before the loop serves sockets again: at 1 ms each 10 ms."""
+LOGS_AT_ONCE = 100
+"""New partitions that are made before the loop serves sockets again: at 0.1 ms each 10 ms."""
 
 ELECTIONS_AT_ONCE = 10
 """Partitions that are led or followed anew before the loop serves sockets again: each notes its leader epoch, at 1 ms each 10 ms."""

@@ -118,7 +118,8 @@ class Session:
         """Take what the socket gave; handle every request that is complete and allowed."""
         if self._ending or self._untrusted is not None:
             return
-        if not self.unhandled and type(data) is bytes and not self._is_full() and not self._budget.is_exhausted():
+        in_front = self.unhandled or self._pending is not None or self.write_blocked
+        if not in_front and type(data) is bytes and not self._budget.is_exhausted():
             data = self._answer_at_once(data)
             if not data:
                 return

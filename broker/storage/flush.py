@@ -39,6 +39,7 @@ class FlushTicket:
             if self._directory is not None:
                 with contextlib.suppress(FileNotFoundError):  # the partition was deleted meanwhile
                     self._files.sync_dir(self._directory)
+                    self._files.sync_dir(self._directory.parent)  # the directory itself may be as new as what is in it
         except OSError as e:
             raise FsyncFailed(*e.args) from e
         finally:

@@ -34,15 +34,20 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "_files", "latest", "path", "synced")
+    __slots__ = ("_directory", "_entries", "_files", "_in_memory", "latest", "synced")
 
-    def __init__(self, files: Files, directory: Path, entries: Iterable[EpochStart] = ()) -> None:
+    def __init__(self, files: Files, directory: Path, entries: Iterable[EpochStart] = (), *, in_memory: bool = False) -> None:
         self._files = files
-        self.path = directory / FILE_NAME
+        self._directory = directory
         self._entries = list(entries)
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
         """The greatest epoch, -1 when there is none."""
         self.synced = False
+        self._in_memory = in_memory
+
+    @property
+    def path(self) -> Path:
+        return self._directory / FILE_NAME
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -108,10 +113,23 @@ class LeaderEpochs:
         if self._entries:
             self._replace([])
 
+    def begin_file(self) -> None:
+        """Of a log that was in memory alone: its directory is there now, and as new as this file, which a crash may leave empty.
+
+        Raises `OSError`.
+        """
+        self._files.write(self.path, self._encoded(), sync=False)
+        self._in_memory = False
+
     def save(self) -> None:
         """Raises `OSError`."""
-        self._files.write_atomic(self.path, encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries), sync=False)
+        if self._in_memory:
+            return
+        self._files.write_atomic(self.path, self._encoded(), sync=False)
         self.synced = False
+
+    def _encoded(self) -> bytes:
+        return encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries)
 
     def _replace(self, entries: list[EpochStart]) -> None:
         self._entries = entries

@@ -39,7 +39,7 @@ from ottla.broker.storage.flush import FlushTicket
 from ottla.broker.storage.meta_properties import MetaProperties, decode_meta, encode_meta, random_id
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
-from ottla.broker.storage.recovery import OpenRequest, open_log
+from ottla.broker.storage.recovery import OpenRequest, new_log, open_log
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -251,8 +251,10 @@ class LogDir:
 
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        """Makes the directory of a partition that is not here; one that a refused removal has left goes first. Raises `Rejected`."""
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, at_once: bool = False) -> PartitionLog:
+        """A partition that is not here: its directory is made with its first write (`new_log`), or `at_once`. A directory that a refused
+        removal has left goes first. Raises `Rejected`.
+        """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} is there already"
         request = self._request(key, topic_id, config)
@@ -261,10 +263,9 @@ class LogDir:
                 if not self._looks_like_a_partition(request.directory):
                     raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{request.directory} is there already, and is no partition's")
                 self._doomed[self._rename(key, DELETE_SUFFIX)] = None
-            self._files.make_dir(request.directory)
-            metadata = partition_metadata.encode_metadata(topic_id)
-            self._files.write_atomic(request.directory / partition_metadata.FILE_NAME, metadata, sync=False)
-            log, _ = open_log(request)
+            log = new_log(request)
+            if at_once:
+                log.segments.active.create_files()
         except OSError as e:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot make {request.directory}: {e}") from e
         self.failed.pop(key, None)
@@ -281,13 +282,16 @@ class LogDir:
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Sets a partition, be it a failed one, aside as `-delete`; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
-        self._doomed[self._set_aside((topic, partition), DELETE_SUFFIX)] = None
+        aside = self._set_aside((topic, partition), DELETE_SUFFIX)
+        if aside is not None:
+            self._doomed[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
         """Sets aside, under a `-stray` name, a partition that no topic claims. Nothing removes it. Raises `Rejected`."""
         self._set_aside((topic, partition), STRAY_SUFFIX)
 
-    def _set_aside(self, key: Key, suffix: str) -> Path:
+    def _set_aside(self, key: Key, suffix: str) -> Path | None:
+        """The directory's new name; None where there is no directory yet."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
         self.cleaned.pop(key, None)
@@ -296,6 +300,8 @@ class LogDir:
             log.release()
             log.failure = FileNotFoundError(f"{directory} was set aside")
         try:
+            if log is not None and not log.segments.active.is_made and not self._files.exists(directory):
+                return None
             return self._rename(key, suffix)
         except OSError as e:
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {directory}: {e}") from e

@@ -404,10 +404,11 @@ class PartitionLog:
 
         Raises `OSError` when there is no descriptor to take.
         """
+        if not self.segments.active.is_made:
+            return FlushTicket(self.files, offset=self.log_end_offset, generation=self._generation, fds=[])
         self._snapshot_for_flush()
         moves = self.log_end_offset
-        fds: list[int] = []
-        paths: list[Path] = []
+        fds, paths = list[int](), list[Path]()
         for segment in self.segments.from_offset(self.recovery_point):
             try:
                 segment.save_indexes()
@@ -536,6 +537,7 @@ class PartitionLog:
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
         old = list(self.segments)
+        _ = old[-1].fd  # makes the directory of a log that is in memory alone
         for segment in old:
             self._remove(segment)
         self.segments.replace(old, [self._new_segment(offset, now_ms)])
@@ -580,7 +582,7 @@ class PartitionLog:
 
     def close_begin(self) -> FlushTicket | None:
         """The part of a clean end before the sync; then `flush_end` and `release`. None when all is on disk already. Raises `OSError`."""
-        if self.failure is not None:
+        if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()
         self.snapshots.take(self.producer_state, self.log_end_offset, sync=False)

@@ -24,6 +24,8 @@ from ottla.broker.storage.leader_epochs import LeaderEpochs, decode_epochs
 from ottla.broker.storage.log_parts import LogParts
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
+from ottla.broker.storage.partition_metadata import encode_metadata
 from ottla.broker.storage.producer_replay import apply, load_snapshot, readable_batches, replay
 from ottla.broker.storage.producer_snapshots import ProducerSnapshots
 from ottla.broker.storage.producer_state import ProducerState
@@ -84,7 +86,42 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
         end = _start_over(load, listed, log_start)
     _load_producers(load, listed, end)
     _settle_epochs(load, listed, log_start, end)
-    parts = LogParts(
+    listed.active.release()  # thousands of partitions may never be used again before the next stop
+    recovery_point = end if request.clean and not load.findings else min(request.recovery_point, end)
+    return PartitionLog(_parts(load, listed, log_start, recovery_point, end)), load.findings
+
+
+def new_log(request: OpenRequest) -> PartitionLog:
+    """The empty log of a new partition. It is in memory alone: the directory, with what says whose it is, is made before the first write.
+
+    So thousands of partitions can be made at once, and cost the disk nothing before they are used. That a partition exists is said by the
+    metadata log; one without a directory is empty.
+    """
+    load = _Loading(request)
+    load.snapshots = ProducerSnapshots(request.files, request.directory)
+    load.epochs = LeaderEpochs(request.files, request.directory, in_memory=True)
+
+    def make_directory() -> None:
+        request.files.make_dir(request.directory)
+        request.files.write(request.directory / PARTITION_METADATA, encode_metadata(request.topic_id), sync=False)
+        load.epochs.begin_file()
+
+    segment = Segment(
+        request.files,
+        request.open_files,
+        request.directory,
+        0,
+        size=0,
+        created_ms=request.now_ms,
+        fresh=True,
+        make_directory=make_directory,
+    )
+    return PartitionLog(_parts(load, SegmentList([segment]), 0, 0, 0))
+
+
+def _parts(load: _Loading, segments: SegmentList, log_start: int, recovery_point: int, end: int) -> LogParts:
+    request = load.request
+    return LogParts(
         topic=request.topic,
         partition=request.partition,
         topic_id=request.topic_id,
@@ -92,18 +129,17 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
         config=request.config,
         files=request.files,
         open_files=request.open_files,
-        segments=listed,
+        segments=segments,
         producers=load.producers,
         snapshots=load.snapshots,
         epochs=load.epochs,
         log_start_offset=log_start,
-        recovery_point=end if request.clean and not load.findings else min(request.recovery_point, end),
+        recovery_point=recovery_point,
         log_end_offset=end,
         producer_expiration_ms=request.producer_expiration_ms,
         verifies_transactions=request.verifies_transactions,
         rng=request.rng,
     )
-    return PartitionLog(parts), load.findings
 
 
 def _new_segment(load: _Loading, base_offset: int) -> Segment:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -53,25 +53,29 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 
 class Segment:
-    """`created_ms` is the clock when the object was made; `jitter_ms` is drawn once per segment."""
+    """`created_ms` is the clock when the object was made; `jitter_ms` is drawn once per segment. With `make_directory` it is in memory
+    alone until it is written, and calls that first."""
 
     __slots__ = (
         "_bytes_since_index",
+        "_directory",
         "_fd",
         "_files",
+        "_fresh",
         "_index_grew",
+        "_make_directory",
         "_max_timestamp",
+        "_offset_index",
         "_offset_of_max_timestamp",
         "_open_files",
+        "_path",
         "_rolling_timestamp",
+        "_time_index",
+        "_txn_index",
         "base_offset",
         "created_ms",
         "jitter_ms",
-        "offset_index",
-        "path",
         "size",
-        "time_index",
-        "txn_index",
     )
 
     def __init__(
@@ -85,30 +89,100 @@ class Segment:
         created_ms: int,
         jitter_ms: int = 0,
         fresh: bool = False,
+        make_directory: Callable[[], None] | None = None,
     ) -> None:
-        stem = f"{base_offset:020d}"
         self._files = files
         self._open_files = open_files
         self._fd = -1
-        self.path = directory / f"{stem}.log"
+        self._make_directory = make_directory
+        self._directory = directory
+        self._path: Path | None = None
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
-        self.offset_index = OffsetIndex(files, directory / f"{stem}.index", base_offset, fresh=fresh)
-        self.time_index = TimeIndex(files, directory / f"{stem}.timeindex", base_offset, fresh=fresh)
-        self.txn_index = TxnIndex(files, directory / f"{stem}.txnindex", base_offset, fresh=fresh)
+        self._fresh = fresh
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
         self._max_timestamp: int | None = -1 if fresh else None
         self._offset_of_max_timestamp = base_offset
         self._rolling_timestamp: int | None = None
         self._bytes_since_index = 0
         self._index_grew = True
 
+    # What follows is made when it is asked for: of ten thousand partitions, most are never used.
+
+    @property
+    def path(self) -> Path:
+        """The file of batches."""
+        if self._path is None:
+            self._path = self._named(".log")
+        return self._path
+
+    @path.setter
+    def path(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(self._files, self._named(".index"), self.base_offset, fresh=self._fresh)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex(self._files, self._named(".timeindex"), self.base_offset, fresh=self._fresh)
+        return self._time_index
+
+    @property
+    def txn_index(self) -> TxnIndex:
+        if self._txn_index is None:
+            self._txn_index = TxnIndex(self._files, self._named(".txnindex"), self.base_offset, fresh=self._fresh)
+        return self._txn_index
+
+    def _named(self, suffix: str) -> Path:
+        return self._directory / f"{self.base_offset:020d}{suffix}"
+
+    @property
+    def _indexes(self) -> Iterator[OffsetIndex | TimeIndex | TxnIndex]:
+        """Those that were asked for."""
+        return (index for index in (self._offset_index, self._time_index, self._txn_index) if index is not None)
+
+    # --- its files -----------------------------------------------------------------------------------------------------------
+
     def create_files(self) -> None:
         """Makes the three files that Kafka expects of a segment. Raises `OSError`."""
-        self._files.truncate(self.fd, 0)
-        self.offset_index.create_file()
-        self.time_index.create_file()
+        if self.is_made:
+            self._files.truncate(self.fd, 0)
+            self.offset_index.create_file()
+            self.time_index.create_file()
+        else:
+            self._make()
+
+    @property
+    def is_made(self) -> bool:
+        """False while it is in memory alone, and its directory may not be there: see `new_log`."""
+        return self._make_directory is None
+
+    def _make(self) -> None:
+        """The directory and the files of a segment in memory; what fails begins anew the next time. Raises `OSError`."""
+        assert self._make_directory is not None
+        self._make_directory()
+        fd = self._open()
+        try:
+            self.offset_index.create_file()
+            self.time_index.create_file()
+        except OSError:
+            self._files.close(fd)
+            raise
+        self._make_directory = None
+        self._hold(fd)
+
+    def _hold(self, fd: int) -> None:
+        self._open_files.opened(self)
+        self._fd = fd
 
     @property
     def is_open(self) -> bool:
@@ -118,9 +192,10 @@ class Segment:
     @property
     def fd(self) -> int:
         if self._fd < 0:
-            fd = self._open()
-            self._open_files.opened(self)
-            self._fd = fd
+            if self._make_directory is None:
+                self._hold(self._open())
+            else:
+                self._make()
         return self._fd
 
     def _open(self) -> int:
@@ -178,7 +253,7 @@ class Segment:
 
     def cut_back(self) -> None:
         """Removes what a failed write left behind the last whole batch. Raises `OSError`."""
-        if self._files.size(self.fd) != self.size:
+        if self.is_made and self._files.size(self.fd) != self.size:
             self._files.truncate(self.fd, self.size)
 
     # --- timestamps ----------------------------------------------------------------------------------------------------------
@@ -360,9 +435,8 @@ class Segment:
         self.save_indexes()
 
     def save_indexes(self) -> None:
-        self.offset_index.save()
-        self.time_index.save()
-        self.txn_index.save()
+        for index in self._indexes:
+            index.save()
 
     def paths(self) -> list[Path]:
         """Its files, the one of batches first; the transaction index may not exist."""
@@ -374,6 +448,6 @@ class Segment:
             self._files.close(self._fd)
             self._fd = -1
             self._open_files.closed(self)
-        self.offset_index.release()
-        self.time_index.release()
-        self.txn_index.release()
+        self._fresh = False
+        for index in self._indexes:
+            index.release()

@@ -47,10 +47,13 @@ class Ledger:
         self.committed = -1
         self.holder = Holder(None, "tx", -1, -1)  # type: ignore[arg-type] # whoever asks next sets its connection
         self.in_transactions = 0
+        self.idle = 0
+        """So many partitions of the topic "idle" have been written, each once: the others may have no directory."""
 
     def begin(self, client: Client) -> None:
         """The topic, its configuration and the first records."""
         self.topic_id = create(client, "t", 2, configs={"retention.ms": "-1", "segment.bytes": str(1 << 20)}).topic_id
+        create(client, "idle", 4)
         ready(client)
         for _ in range(3):
             self.write(client)
@@ -106,6 +109,11 @@ class Ledger:
         self.write(client)
         self.end_transaction(client)
         self.open_transaction(client)
+        (idle,) = describe(client, "idle")
+        assert [p.leader_id for p in idle.partitions] == [1] * 4
+        assert produce(client, "idle", b"first", partition=self.idle) == 0
+        self.idle += 1
+        assert [ready_to_read(client, p, topic="idle").high_watermark for p in range(4)] == [1] * self.idle + [0] * (4 - self.idle)
 
 
 def ready(client: Client) -> None:
@@ -148,8 +156,8 @@ def fetch_error(client: Client) -> int:
         return -1
 
 
-def ready_to_read(client: Client, index: int = 0, *, isolation: int = 0) -> Any:
-    wanted = [FetchTopic("t", partitions=[FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 20)])]
+def ready_to_read(client: Client, index: int = 0, *, isolation: int = 0, topic: str = "t") -> Any:
+    wanted = [FetchTopic(topic, partitions=[FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 20)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=isolation, session_epoch=-1, topics=wanted)
     return client.call(request, version=12).responses[0].partitions[0]
 

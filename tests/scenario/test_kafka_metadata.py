@@ -93,7 +93,7 @@ async def life(path: Path, kafka: ReferenceBroker, *, static: bool = False, clea
     flusher = Flusher(made.failures.append)
     log_dir = LogDir.open(path, BrokerSettings(), clock.now_ms())
     config = LogConfig(retention_ms=-1, retention_bytes=-1)
-    made.log = log_dir.logs.get(METADATA) or log_dir.create_log(*METADATA, METADATA_TOPIC_ID, config)
+    made.log = log_dir.logs.get(METADATA) or log_dir.create_log(*METADATA, METADATA_TOPIC_ID, config, at_once=True)
     made.observer = MetadataObserver(
         made.log,
         Observer(OBSERVER_ID, log_dir.meta.directory_id, NEW_CLUSTER_ID),

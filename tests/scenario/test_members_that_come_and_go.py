@@ -166,6 +166,7 @@ def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start() -> Non
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)
+        assert (await produce(cluster, 1, b"a")).error_code == 0
         member = cluster.members[1]
         await cluster.done(member.stop())
 

@@ -27,6 +27,18 @@ async def create(opened: TopicDir) -> bool:
     return created.error is None
 
 
+async def create_and_write(opened: TopicDir) -> bool:
+    """A kill between the metadata record and the directory, and amid the directory, are among its steps."""
+    if not await create(opened):
+        return False
+    try:
+        opened.append("new", 1)
+        opened.partitions.get("new", 1).log.flush()
+    except (Rejected, FsyncFailed):
+        return False
+    return True
+
+
 async def grow(opened: TopicDir) -> bool:
     ((_, error),) = await opened.service.create_partitions([MorePartitions("old", 4)])
     return error is None
@@ -83,7 +95,7 @@ def check_whole(opened: TopicDir) -> None:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power loss"])
-@pytest.mark.parametrize("operation", [create, grow, delete, delete_and_create_again])
+@pytest.mark.parametrize("operation", [create, create_and_write, grow, delete, delete_and_create_again])
 async def test_a_crash_at_any_point_leaves_a_topic_whole_or_gone(tmp_path: Path, operation: Operation, power: bool) -> None:
     outcomes = set()
     for calls in range(CALLS_MAX):
@@ -101,7 +113,12 @@ async def test_a_crash_at_any_point_leaves_a_topic_whole_or_gone(tmp_path: Path,
 def check_outcome(opened: TopicDir, operation: Operation, succeeded: bool) -> str:
     names = opened.catalog_names
     partitions = [index for topic, index in opened.served() if topic == "old"]
-    if operation is create:
+    if operation is create_and_write:
+        after = "new" in names
+        if after:
+            appended = [opened.append("new", index) for index in range(3)]
+            assert appended == [0, 1, 0] if succeeded else appended in ([0, 0, 0], [0, 1, 0])
+    elif operation is create:
         after = "new" in names
         if after:
             assert opened.service.catalog.configs(ResourceType.TOPIC, "new") == {"retention.ms": "5"}

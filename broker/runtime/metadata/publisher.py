@@ -98,6 +98,8 @@ class Publisher:
         self.shutting_down = False
         """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
         self._opened = False
+        self._new_configs: dict[str, LogConfig] = {}
+        """Of topics whose partitions are being made: one for all of them."""
         self._catalog = catalog
         self._broker_configs = broker_configs
         self._log_dir = log_dir
@@ -129,7 +131,7 @@ class Publisher:
         self._broker_configs.refresh()
         changes = difference(EMPTY, self._catalog.image)
         local = local_changes(changes, self._settings.node_id)
-        configs: dict[str, LogConfig] = {}
+        configs = self._new_configs = {}
         for replica in [*local.leaders, *local.followers]:
             name = replica.topic.name
             if name not in configs:
@@ -148,6 +150,7 @@ class Publisher:
         Others have their turns meanwhile; whoever calls sees to it that the next change waits.
         """
         self._register(changes.brokers)
+        self._new_configs = {}
         local = local_changes(changes, self._settings.node_id)
         if local.removed:
             with _step("removing replicas"):
@@ -156,8 +159,8 @@ class Publisher:
             if change.before is None and change.after is not None:
                 logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
         replicas = [*local.leaders, *local.followers]
-        with _step("making directories"):
-            await self._make_directories(replicas)
+        with _step("making logs"):
+            await self._make_logs(replicas)
         known = [replica for replica in replicas if self._is_served(replica)]
         refused = self._serve([replica for replica in replicas if not self._is_served(replica)])
         for at in range(0, len(known), limits.ELECTIONS_AT_ONCE):
@@ -255,14 +258,19 @@ class Publisher:
     def _log_of(self, replica: LocalReplica) -> PartitionLog:
         topic = replica.topic
         log = self._log_dir.logs.get((topic.name, replica.index))
-        log = log or self._log_dir.create_log(topic.name, replica.index, topic.topic_id, self._log_config(topic.name))
+        if log is None:
+            config = self._new_configs.get(topic.name)
+            if config is None:
+                config = self._new_configs[topic.name] = self._log_config(topic.name)
+            log = self._log_dir.create_log(topic.name, replica.index, topic.topic_id, config)
+            self._set_producer_settings(log)
         if replica.partition.leader == self._settings.node_id:
             # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
             log.become_leader(replica.partition.leader_epoch)
         return log
 
-    async def _make_directories(self, replicas: Iterable[LocalReplica]) -> None:
-        """Makes directories a few at a time, so that the loop serves others meanwhile: a thousand of them take a second."""
+    async def _make_logs(self, replicas: Iterable[LocalReplica]) -> None:
+        """Makes logs a few at a time, so that the loop serves others meanwhile: ten thousand of them take a second."""
         made = 0
         for replica in replicas:
             if self._is_known(replica):
@@ -272,7 +280,7 @@ class Publisher:
             except Rejected:
                 return  # `_serve` will meet it again, and tell
             made += 1
-            if made % limits.DIRECTORIES_AT_ONCE == 0:
+            if made % limits.LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _is_known(self, replica: LocalReplica) -> bool:

@@ -77,7 +77,9 @@ def _open_topics(
     if METADATA_PARTITION in log_dir.failed:
         raise LogDirRefused(f"the metadata log in {log_dir.path} cannot be read: {log_dir.failed[METADATA_PARTITION]}")
     catalog = Catalog()
-    log = log_dir.logs.get(METADATA_PARTITION) or log_dir.create_log(*METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
+    log = log_dir.logs.get(METADATA_PARTITION)
+    if log is None:
+        log = log_dir.create_log(*METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, at_once=True)
     log.config = METADATA_LOG_CONFIG
     metadata_log = MetadataLog(log, catalog, clock, flusher)
     found = {key: log for key, log in log_dir.logs.items() if key != METADATA_PARTITION}

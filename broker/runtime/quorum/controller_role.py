@@ -102,7 +102,7 @@ class ControllerRole:
         config = replace(
             METADATA_LOG_CONFIG, segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
         )
-        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config)
+        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config, at_once=True)
         log.config = config
         if log.topic_id == ZERO_ID:  # as Kafka's format leaves it
             self._log_dir.name_topic(log, METADATA_TOPIC_ID)

@@ -273,7 +273,7 @@ def test_a_pass_over_a_deleted_log_leaves_the_new_topic_of_its_name_alone(tmp_pa
             if ticket is not None:
                 ticket.sync()
         log_dir.delete_log("t", 0)
-        log_dir.create_log("t", 0, b"2" * 16, CONFIG)
+        log_dir.create_log("t", 0, b"2" * 16, CONFIG, at_once=True)
         before = names(tmp_path / str(slices) / "t-0")
         finish(cleaning)
         assert names(tmp_path / str(slices) / "t-0") == before

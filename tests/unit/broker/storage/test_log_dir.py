@@ -315,7 +315,7 @@ def test_what_a_refused_removal_left_is_not_taken_for_the_new_partition(tmp_path
     with pytest.raises(Rejected, match="topic-2"):
         log_dir.create_log("topic", 2, b"2" * 16, LogConfig())
     files.heal()
-    assert log_dir.create_log("topic", 2, b"2" * 16, LogConfig()).log_end_offset == 0
+    assert log_dir.create_log("topic", 2, b"2" * 16, LogConfig(), at_once=True).log_end_offset == 0
     remove_doomed(log_dir, NOW_MS)
     remove_doomed(log_dir, NOW_MS + 10**9)
     assert {entry.name for entry in files.scan(tmp_path) if entry.is_dir} == {"topic-0", "topic-1", "topic-2"}
@@ -492,12 +492,12 @@ def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     log_dir.close()
 
 
-def test_a_partition_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+def test_a_partition_that_cannot_be_made_at_once_is_a_storage_error(tmp_path: Path) -> None:
     files = MemoryFiles()
     log_dir = opened(tmp_path, files=files)
     files.make_read_only()
     with pytest.raises(Rejected) as caught:
-        log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
+        log_dir.create_log("topic", 0, TOPIC_ID, LogConfig(), at_once=True)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     files.heal()
     append(log_dir.create_log("topic", 0, TOPIC_ID, LogConfig()))

@@ -11,6 +11,7 @@ from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
@@ -27,7 +28,10 @@ async def opened(tmp_path: Path) -> AsyncIterator[TopicDir]:
     opened.crash()
 
 
-async def test_others_have_their_turn_while_a_large_topic_is_made_and_find_it_whole_or_not_at_all(opened: TopicDir) -> None:
+async def test_others_have_their_turn_while_a_large_topic_is_made_and_find_it_whole_or_not_at_all(
+    opened: TopicDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LOGS_AT_ONCE", 10)
     creation = asyncio.ensure_future(opened.service.create_topics([NewTopic("t", 100)]))
     made, served = set(), set()
     while not creation.done():

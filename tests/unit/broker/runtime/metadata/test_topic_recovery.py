@@ -59,6 +59,7 @@ async def test_a_directory_that_the_metadata_log_does_not_know_is_set_aside_as_s
     opened = await with_topic(tmp_path / "a", NewTopic("t"))
     opened.close()
     other = await with_topic(tmp_path / "b", NewTopic("x"), NewTopic("y"))
+    other.append("y", 0)
     other.close()
     shutil.copytree(tmp_path / "b" / "y-0", tmp_path / "a" / "y-0")
     again = TopicDir(tmp_path / "a")
@@ -86,9 +87,10 @@ async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and
     topic_id = topic(opened, "a").topic_id
     record = SimpleRecord(None, b"x", opened.clock.now_ms())
     opened.partitions.get("a", 2).append(build_batch([record], producer_id=4_321, producer_epoch=0, base_sequence=0))
+    opened.append("a", 0)
+    opened.partitions.get("__consumer_offsets", 0).append_records([SimpleRecord(b"k", None, 0)])
     opened.close()
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
-    shutil.rmtree(tmp_path / "a-1")
     if not keep_ids:
         for path in tmp_path.glob("a-*/partition.metadata"):
             path.unlink()
@@ -121,6 +123,8 @@ async def test_settings_of_a_topic_that_another_kafka_allowed_are_left_out_with_
 
 async def test_partitions_of_one_name_and_different_ids_are_not_taken_over(tmp_path: Path) -> None:
     opened = await with_topic(tmp_path, NewTopic("a"), NewTopic("b"))
+    for name in ("a", "b"):
+        opened.append(name, 0)
     opened.close()
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
     (tmp_path / "b-0").rename(tmp_path / "a-1")

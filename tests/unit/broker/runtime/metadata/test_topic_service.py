@@ -10,6 +10,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
+from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -26,11 +27,13 @@ async def opened(tmp_path: Path) -> AsyncIterator[TopicDir]:
     opened.crash()
 
 
-async def test_a_created_topic_is_served_and_has_its_directories(opened: TopicDir) -> None:
+async def test_a_created_topic_is_served_and_a_partition_has_a_directory_once_it_is_written(opened: TopicDir) -> None:
     (created,) = await opened.service.create_topics([NewTopic("t", 2)])
     assert created.error is None
     assert opened.served() == [("t", 0), ("t", 1)]
+    opened.append("t", 1)
     assert (opened.log_dir.path / "t-1" / "partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
+    assert not (opened.log_dir.path / "t-0").exists()
 
 
 async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir) -> None:
@@ -64,7 +67,8 @@ async def test_topics_that_are_refused_together_are_one_line_of_the_log_that_cou
     assert opened.served() == [("t", 0)]
 
 
-async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir) -> None:
+async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOGS_AT_ONCE", 10)
     creation = asyncio.ensure_future(opened.service.ensure("__consumer_offsets"))
     while opened.service.catalog.topic("__consumer_offsets") is None:  # noqa: ASYNC110 # each turn of the loop is looked at
         await asyncio.sleep(0)
