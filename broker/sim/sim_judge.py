@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ottla.broker.cluster.image import MetadataImage, PartitionRegistration
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.sim_client import Place
-from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.sim.sim_cluster import SimCluster, SimNode
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.records.batch import split_batches
 
@@ -65,10 +65,28 @@ class Watch:
         if image is not self._image:
             before, self._image = self._image, image
             _check_metadata(before, image)
+            self._look_at_who_joined(before, image)
         for node in self._cluster.nodes.values():
             if node.serves and node.broker is not None:
                 for partition in node.broker.services.partitions:
                     self._look_at(node.node_id, partition)
+
+    def _look_at_who_joined(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Who joins an in-sync set has all that is committed: it may be the next to lead."""
+        for topic_id, topic in after.topics.items():
+            old = before.topics.get(topic_id)
+            if old is None or old is topic:
+                continue
+            for index, now in topic.partitions.items():
+                for node in sorted(set(now.isr) - set(old.partitions.get(index, now).isr)):
+                    self._has_joined(self._cluster.nodes[node], topic, index)
+
+    def _has_joined(self, node: SimNode, topic: TopicImage, index: int) -> None:
+        known = self._committed.get((topic.topic_id, index))
+        if node.serves and node.broker is not None and known is not None:
+            end = node.broker.services.partitions.get(topic.name, index).log.log_end_offset
+            if end < known.end:
+                raise Violation(f"node {node.node_id} joins {topic.name}-{index} with a log up to {end}; committed is up to {known.end}")
 
     def _look_at(self, node: int, partition: Partition) -> None:
         replica, log = partition.replica, partition.log
