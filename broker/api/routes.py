@@ -107,6 +107,7 @@ ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTE
 
 
 def load_all() -> None:
-    """Import every handler now."""
+    """Import every handler now, and the lane beside that of Produce."""
     for route in ROUTES.values():
         _ = route.handle
+    import_module("ottla.broker.api.produce_lane")
