@@ -215,6 +215,10 @@ class ClusterMember:
         await self._publisher.take(published)
         self._directories.look(published.changes)
 
+    def _look_for_controller(self) -> None:
+        for channel in self._channels:
+            channel.look_again()
+
     def _registered(self, epoch: int) -> None:
         self._brokers.own_epoch = epoch
 
@@ -247,7 +251,7 @@ class ClusterMember:
 
     def _make_observer(self, flusher: Flusher) -> MetadataObserver:
         settings, meta = self._settings, self._log_dir.meta
-        return MetadataObserver(
+        observer = MetadataObserver(
             self._metadata_log(),
             Observer(settings.node_id, meta.directory_id, meta.cluster_id),
             [Node(*address) for address in controllers(settings)],
@@ -260,6 +264,8 @@ class ClusterMember:
             on_failure=self._on_lost,
             settings=_observer_settings(settings),
         )
+        observer.on_controller = self._look_for_controller
+        return observer
 
     def _metadata_log(self) -> PartitionLog:
         key = (CLUSTER_METADATA, 0)

@@ -149,8 +149,9 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as in main
     from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
     from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
+    from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
-    from ottla.broker.together import Layout, NodesTogether, fitted  # noqa: PLC0415 # only several nodes pay for it
+    from ottla.broker.together import NodesTogether  # noqa: PLC0415 # only several nodes pay for it
 
     if options.admin_port is not None:
         raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")

@@ -15,6 +15,7 @@ from ottla.protocol.records.record import Record, iter_records
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.broker.runtime.replicas.partition import Partition
 
 _READ_BYTES: Final = 4 << 20
 
@@ -58,21 +59,28 @@ class Stored:
 def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
     """All records of the topics (default: all but the internal ones), in log order. Call it on the broker's loop."""
     wanted = None if topics is None else set(topics)
+    return [
+        stored
+        for partition in broker.services.partitions
+        if (not partition.topic.startswith("__") if wanted is None else partition.topic in wanted)
+        for stored in contents_of(partition)
+    ]
+
+
+def contents_of(partition: Partition) -> list[Stored]:
+    """All records of one partition, in log order. Call it on the broker's loop."""
     found: list[Stored] = []
-    for partition in broker.services.partitions:
-        if partition.topic.startswith("__") if wanted is None else partition.topic not in wanted:
-            continue
-        log = partition.log
-        offset, ends = log.log_start_offset, log.log_end_offset
-        open_: dict[int, list[Stored]] = {}
-        while offset < ends:
-            data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
-            before = offset
-            for position, header in split_batches(data):
-                _take(found, open_, (partition.topic, partition.index), header, data[position : position + header.size_bytes])
-                offset = header.next_offset
-            if offset == before:
-                break
+    log = partition.log
+    offset, ends = log.log_start_offset, log.log_end_offset
+    open_: dict[int, list[Stored]] = {}
+    while offset < ends:
+        data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+        before = offset
+        for position, header in split_batches(data):
+            _take(found, open_, (partition.topic, partition.index), header, data[position : position + header.size_bytes])
+            offset = header.next_offset
+        if offset == before:
+            break
     return found
 
 

@@ -104,8 +104,10 @@ class TopicControl:
         """Make a topic; its name. Raises Rejected, for instance when there is one."""
 
         async def make() -> Rejected | None:
+            if self._owner.node.services.deciding is None:
+                raise RuntimeError("a broker of a cluster makes no topics by itself: ask the cluster")
             wanted = NewTopic(name, partitions, configs=tuple((configs or {}).items()))
-            (made,) = await self._owner.broker.services.topic_service.create_topics([wanted])
+            (made,) = await self._owner.node.services.topic_service.create_topics([wanted])
             return made.error
 
         error = self._owner.call_async(make())

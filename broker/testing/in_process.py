@@ -28,7 +28,7 @@ from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
-from ottla.broker.testing.broker_thread import BrokerThread
+from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
 from ottla.broker.testing.history import History
 from ottla.broker.world import World
@@ -44,7 +44,7 @@ TICK_MS = 100
 """The steps of a clock that stands still, while its broker stops."""
 
 
-class InProcessBroker(BrokerThread):
+class InProcessBroker(NodeThread[Broker]):
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
@@ -61,7 +61,7 @@ class InProcessBroker(BrokerThread):
         clock: Clock | None = None,
         port: int = 0,
     ) -> None:
-        self.settings = {**SMALL, **{name: _as_text(value) for name, value in (settings or {}).items()}}
+        self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
         """What the broker would have ended its process with (a failed fsync)."""
         self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
@@ -78,9 +78,19 @@ class InProcessBroker(BrokerThread):
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir)
 
     @property
+    def broker(self) -> Broker:
+        """What runs, or ran last; its thread is the broker's (`call`)."""
+        return self.node
+
+    @property
     def port(self) -> int:
         """The port; 0 before the first start."""
         return self._port
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs, did not crash, and is not paused."""
+        return self.running and not self._crashed and not self.paused
 
     @property
     def bootstrap(self) -> str:
@@ -92,7 +102,7 @@ class InProcessBroker(BrokerThread):
         if self.running:
             return self
         self._crashed = False
-        _import_ahead()
+        import_ahead()
         self.start_loop()
         try:
             self.call_async(self._start())
@@ -104,9 +114,12 @@ class InProcessBroker(BrokerThread):
 
     async def _start(self) -> None:
         wanted = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://{HOST}:{self._port}", **self.settings}
-        self.broker = Broker(load(wanted, {}, None).settings, self.script, World(self._clock), exit_now=self.exit_codes.append)
-        await self.broker.start()
-        self._port = self.broker.address[1]
+        self.node = Broker(load(wanted, {}, None).settings, self.script, self._world(), exit_now=self._exit)
+        await self.node.start()
+        self._port = self.node.address[1]
+
+    def _world(self) -> World:
+        return World(self._clock)
 
     async def _stop(self) -> None:
         """Nobody moves a clock that stands still while this waits: it goes with the loop's until the last client is gone."""
@@ -115,6 +128,9 @@ class InProcessBroker(BrokerThread):
             while not (await asyncio.wait([stopping], timeout=TICK_MS / 1000))[0]:
                 self._clock.advance(TICK_MS)
         await stopping
+
+    def _exit(self, code: int) -> None:
+        self.exit_codes.append(code)
 
     def _crash(self) -> None:
         """A scripted `crash`: the thread goes on, without a broker, until `stop`, `kill` or `restart` ends it."""
@@ -152,6 +168,7 @@ class InProcessBroker(BrokerThread):
 
     def stop(self) -> None:
         """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
+        self.resume()
         if self.running and not self._crashed:
             self.call_async(self._stop())
         if self.running:
@@ -160,7 +177,9 @@ class InProcessBroker(BrokerThread):
 
     def kill(self) -> None:
         """What SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker."""
-        if not self._crashed:
+        if self.paused:
+            self.resume(self.node.crash)
+        elif not self._crashed:
             self.call(lambda broker: broker.crash())
         self.end_loop()
 
@@ -196,11 +215,14 @@ class InProcessBroker(BrokerThread):
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
 
-def _as_text(value: str | float) -> str:
+def as_text(value: str | float) -> str:
+    """A setting's value as a file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _import_ahead() -> None:
+def import_ahead() -> None:
     """Import what the broker would import while it serves: a test that imports, too, would do so at the same time in another thread, which
     fails at times in CPython 3.11 where pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
+    import ottla.broker.api.produce_lane  # noqa: F401, PLC0415 # no start but a test's needs it
+
     load_all()

@@ -1,4 +1,4 @@
-"""The pytest plugin (entry point `ottla`): brokers as fixtures, each in the test's process on its own thread and port.
+"""The pytest plugin (entry point `ottla`): brokers and clusters as fixtures, each in the test's process on its own thread and port.
 
 Rules: nothing of the broker is imported before a test asks for it; fixtures share nothing, so tests run in any order and under
 pytest-xdist; the data directory of a failed test is kept, and named in its report.
@@ -19,11 +19,13 @@ import re
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.in_process import InProcessBroker
 
@@ -35,7 +37,8 @@ _TOPIC_LENGTH_MAX = 200
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[]): how this test's ottla_broker is started")
+    says = "how this test's ottla_broker, or ottla_cluster with brokers=3, is started"
+    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[]): {says}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,26 +64,44 @@ def ottla_broker_factory(
             if own:
                 options["data_dir"] = tmp_path_factory.mktemp("ottla") / "data"
             broker = InProcessBroker(**options).record().start()
-            stack.callback(clear, broker, own=own)
+            stack.callback(_clear, request, "broker", broker.data_dir, own=own)
             stack.callback(broker.stop)
             return broker
 
-        def clear(broker: InProcessBroker, *, own: bool) -> None:
-            if request.node.stash.get(_FAILED, False):
-                request.node.add_report_section("teardown", "ottla", f"the broker's data is kept in {broker.data_dir}")
-            elif own:
-                shutil.rmtree(broker.data_dir, ignore_errors=True)
-
         yield start
+
+
+def _clear(request: pytest.FixtureRequest, what: str, data_dir: Path, *, own: bool = True) -> None:
+    if request.node.stash.get(_FAILED, False):
+        request.node.add_report_section("teardown", "ottla", f"the {what}'s data is kept in {data_dir}")
+    elif own:
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(MARKER)
+    if marker is not None and marker.args:
+        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: settings={{…}}, faults=[…]")
+    return {} if marker is None else marker.kwargs
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
     """A broker of this test's own, as its marker `ottla` says, with its history recorded."""
-    marker = request.node.get_closest_marker(MARKER)
-    if marker is not None and marker.args:
-        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: settings={{…}}, faults=[…]")
-    return ottla_broker_factory(**({} if marker is None else marker.kwargs))
+    return ottla_broker_factory(**_marked(request))
+
+
+@pytest.fixture
+def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
+    """A cluster of this test's own, of three brokers or as its marker `ottla` says (`brokers=5`), with its history recorded."""
+    from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # as above
+
+    cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request)}).record()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.kill_all()
+        _clear(request, "cluster", cluster.data_dir)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
@@ -54,7 +55,7 @@ def examine(
     wanted = None if topics is None else set(topics)
     seen = broker.call(lambda running: _observations(running, history, wanted, by))
     names = {topic for topic, _ in seen.begins} if wanted is None else wanted
-    return Examined(judge(seen, expected), _audit(broker, sorted(names)) if audit and names else [], list(seen.stored))
+    return Examined(judge(seen, expected), audit_findings([broker.data_dir], names) if audit and names else [], list(seen.stored))
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
@@ -88,8 +89,7 @@ def assert_exactly_once(
     RuntimeError when the history is not complete.
     """
     __tracebackhide__ = True  # pytest then shows the caller's line and the story
-    identity = {"value": by_value, "key": by_key}[by] if isinstance(by, str) else by
-    found = examine(broker, history, topics, expected=expected, by=identity, audit=audit)
+    found = examine(broker, history, topics, expected=expected, by=identity_of(by), audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 
@@ -99,14 +99,21 @@ def audit_missing() -> str | None:
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
-def _audit(broker: BrokerThread, topics: Sequence[str]) -> list[str]:
-    """The violations that the audit finds, one line each; none where it is not installed."""
+def identity_of(by: str | Identity) -> Identity:
+    """What is meant by "value", "key" or a function."""
+    return {"value": by_value, "key": by_key}[by] if isinstance(by, str) else by
+
+
+def audit_findings(directories: Sequence[Path], topics: Iterable[str], *, replicas: bool = False) -> list[str]:
+    """The violations that the audit finds, one line each; none where it is not installed. `replicas`: between the directories, too."""
     if audit_missing() is not None:
         return []
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second
 
-    (verdict,) = audit([broker.data_dir], topics=[*topics, TRANSACTION_STATE], engine="duckdb").directories
+    judged = audit(directories, topics=[*sorted(topics), TRANSACTION_STATE], engine="duckdb", replicas=replicas).directories
     lines = []
-    for name, result in verdict.rules.items():
-        lines += [f"{name}: {each.where} {each.kind}" for each in result.samples if each.severity == "violation"]
+    for verdict in judged:
+        for name, result in verdict.rules.items():
+            where = f"{verdict.path}: " if replicas else ""
+            lines += [f"{name}: {where}{each.where} {each.kind}" for each in result.samples if each.severity == "violation"]
     return lines[:_FINDINGS_MAX]

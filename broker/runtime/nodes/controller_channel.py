@@ -18,7 +18,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
-from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import Message
@@ -68,6 +68,7 @@ class ControllerChannel:
         self._link: Link | None = None
         self._seen: Link | None = None
         self._skipped: Node | None = None
+        self._news: asyncio.Future[None] | None = None
         self._closed = False
 
     async def call(self, request: Message) -> Any:
@@ -93,6 +94,11 @@ class ControllerChannel:
             if link is not None and link.versions(ApiKey.API_VERSIONS) is not None:
                 return link.versions(api_key)
         return None
+
+    def look_again(self) -> None:
+        """Another controller is known: who waits for one looks now, and not after a pause."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     def close(self) -> None:
         """Hang up; whoever waits is told ControllerUnreachable."""
@@ -130,7 +136,8 @@ class ControllerChannel:
                 return
             link = self._link or self._dial()
             if link is None:
-                await pause(self._timers, self._clock, limits.CONTROLLER_LOOK_MS)
+                self._news = asyncio.get_running_loop().create_future()
+                await wait_at_most(self._timers, self._clock, limits.CONTROLLER_LOOK_MS, [self._news])
                 continue
             self._under_way = item
             try:

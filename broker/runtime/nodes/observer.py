@@ -120,6 +120,8 @@ class MetadataObserver:
         self._troubles: set[str] = set()
         self._moved = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.on_controller: Callable[[], object] = lambda: None
+        """Told when `controller` is another one."""
         self.applied_offset = -1
         """The last offset of which everything is published; -1 before anything is."""
 
@@ -191,7 +193,11 @@ class MetadataObserver:
             self._state.failed(peer, self._clock.mono_ms())
             self._tell(f"{peer.host}:{peer.port} cannot be asked for the cluster's metadata: {error}")
             return
-        for action in self._state.answered(peer, response, self._clock.mono_ms()):
+        before = self.controller
+        actions = self._state.answered(peer, response, self._clock.mono_ms())
+        if self.controller != before:
+            self.on_controller()
+        for action in actions:
             await self._carry_out(action, peer)
 
     def _link_to(self, peer: QuorumNode) -> Link:

@@ -14,11 +14,12 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.faults.engine import Faults
+from ottla.broker.layout import Layout
 from ottla.broker.process import StartError
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.together import CONTROLLER_ID, Layout, NodesTogether, fitted
+from ottla.broker.together import NodesTogether
 from ottla.broker.world import World
 from tests.support.simulation import TimelessLoop, settle
 
@@ -134,15 +135,3 @@ def test_a_host_that_nobody_can_dial_is_refused_before_anything_is_begun() -> No
     with pytest.raises(SettingsError, match=r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"):
         NodesTogether(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.world, machine.exit_codes.append)
     assert machine.files.scan(Path("/")) == []
-
-
-@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (5, "3", "2")])
-def test_topics_of_the_cluster_itself_have_as_many_replicas_as_there_are_brokers_for(brokers: int, replicas: str, in_sync: str) -> None:
-    given = {"node.id": str(CONTROLLER_ID)}
-    assert fitted(given, {}, brokers) == {
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-        **given,
-    }
-    assert "offsets.topic.replication.factor" not in fitted(given, {"offsets.topic.replication.factor": "file"}, brokers)

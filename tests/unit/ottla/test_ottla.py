@@ -25,7 +25,7 @@ pytest_plugins = ["pytester"]
 FACES = (ottla.testing, ottla.audit)
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "public-api.md").read_text()
-IN_PROCESS, FIXTURES, _CONTAINER, AUDIT, SPARK, PROTOCOL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+IN_PROCESS, FIXTURES, CLUSTER, _CONTAINER, AUDIT, SPARK, PROTOCOL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -74,6 +74,10 @@ def test_the_example_of_a_broker_in_process_runs() -> None:
 def test_the_example_of_fixtures_runs(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURES)
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_the_example_of_a_cluster_runs() -> None:
+    run(CLUSTER)
 
 
 @pytest.mark.usefixtures("data")

@@ -1,4 +1,4 @@
-"""One suite for the operating system's network and for the one in memory that stands in for it."""
+"""One suite for the operating system's network and for those that stand in for it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from ottla.broker.net.network import Network, Sockets
 from ottla.broker.sim.memory_network import MemoryNetwork
+from ottla.broker.testing.links import Links
 
 HOST = "127.0.0.1"
 
 
-@pytest.fixture(params=[Sockets, MemoryNetwork])
+@pytest.fixture(params=[Sockets, MemoryNetwork, lambda: Links().network(1)], ids=["Sockets", "MemoryNetwork", "LinkedNetwork"])
 def network(request: pytest.FixtureRequest) -> Network:
     made: Network = request.param()
     return made

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from ottla.broker.testing import InProcessBroker
-from ottla.broker.testing.broker_thread import BrokerThread
+from ottla.broker.testing.broker_thread import NodeThread
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 
 def test_work_is_done_on_the_brokers_thread_and_its_result_and_its_error_come_back() -> None:
@@ -50,7 +53,37 @@ def test_a_condition_that_never_holds_ends_the_wait(monkeypatch: pytest.MonkeyPa
 
 def test_without_a_loop_no_coroutine_is_left_unawaited() -> None:
     broker = InProcessBroker()
-    assert isinstance(broker, BrokerThread)
+    assert isinstance(broker, NodeThread)
     with pytest.raises(RuntimeError, match="start it first"):
         broker.call(lambda _: None)
     broker.stop()
+
+
+def test_a_paused_broker_keeps_its_connections_and_answers_when_it_goes_on() -> None:
+    with InProcessBroker() as broker, Client("127.0.0.1", broker.port, timeout_s=0.05) as client:
+        broker.pause()
+        broker.pause()
+        with pytest.raises(RuntimeError, match="the broker is paused: resume it first"):
+            broker.call(lambda _: None)
+        with pytest.raises(TimeoutError):
+            client.call(ApiVersionsRequest(), version=0)
+        broker.resume()
+        assert client.read_frame()
+        broker.resume()
+
+
+@pytest.mark.parametrize("end", [InProcessBroker.stop, InProcessBroker.kill])
+def test_what_is_paused_can_be_ended(end: Callable[[InProcessBroker], None]) -> None:
+    with InProcessBroker() as broker:
+        broker.pause()
+        end(broker)
+        assert not broker.running
+
+
+def test_a_kill_of_what_is_paused_lets_nothing_more_of_it_run() -> None:
+    with InProcessBroker() as broker:
+        ran: list[int] = []
+        broker.pause()
+        broker.node.timers.schedule(0, lambda: ran.append(1))
+        broker.kill()
+        assert ran == []

@@ -161,3 +161,30 @@ def test_the_plugin_does_not_import_the_broker_into_every_test_run(suite: pytest
         """,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_a_cluster_is_a_fixture_that_survives_its_leader_and_its_data_is_kept_where_the_test_fails(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+        from sending import send
+
+        @pytest.mark.ottla(brokers=3, settings={"min.insync.replicas": 2}, faults=["drop-ack:api=Heartbeat"])
+        def test_failover(ottla_cluster):
+            topic = ottla_cluster.topics.create("orders")
+            send(ottla_cluster.brokers[ottla_cluster.leader_of(topic)], topic, b"a")
+            ottla_cluster.kill(ottla_cluster.leader_of(topic))
+            ottla_cluster.clock.advance(10)
+            send(ottla_cluster.brokers[ottla_cluster.wait_until_led(topic)], topic, b"b")
+            ottla_cluster.assert_exactly_once(expected=[b"a", b"b"])
+            assert [len(broker.faults.rules) for broker in ottla_cluster.brokers.values()] == [1, 1, 1]
+
+        @pytest.mark.ottla(brokers=1)
+        def test_missing(ottla_cluster):
+            ottla_cluster.topics.create("orders")
+            ottla_cluster.assert_exactly_once(expected=[b"a"])
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    assert len([line for line in result.outlines if "the cluster's data is kept in" in line]) == 1

@@ -56,6 +56,18 @@ async def cluster() -> Cluster:
     return Cluster()
 
 
+async def test_a_controller_that_becomes_known_is_asked_without_a_pause(cluster: Cluster) -> None:
+    cluster.controller = None
+    await cluster.answering(FIRST, same, SERVED)
+    asked = cluster.ask(beat(1))
+    await settle()
+    assert not asked.done()
+    cluster.controller = FIRST
+    cluster.channel.look_again()
+    await settle()
+    assert asked.result() == BrokerHeartbeatResponse(throttle_time_ms=1)
+
+
 async def test_requests_go_to_the_controller_one_after_the_other_in_order(cluster: Cluster) -> None:
     held: list[asyncio.Future[Message]] = []
 

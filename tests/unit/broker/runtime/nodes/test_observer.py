@@ -23,6 +23,8 @@ async def scene() -> ObserverScene:
 async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(scene: ObserverScene) -> None:
     scene.quorum.put("a", "1")
     scene.quorum.commit()
+    told: list[Node | None] = []
+    scene.observer.on_controller = lambda: told.append(scene.observer.controller)
     scene.observer.start()
     assert scene.observer.controller is None
     await scene.pass_time(40)
@@ -30,6 +32,7 @@ async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(s
     assert first.image == scene.quorum.image(3)
     assert (first.provenance.offset, scene.observer.applied_offset, scene.observer.end_offset) == (2, 2, 3)
     assert scene.observer.controller == Node(1, "c1", 9093)
+    assert told[-1:] == [Node(1, "c1", 9093)]
     assert scene.log_bytes == scene.quorum.committed_bytes(0, 3)
     scene.quorum.put("a", "2")
     scene.quorum.commit()

@@ -1,0 +1,116 @@
+"""What a test moves on a whole cluster: topics with replicas, and the clocks of all nodes. Each call is done when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k19_create_topics as k19
+from ottla.protocol.messages import k43_elect_leaders as k43
+from ottla.protocol.messages import k45_alter_partition_reassignments as k45
+
+if TYPE_CHECKING:
+    from ottla.broker.controller_node import ControllerNode
+    from ottla.broker.testing.cluster_nodes import ClusterBroker, ClusterNodes
+    from ottla.protocol.schema import Message
+
+_PREFERRED: Final = 0
+_DEFAULT: Final = -1
+
+
+class ClusterTopicControl:
+    """The topics of one cluster, without a client."""
+
+    def __init__(self, cluster: ClusterNodes) -> None:
+        self._cluster = cluster
+
+    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = _DEFAULT) -> str:
+        """Make a topic of so many replicas (by default three, or as many as there are brokers); its name. Done when all brokers in touch
+        with the controller know it and each partition is led. Raises Rejected, for instance when there is one."""
+        given = [k19.CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+        wanted = k19.CreatableTopic(name, partitions, replicas, configs=given)
+        (made,) = self._ask(k19.CreateTopicsRequest([wanted])).topics
+        _check(made.error_code, made.error_message)
+        self._cluster.wait_until(lambda: self._is_known(name), f"all brokers know {name}")
+        for index in range(made.num_partitions):
+            self._cluster.wait_until_led(name, index)
+        return name
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """The offset of the leader's next record, control records counted. Raises KeyError where there is no such partition."""
+        leader = self._cluster.wait_until_led(topic, partition)
+        return self._cluster.brokers[leader].topics.end_offset(topic, partition)
+
+    def names(self) -> list[str]:
+        """All topics but the internal ones."""
+        return self._cluster.topic_names
+
+    def prefer(self, topic: str, partition: int, n: int) -> None:
+        """Name `n`, which has to be in sync, first of the replicas, and elect it. Raises Rejected, KeyError."""
+        found = self._cluster.registration(topic, partition)
+        if n not in found.isr:
+            raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {n} is not in sync for {topic}-{partition}: {found.isr}")
+        order = [n, *(each for each in found.replicas if each != n)]
+        wanted = k45.ReassignableTopic(topic, [k45.ReassignablePartition(partition, order)])
+        moved = self._ask(k45.AlterPartitionReassignmentsRequest(topics=[wanted])).responses[0].partitions[0]
+        _check(moved.error_code, moved.error_message)
+        asked = k43.ElectLeadersRequest(_PREFERRED, [k43.TopicPartitions(topic, [partition])])
+        elected = self._ask(asked).replica_election_results[0].partition_result[0]
+        if elected.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+            _check(elected.error_code, elected.error_message)
+
+    def _ask(self, request: Message) -> Any:
+        with Client("127.0.0.1", self._cluster.controller.port) as client:
+            return client.call(request)
+
+    def _is_known(self, name: str) -> bool:
+        brokers = [self._cluster.brokers[number] for number in self._cluster.in_touch]
+        return all(broker.call(lambda node: node.services.topics.topic(name) is not None) for broker in brokers)
+
+
+class ClusterClockControl:
+    """The clocks of all nodes of a cluster, which go together."""
+
+    def __init__(self, cluster: ClusterNodes) -> None:
+        self._cluster = cluster
+
+    def now_ms(self) -> int:
+        """The time of the cluster, milliseconds since 1970-01-01 UTC."""
+        return self._cluster.controller.clock.now_ms()
+
+    def advance(self, by: timedelta | float) -> None:
+        """Put all clocks forward by a timedelta or by seconds, and do all that becomes due. A broker that is dead, paused, or out of touch
+        with the controller has been silent for so long then, one that serves has not. What is under way between nodes is asked again."""
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        ms, cluster = round(seconds * 1000), self._cluster
+        if cluster.controller.running:
+            cluster.controller.call(lambda node: self._put_forward(node, ms, cluster.in_touch))
+        else:
+            cluster.controller.clock.advance(ms)
+        for broker in cluster.brokers.values():
+            if broker.is_up:
+                broker.clock.advance(timedelta(milliseconds=ms))
+            elif not broker.paused:
+                self.catch_up(broker)
+
+    def catch_up(self, broker: ClusterBroker) -> None:
+        """Put the clock of one that was left out to where the others' are; on its own thread, or while it has none."""
+        broker.movable.advance(self._cluster.controller.clock.ahead_ms - broker.movable.ahead_ms)
+
+    def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:
+        """The controller heard of those a moment ago, and not before the leap."""
+        clock, state = self._cluster.controller.clock, node.role.state
+        clock.advance(ms)
+        for broker in state.image.brokers.values():
+            if broker.broker_id in in_touch and not broker.fenced:
+                state.sessions.touch(Contact(broker.broker_id, broker.epoch), clock.mono_ms())
+
+
+def _check(code: int, message: str | None) -> None:
+    if code != ErrorCode.NONE:
+        raise Rejected(ErrorCode.of(code), message or "")

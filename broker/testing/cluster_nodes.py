@@ -1,0 +1,172 @@
+"""The nodes of a cluster in this process, what lies between them, and what each of them knows; a test's face is `cluster`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.clock import Clock, MovableClock
+from ottla.broker.core.settings_load import load
+from ottla.broker.layout import CONTROLLER_ID, Layout, fitted
+from ottla.broker.net.network import Network
+from ottla.broker.storage.files import Files
+from ottla.broker.testing import broker_thread
+from ottla.broker.testing.controller_thread import InProcessController
+from ottla.broker.testing.in_process import SMALL, InProcessBroker, as_text
+from ottla.broker.testing.links import Links
+from ottla.broker.world import World
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.cluster.image import PartitionRegistration
+
+CONTROLLER: Final = CONTROLLER_ID
+"""The controller's id, for `partition` and `slow_link`."""
+QUICK: Final[Mapping[str, str]] = {
+    **SMALL,
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "1500",
+}
+"""A broker that dies, or falls behind, is missed after one and a half seconds: with Kafka's defaults after 9 and 30."""
+LOOK_S: Final = 0.002
+
+
+class UnsyncedFiles(Files):
+    """The machine's files, which outlive every process of a test without being on its disk."""
+
+    def fsync(self, fd: int) -> None:
+        """Left to the kernel."""
+
+
+class ClusterBroker(InProcessBroker):
+    """One broker of a cluster. One that would end its process (its disk cannot be trusted) is dead as after a `kill`."""
+
+    def __init__(
+        self, number: int, directory: Path, settings: Mapping[str, str], faults: Sequence[str], world_of: Callable[[Clock], World]
+    ) -> None:
+        self.movable = MovableClock()
+        self._world_of = world_of
+        super().__init__(directory, settings, faults=faults, clock=self.movable)
+        self.number = number
+
+    def _world(self) -> World:
+        return self._world_of(self._clock)
+
+    def _exit(self, code: int) -> None:
+        super()._exit(code)
+        if self.is_up:
+            self._crash()
+
+
+class ClusterNodes:
+    """Arguments as of `InProcessCluster`."""
+
+    def __init__(
+        self,
+        brokers: int,
+        data_dir: Path | None,
+        settings: Mapping[str, str | float] | None,
+        *,
+        faults: Sequence[str],
+    ) -> None:
+        given = {name: as_text(value) for name, value in (settings or {}).items()}
+        replicas = {"default.replication.factor": str(min(3, brokers))}
+        self.settings = fitted({**QUICK, **replicas, **given}, given, brokers)
+        self._temporary = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
+        self._layout = Layout(self.data_dir, brokers, port=0)
+        self._files, self._links = UnsyncedFiles(), Links()
+        self.controller = InProcessController(
+            self._layout, lambda own: load({**self.settings, **own}, {}, None).settings, partial(self._world, CONTROLLER)
+        )
+        """A thread of its own: `kill`, `pause`, `resume` and `restart` it as a broker."""
+        self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
+        """By their ids."""
+
+    def _broker(self, number: int, faults: Sequence[str]) -> ClusterBroker:
+        return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._world, number))
+
+    def _world(self, node: int, clock: Clock) -> World:
+        network: Network = self._links.network(node)
+        return World(clock, self._files, network)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Who leads it by the controller's word; -1 where nobody can. Raises KeyError where there is no such partition."""
+        return self.registration(topic, partition).leader
+
+    def in_sync_of(self, topic: str, partition: int = 0) -> list[int]:
+        """Who is in sync by the controller's word. Raises KeyError."""
+        return sorted(self.registration(topic, partition).isr)
+
+    def wait_until_led(self, topic: str, partition: int = 0, *, by: int | None = None) -> int:
+        """Wait until a broker that runs leads it and knows; which one. `by`: until that one does. Raises TimeoutError, KeyError."""
+
+        leader = -1
+
+        def led() -> bool:
+            nonlocal leader
+            leader = self.leader_of(topic, partition)
+            return by in {None, leader} and self._leads(leader, topic, partition)
+
+        self.wait_until(led, f"{topic}-{partition} is led" + ("" if by is None else f" by {by}"))
+        return leader
+
+    def wait_in_sync(self, topic: str) -> None:
+        """Wait until each partition is led, and all replicas on brokers that run are in sync and have all that its leader has. Raises
+        TimeoutError, KeyError."""
+        self.wait_until(lambda: self._is_in_sync(topic), f"all replicas of {topic} are in sync")
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Look until it holds. Raises TimeoutError."""
+        end = monotonic() + broker_thread.PATIENCE_S
+        while not holds():
+            if monotonic() > end:
+                raise TimeoutError(f"waited in vain until {what}")
+            sleep(LOOK_S)
+
+    @property
+    def topic_names(self) -> list[str]:
+        """All topics but the internal ones."""
+        return sorted(name for name in self.controller.image.topic_ids if not name.startswith("__"))
+
+    @property
+    def up(self) -> list[int]:
+        """The brokers that run and are not paused."""
+        return [number for number, broker in self.brokers.items() if broker.is_up]
+
+    @property
+    def in_touch(self) -> list[int]:
+        """Those of them that reach the controller."""
+        return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
+
+    def registration(self, topic: str, partition: int) -> PartitionRegistration:
+        """What is committed of the partition. Raises KeyError."""
+        return self.partitions_of(topic)[partition]
+
+    def partitions_of(self, topic: str) -> Mapping[int, PartitionRegistration]:
+        """What is committed of each partition. Raises KeyError."""
+        image = self.controller.image
+        return image.topics[image.topic_ids[topic]].partitions
+
+    def _is_in_sync(self, topic: str) -> bool:
+        up = set(self.up)
+        return all(
+            up.intersection(found.replicas) <= set(found.isr) and self._leads(found.leader, topic, index, all_have_it=True)
+            for index, found in self.partitions_of(topic).items()
+        )
+
+    def _leads(self, n: int, topic: str, index: int, *, all_have_it: bool = False) -> bool:
+        """Whether that broker leads it and knows; `all_have_it`: and no record waits for a replica in sync."""
+        if n not in self.up:
+            return False
+
+        def leads(node: Broker) -> bool:
+            found = next((each for each in node.services.partitions if (each.topic, each.index) == (topic, index)), None)
+            return found is not None and found.leads and not (all_have_it and found.log.high_watermark < found.log.log_end_offset)
+
+        return self.brokers[n].call(leads)

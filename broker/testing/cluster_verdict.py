@@ -1,0 +1,96 @@
+"""Judges what clients saw of a whole cluster: one history of all brokers against the logs of the leaders, and the replicas of all.
+
+Rules: a partition is what its leader holds; a replica of a broker that is dead or paused is judged when that broker is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
+from ottla.broker.testing.contents import Place, contents_of
+from ottla.broker.testing.verdict import Examined, NotExactlyOnce, audit_findings, identity_of
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.testing.cluster_nodes import ClusterNodes
+
+
+def assert_exactly_once(
+    cluster: ClusterNodes,
+    topics: Iterable[str] | None = None,
+    *,
+    expected: Iterable[Hashable] | None = None,
+    by: str | Identity = "value",
+    audit: bool = True,
+) -> None:
+    """As `InProcessCluster.assert_exactly_once`."""
+    __tracebackhide__ = True  # pytest then shows the caller's line and the story
+    found = examine(cluster, topics, expected=expected, by=identity_of(by), audit=audit)
+    if found.anomalies or found.findings:
+        raise NotExactlyOnce(found.anomalies, found.findings)
+
+
+def examine(
+    cluster: ClusterNodes,
+    topics: Iterable[str] | None = None,
+    *,
+    expected: Iterable[Hashable] | None = None,
+    by: Identity = by_value,
+    audit: bool = True,
+) -> Examined:
+    """Judge what clients saw and what the logs hold; arguments as of `assert_exactly_once`.
+
+    RuntimeError for half a history, TimeoutError for a partition that nobody leads.
+    """
+    if not all(broker.history.complete for broker in cluster.brokers.values()):
+        raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the logs alone")
+    names = cluster.topic_names if topics is None else sorted(set(topics))
+    seen = _history(cluster, names, by)  # before the logs: what a client sends meanwhile is only there, which is no anomaly
+    _look_into_logs(cluster, names, seen)
+    return Examined(judge(seen, expected), _audit(cluster, names) if audit and names else [], list(seen.stored))
+
+
+def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Observations:
+    """Of all brokers, in the order of the time."""
+    histories = [broker.history for broker in cluster.brokers.values()]
+    sends = [send for history in histories for send in list(history.sends) if send.topic in names]
+    reads = [read for history in histories for read in list(history.reads) if read.topic in names]
+    return Observations(sorted(sends, key=lambda send: (send.at_ms, send.number)), sorted(reads, key=lambda read: read.at_ms), [], by)
+
+
+def _look_into_logs(cluster: ClusterNodes, names: Collection[str], seen: Observations) -> None:
+    led: dict[int, set[Place]] = {}
+    for topic in names:
+        for index in cluster.partitions_of(topic):
+            led.setdefault(cluster.wait_until_led(topic, index), set()).add((topic, index))
+    parts = [cluster.brokers[number].call(partial(_of_leader, places, seen.identity)) for number, places in sorted(led.items())]
+    seen.stored = [stored for part in parts for stored in part.stored]
+    seen.begins = {place: begin for part in parts for place, begin in part.begins.items()}
+    seen.compacted = {topic for part in parts for topic in part.compacted}
+
+
+def _of_leader(places: Collection[Place], by: Identity, broker: Broker) -> Observations:
+    partitions = [each for each in broker.services.partitions if (each.topic, each.index) in places]
+    return Observations(
+        [],
+        [],
+        [stored for partition in partitions for stored in contents_of(partition)],
+        by,
+        {(each.topic, each.index): each.log.log_start_offset for each in partitions},
+        {each.topic for each in partitions if each.log.config.compacts},
+    )
+
+
+def _audit(cluster: ClusterNodes, names: Collection[str]) -> list[str]:
+    brokers = [cluster.brokers[number] for number in cluster.up]
+    for broker in brokers:
+        broker.call(_tell_what_is_committed)
+    return audit_findings([broker.data_dir for broker in brokers], names, replicas=True)
+
+
+def _tell_what_is_committed(broker: Broker) -> None:
+    """Beside the logs, for who compares them."""
+    broker.log_dir.high_watermark_checkpoint()()

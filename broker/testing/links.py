@@ -1,0 +1,230 @@
+"""What lies between the nodes of a cluster in this process: links that hold everything back, or are slow, over real sockets.
+
+Rules: of one connection everything arrives in its order. What a blocked link is given arrives when it is opened again, the end of a
+connection too, and who dials waits: TCP repeats it, and nobody is told. Whoever dialled minds both directions of the connection. Links may
+be changed on any thread; a change holds for all that is sent after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, cast
+
+from ottla.broker.net.network import BoundAddress, MakeProtocol, Network, Sockets
+
+Way = tuple[int, int]
+"""From a node, to a node."""
+
+
+class Links:
+    """All links of a cluster. `blocked` are the ways on which nothing gets through."""
+
+    def __init__(self) -> None:
+        self.blocked: frozenset[Way] = frozenset()
+        self._slow_ms: dict[Way, float] = {}
+        self._node_at: dict[int, int] = {}
+        self._networks: dict[int, LinkedNetwork] = {}
+
+    def network(self, node: int) -> LinkedNetwork:
+        """The network as this node has it, from a start to the end of its loop."""
+        self._networks[node] = made = LinkedNetwork(self, node)
+        return made
+
+    def block(self, ways: Iterable[Way]) -> None:
+        """Nothing gets through on these, either."""
+        self._become(self.blocked.union(ways), self._slow_ms)
+
+    def slow(self, ways: Iterable[Way], ms: float) -> None:
+        """On these everything takes so long."""
+        self._become(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
+
+    def heal(self) -> None:
+        """All links are as they were in the beginning."""
+        self._become(frozenset(), {})
+
+    def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
+        """Both ways between any of the ones and any of the others."""
+        return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
+
+    def delay_ms(self, way: Way) -> float:
+        """How long anything takes on it."""
+        return self._slow_ms.get(way, 0)
+
+    def listens(self, node: int, port: int) -> None:
+        """Who is there."""
+        self._node_at[port] = node
+
+    def node_at(self, port: int) -> int:
+        """Who listens at this port; -1: none of the cluster's nodes."""
+        return self._node_at.get(port, -1)
+
+    def _become(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:
+        self.blocked, self._slow_ms = blocked, slow_ms
+        for network in list(self._networks.values()):
+            network.look_again()
+
+
+class LinkedNetwork:
+    """The operating system's TCP, as far as the links let it through."""
+
+    def __init__(self, links: Links, node: int) -> None:
+        self._links, self._node = links, node
+        self._sockets: Network = Sockets()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.lanes: dict[Direction, None] = {}
+        """Of all connections that this node has dialled."""
+
+    def listen(self, host: str, port: int) -> BoundAddress:
+        place = self._sockets.listen(host, port)
+        self._links.listens(self._node, place.port)
+        return place
+
+    async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
+        self._loop = asyncio.get_running_loop()
+        peer = self._links.node_at(port)
+        there, back = Direction(self, self._links, (self._node, peer)), Direction(self, self._links, (peer, self._node))
+        try:
+            for lane in (there, back):
+                await lane.passed()
+            relay = Relay(make(), there, back)
+            await self._sockets.connect(host, port, lambda: relay)
+        except BaseException:
+            there.end()
+            back.end()
+            raise
+        return relay.transport
+
+    def look_again(self) -> None:
+        """Links were changed, on any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._move_all)
+
+    def _move_all(self) -> None:
+        for lane in list(self.lanes):
+            lane.move()
+
+
+class Direction:
+    """One direction of one connection."""
+
+    def __init__(self, network: LinkedNetwork, links: Links, way: Way) -> None:
+        self._network, self._links, self._way = network, links, way
+        self._loop = asyncio.get_running_loop()
+        self._under_way: deque[tuple[float, Callable[[], object]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        network.lanes[self] = None
+
+    def carry(self, arrives: Callable[[], object]) -> None:
+        """Let it arrive, after all that was carried before."""
+        delay_ms = self._links.delay_ms(self._way)
+        self._under_way.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
+        self.move()
+
+    async def passed(self) -> None:
+        """Until something has got from one end to the other."""
+        arrived: asyncio.Future[None] = self._loop.create_future()
+        self.carry(lambda: None if arrived.done() else arrived.set_result(None))
+        await arrived
+
+    def move(self) -> None:
+        """All that is due arrives, unless the way is blocked."""
+        waiting = self._under_way
+        while waiting and self._way not in self._links.blocked:
+            due, arrives = waiting[0]
+            if due > self._loop.time():
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_at(due, self.move)
+                return
+            waiting.popleft()
+            arrives()
+
+    def end(self) -> None:
+        """What is under way never arrives."""
+        self._under_way.clear()
+        self._network.lanes.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Relay(asyncio.Protocol):
+    """Between the socket and whoever dialled."""
+
+    transport: RelayTransport
+
+    def __init__(self, inner: asyncio.Protocol, there: Direction, back: Direction) -> None:
+        self.inner, self.there, self.back = inner, there, back
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = RelayTransport(cast(asyncio.Transport, transport), self)
+        self.inner.connection_made(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.back.carry(lambda: self.inner.data_received(data))
+
+    def eof_received(self) -> bool:
+        self.back.carry(self._ended)
+        return True  # what is under way to the other end still gets there
+
+    def _ended(self) -> None:
+        if not self.inner.eof_received():
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.transport.aborted:
+            self._lost(error)
+        else:
+            self.back.carry(lambda: self._lost(error))
+
+    def _lost(self, error: Exception | None) -> None:
+        self.there.end()
+        self.back.end()
+        self.inner.connection_lost(error)
+
+
+class RelayTransport(asyncio.Transport):
+    """The dialler's end."""
+
+    def __init__(self, socket: asyncio.Transport, relay: Relay) -> None:
+        super().__init__()
+        self._socket, self._relay = socket, relay
+        self._closing = self.aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            sent = bytes(data)
+            self._relay.there.carry(lambda: self._socket.write(sent))
+
+    def writelines(self, buffers: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(buffers))
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self._relay.there.carry(self._socket.write_eof)
+
+    def is_closing(self) -> bool:
+        return self._closing or self._socket.is_closing()
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._relay.there.carry(self._socket.close)
+
+    def abort(self) -> None:
+        self._closing = self.aborted = True
+        self._relay.there.end()
+        self._relay.back.end()
+        self._socket.abort()

@@ -1,0 +1,201 @@
+"""A cluster in the test's own process, and what can be done to it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.process import StartError
+from ottla.broker.testing.cluster import CONTROLLER, InProcessCluster
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from tests.support.cluster_produce import produce_to
+
+
+@pytest.fixture
+def cluster() -> Iterator[InProcessCluster]:
+    with InProcessCluster() as running:
+        running.topics.create("t")
+        yield running
+
+
+def others(cluster: InProcessCluster, *numbers: int) -> list[int]:
+    return [number for number in cluster.brokers if number not in numbers]
+
+
+def test_any_broker_tells_a_client_of_all(cluster: InProcessCluster) -> None:
+    ports = {broker.port for broker in cluster.brokers.values()}
+    assert cluster.bootstrap.split(",") == [broker.bootstrap for broker in cluster.brokers.values()]
+    assert cluster.client_properties["bootstrap.servers"] == cluster.bootstrap
+    with Client("127.0.0.1", cluster.brokers[2].port) as client:
+        told = client.call(MetadataRequest(topics=None))
+    assert {broker.port for broker in told.brokers} == ports
+    assert sorted(told.topics[0].partitions[0].replica_nodes) == [1, 2, 3]
+
+
+def test_what_all_acknowledged_outlives_the_leader_and_is_on_it_when_it_is_back(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    assert produce_to(cluster.brokers[leader], b"a").base_offset == 0
+    cluster.kill(leader)
+    cluster.clock.advance(10)
+    after = cluster.wait_until_led("t")
+    assert after != leader
+    assert cluster.topics.end_offset("t") == 1
+    assert produce_to(cluster.brokers[after], b"b").base_offset == 1
+    cluster.restart(leader)
+    cluster.wait_in_sync("t")
+    assert cluster.in_sync_of("t") == [1, 2, 3]
+    assert cluster.brokers[leader].topics.end_offset("t") == 2
+
+
+def test_a_broker_that_dies_is_missed_without_a_clock_that_is_moved(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.kill(leader)
+    cluster.wait_until(lambda: cluster.leader_of("t") != leader, "another broker leads")
+
+
+def test_a_restart_keeps_the_port_and_moves_the_leadership_before_it_ends(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    port = cluster.brokers[leader].port
+    cluster.restart(leader)
+    assert (cluster.brokers[leader].port, cluster.leader_of("t") in others(cluster, leader)) == (port, True)
+
+
+def test_a_paused_leader_is_replaced_and_refuses_what_it_is_sent_when_it_is_back(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    zombie = cluster.brokers[leader]
+    cluster.pause(leader)
+    assert cluster.up == others(cluster, leader)
+    cluster.clock.advance(10)
+    assert cluster.wait_until_led("t") != leader
+    cluster.resume(leader)
+    assert zombie.clock.now_ms() >= cluster.clock.now_ms() - 1_000
+    cluster.wait_in_sync("t")
+    cluster.wait_until(lambda: not zombie.call(lambda node: node.services.partitions.get("t", 0).leads), "it knows")
+    assert produce_to(zombie, b"x", acks=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_that_is_cut_off_from_the_others_leaves_the_in_sync_set_and_is_back_when_the_link_is(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    follower, _ = others(cluster, leader)
+    cluster.partition({follower}, others(cluster, follower))
+    assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
+    assert follower not in cluster.in_sync_of("t")
+    assert follower in cluster.in_touch
+    cluster.heal()
+    cluster.wait_in_sync("t")
+    assert cluster.in_sync_of("t") == [1, 2, 3]
+
+
+def test_a_leader_that_the_controller_does_not_hear_leads_no_longer_and_cannot_acknowledge(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.isolate_from_controller(leader)
+    assert cluster.in_touch == others(cluster, leader)
+    cluster.clock.advance(10)
+    assert cluster.wait_until_led("t") != leader
+    refused = produce_to(cluster.brokers[leader], b"x", timeout_ms=300)
+    assert refused.error_code in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    cluster.heal()
+    cluster.wait_in_sync("t")
+    assert cluster.topics.end_offset("t") == 0
+
+
+def test_a_slow_link_delays_what_needs_it(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    for other in others(cluster, leader):
+        cluster.slow_link(leader, other, 60)
+    began = cluster.controller.clock.mono_ms()
+    assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
+    assert cluster.controller.clock.mono_ms() - began >= 60
+
+
+def test_the_controller_can_be_killed_and_brokers_serve_on(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.controller.kill()
+    assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
+    with pytest.raises(RuntimeError, match="the controller does not run"):
+        cluster.leader_of("t")
+    cluster.clock.advance(1)
+    cluster.controller.start()
+    cluster.wait_in_sync("t")
+    assert cluster.leader_of("t") == leader
+
+
+def test_faults_of_one_broker_are_its_own(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.brokers[leader].faults.add("error:api=Produce,code=NOT_ENOUGH_REPLICAS,times=1")
+    assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produce_to(cluster.brokers[leader], b"a").error_code == ErrorCode.NONE
+    assert [len(broker.faults.rules) for number, broker in cluster.brokers.items() if number != leader] == [0, 0]
+
+
+def test_a_broker_whose_disk_is_full_is_dead_and_another_leads(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.brokers[leader].faults.add("disk-full:topic=t")
+    with pytest.raises(OSError, match=r".*"):
+        produce_to(cluster.brokers[leader], b"a")
+    assert (cluster.brokers[leader].exit_codes, cluster.up) == ([1], others(cluster, leader))
+    cluster.clock.advance(10)
+    assert cluster.wait_until_led("t") != leader
+
+
+def test_a_directory_that_is_given_is_stopped_cleanly_and_has_it_all_at_the_next_start(tmp_path: Path) -> None:
+    with InProcessCluster(2, tmp_path / "data", {"min.insync.replicas": 2}) as first:
+        first.topics.create("t", replicas=2)
+        produce_to(first.brokers[first.leader_of("t")], b"a")
+    assert all((tmp_path / "data" / f"broker{number}" / ".kafka_cleanshutdown").exists() for number in (1, 2))
+    with InProcessCluster(2, tmp_path / "data") as second:
+        assert (second.topics.names(), second.topics.end_offset("t")) == (["t"], 1)
+
+
+def test_a_temporary_directory_goes_and_ports_are_free_again() -> None:
+    with InProcessCluster(1) as gone:
+        assert gone.data_dir.is_dir()
+        port = gone.brokers[1].port
+    assert not gone.data_dir.exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+    with InProcessCluster(1) as kept:
+        kept.keep()
+    assert (kept.data_dir / "controller" / "meta.properties").exists()
+
+
+def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(b"")
+    with pytest.raises(StartError, match="is the directory of one node"), InProcessCluster(1, tmp_path):
+        pass
+
+
+def test_the_controller_is_named_in_partitions_as_a_broker() -> None:
+    with InProcessCluster(2) as cluster:
+        cluster.partition({1}, {2, CONTROLLER})
+        assert cluster.in_touch == [2]
+        cluster.heal()
+        assert cluster.in_touch == [1, 2]
+
+
+WHAT_SERVING_IMPORTS = """
+import sys
+from ottla.testing import InProcessCluster
+from tests.support.cluster_produce import produce_to
+
+def ours():
+    return {name for name in sys.modules if name.startswith("ottla.broker")}
+
+with InProcessCluster() as cluster:
+    before = ours()
+    cluster.topics.create("t")
+    produce_to(cluster.brokers[cluster.leader_of("t")], b"v")
+    print(*sorted(ours() - before))
+"""
+
+
+def test_a_cluster_that_serves_imports_nothing_more_beside_the_test_that_it_serves() -> None:
+    done = subprocess.run([sys.executable, "-c", WHAT_SERVING_IMPORTS], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,61 @@
+"""Topics and clocks of a whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.testing.cluster import InProcessCluster
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.cluster_produce import produce_to
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[InProcessCluster]:
+    with InProcessCluster() as running:
+        yield running
+
+
+def test_a_topic_has_the_replicas_and_configs_that_it_is_made_with_and_is_known_everywhere(cluster: InProcessCluster) -> None:
+    assert cluster.topics.create("two", 3, {"min.insync.replicas": "2"}, replicas=2) == "two"
+    assert [len(each.replicas) for each in cluster.partitions_of("two").values()] == [2, 2, 2]
+    assert "two" in cluster.topics.names()
+    assert all(broker.call(lambda node: node.services.topics.topic("two") is not None) for broker in cluster.brokers.values())
+
+
+def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> None:
+    cluster.topics.create("once")
+    with pytest.raises(Rejected) as refused:
+        cluster.topics.create("once")
+    assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(RuntimeError, match="ask the cluster"):
+        cluster.brokers[1].topics.create("mine")
+
+
+def test_a_leader_is_moved_to_whom_is_in_sync_and_to_nobody_else(cluster: InProcessCluster) -> None:
+    cluster.topics.create("moved", 2)
+    for number in (3, 1, 1, 2):
+        cluster.move_leader("moved", 1, number)
+        assert cluster.leader_of("moved", 1) == number
+    assert cluster.registration("moved", 1).replicas[0] == 2
+    cluster.topics.create("one", replicas=1)
+    stranger = next(number for number in cluster.brokers if number != cluster.leader_of("one"))
+    with pytest.raises(Rejected) as refused:
+        cluster.move_leader("one", 0, stranger)
+    assert refused.value.code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_an_hour_later_those_who_serve_still_do_and_all_clocks_agree(cluster: InProcessCluster) -> None:
+    cluster.topics.create("clock")
+    leader, epoch = cluster.leader_of("clock"), cluster.registration("clock", 0).leader_epoch
+    before = cluster.clock.now_ms()
+    cluster.clock.advance(timedelta(hours=1))
+    assert cluster.clock.now_ms() - before >= 3_600_000
+    for broker in cluster.brokers.values():
+        assert abs(broker.clock.now_ms() - cluster.clock.now_ms()) < 1_000
+    cluster.wait_in_sync("clock")
+    assert (cluster.leader_of("clock"), cluster.registration("clock", 0).leader_epoch) == (leader, epoch)
+    assert produce_to(cluster.brokers[leader], b"a", "clock").error_code == ErrorCode.NONE

@@ -1,0 +1,24 @@
+"""What is asked of the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.testing.cluster import InProcessCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[InProcessCluster]:
+    with InProcessCluster(1) as running:
+        yield running
+
+
+def test_what_never_holds_is_told(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)
+    with pytest.raises(TimeoutError, match="waited in vain until it rains"):
+        cluster.wait_until(lambda: False, "it rains")
+    monkeypatch.undo()
+    with pytest.raises(KeyError):
+        cluster.leader_of("none")
