@@ -43,6 +43,7 @@ SMALL: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
+    "replica.fetch.max.bytes": "1024",  # who comes back takes several fetches to have all
 }
 
 
