@@ -1,14 +1,16 @@
-"""UpdateFeatures (key 57), versions 0-2, of a controller: all of a request's features get their levels, or none."""
+"""UpdateFeatures (key 57), versions 0-2, of a controller: all of a request's features get their levels, or none.
+
+Version 0's `allow_downgrade` is not looked at, as by Kafka's QuorumController: what lowers a level is refused.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.controller.feature_updates import FeatureUpdate, UpgradeType, update_features
+from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k57_update_features import (
-    FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -22,16 +24,10 @@ _REFUSED = "The update failed for all features since the following feature had a
 
 async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Answers when the levels are in force."""
-    wanted = [FeatureUpdate(each.feature, each.max_version_level, _kind(each, ctx.version)) for each in request.feature_updates]
+    wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:
         await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
     except Rejected as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=_REFUSED + error.message)
     results = [UpdatableFeatureResult(each.feature, error_message=None) for each in request.feature_updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
-
-
-def _kind(update: FeatureUpdateKey, version: int) -> int:
-    if version > 0:
-        return update.upgrade_type
-    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE

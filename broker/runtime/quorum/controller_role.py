@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.features import REGISTERED, Features
-from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
+from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION, ResourceType
 from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION
@@ -116,6 +116,7 @@ class ControllerRole:
         voter.open()
         state.kraft_version = voter.quorum.kraft_version
         state.load(self.newest.image, voter.end_offset - 1, self._clock.mono_ms())
+        self.decisions.broker_configs.refresh()
         bootstrap = bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP
         await self.active.run(partial(activate, bootstrap=bootstrap, in_transaction=voter.in_transaction))
         await self._register()
@@ -155,6 +156,8 @@ class ControllerRole:
 
     def _published(self, published: Published) -> None:
         self.newest = published
+        if any(kind == ResourceType.BROKER for kind, _ in published.changes.configs):
+            self.decisions.broker_configs.refresh()
         for follower in self.followers:
             follower(published)
 

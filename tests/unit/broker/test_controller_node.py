@@ -13,6 +13,7 @@ from ottla.broker.process import StartError
 from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig as Change
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterConfigsResource as Resource
@@ -106,6 +107,23 @@ def test_a_directory_that_was_not_formatted_is_refused_and_left_as_it_is() -> No
     alone(scene)
 
 
+def test_a_new_topic_is_described_with_the_defaults_that_were_changed_for_all_brokers() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        async def retention(topic: str) -> str:
+            (made,) = (await ask(cluster, CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
+            assert made.error_code == ErrorCode.NONE
+            return next(config.value for config in made.configs if config.name == "retention.ms")
+
+        assert await retention("before") == "604800000"
+        await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
+        assert await retention("after") == "1000"
+        await cluster.done(cluster.place.stop())
+        await cluster.done(cluster.place.start())
+        assert await retention("after-a-start") == "1000"
+
+    in_an_owned_cluster(scene, size=1)
+
+
 def test_a_clean_stop_leaves_the_marker() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await cluster.done(cluster.place.stop())
@@ -132,5 +150,15 @@ def test_levels_that_cannot_be_had_are_refused_in_kafkas_words() -> None:
         answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message.startswith("The update failed for all features since the following feature had an error: Invalid")
+
+    alone(scene)
+
+
+def test_what_allows_a_downgrade_in_version_0_lowers_no_level() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
+        answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[lower]), 0)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert cluster.place.image.features["transaction.version"] == 2
 
     alone(scene)
