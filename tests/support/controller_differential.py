@@ -46,8 +46,7 @@ LINE_MAX = 240
 UNORDERED = (PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord)
 """Records of these kinds that follow each other come in the order of a hash table."""
 MESSAGES = ("error_message",)
-UNCOMPARED = ("configs",)
-"""The settings of a new topic, in the answer to its creation."""
+UNCOMPARED = ()
 
 
 class Difference(NamedTuple):
