@@ -22,12 +22,15 @@ from typing import Any, NamedTuple
 
 from client_compat.kafka.jars import KafkaMissing
 from ottla.broker.cluster.metadata_records import (
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
 )
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import NotWritable, version_of
@@ -43,7 +46,16 @@ from tests.support.ottlas_controller import OttlasController, Verdict
 STEPS = 100
 PRINTED_MAX = 5
 LINE_MAX = 240
-UNORDERED = (PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord, FeatureLevelRecord)
+UNORDERED = (
+    PartitionRecord,
+    PartitionChangeRecord,
+    ConfigRecord,
+    RemoveTopicRecord,
+    FeatureLevelRecord,
+    ClientQuotaRecord,
+    UserScramCredentialRecord,
+    RemoveUserScramCredentialRecord,
+)
 """Records of these kinds that follow each other come in the order of a hash table."""
 MESSAGES = ("error_message",)
 UNCOMPARED = ()

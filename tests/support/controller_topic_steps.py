@@ -35,6 +35,7 @@ from tests.support.controller_steps import (
     some,
     topics,
 )
+from tests.support.controller_user_steps import KINDS_OF_USERS
 
 NAMES = [f"topic{letter}" for letter in "abcdefgh"]
 BAD_NAMES = ["", ".", "a/b", "x" * 250, "topic_a", "topic.a", "__cluster_metadata"]
@@ -330,8 +331,9 @@ KINDS_OF_TOPICS: dict[Making, int] = {
     replace_configs: 2,
     update_features: 4,
 }
-KINDS: dict[str, Making] = {kind.__name__: kind for kind in [*KINDS_OF_BROKERS, *KINDS_OF_TOPICS]}
-WEIGHTS: dict[str, int] = {kind.__name__: weight for kind, weight in [*KINDS_OF_BROKERS.items(), *KINDS_OF_TOPICS.items()]}
+OF_ALL: dict[Making, int] = {**KINDS_OF_BROKERS, **KINDS_OF_TOPICS, **KINDS_OF_USERS}
+KINDS: dict[str, Making] = {kind.__name__: kind for kind in OF_ALL}
+WEIGHTS: dict[str, int] = {kind.__name__: weight for kind, weight in OF_ALL.items()}
 
 
 def plan(seed: int, length: int) -> Plan:
