@@ -43,7 +43,9 @@ async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLe
 
 
 async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """Partitions begin to move, or are not to move any more."""
+    """Partitions begin to move, or are not to move any more. KAFKA QuorumController: a request without topics is not decided upon."""
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()
     try:
         return await ctx.services.active.run(partial(alter_partition_reassignments, request=request))
     except Rejected as error:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.configs.broker_config import BrokerConfigs
-from ottla.broker.configs.describe_configs import topic_entries
+from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
+from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
 from ottla.broker.controller.create_topics import CreatedTopic, NewTopic
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k19_create_topics import (
@@ -52,9 +52,16 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs) -> CreatableTo
         result.topic_id = created.topic_id
         result.num_partitions = created.num_partitions
         result.replication_factor = created.replication_factor
-        given = created.configs  # as the client wrote them, which is how Kafka answers
         result.configs = [
-            CreatableTopicConfigs(entry.name, given.get(entry.name, entry.value), entry.read_only, entry.source, entry.sensitive)
+            CreatableTopicConfigs(
+                entry.name, created.configs.get(entry.name, _as_written(entry)), entry.read_only, entry.source, entry.sensitive
+            )
             for entry in topic_entries(created.configs, broker_configs)
         ]
     return result
+
+
+def _as_written(entry: ConfigEntry) -> str | None:
+    """KAFKA KafkaConfigSchema: what somebody set while brokers ran is told as he wrote it, as the client's own settings are."""
+    is_changed = entry.source in {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
+    return entry.synonyms[0][1] if is_changed else entry.value

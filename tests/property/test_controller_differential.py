@@ -80,7 +80,7 @@ class Forgetful(OttlasController):
 
 
 def test_a_decision_that_differs_is_found_and_its_sequence_cut_down(judge: ControllerJudge) -> None:
-    long = plan(1, STEPS)
+    long = plan(6, STEPS)
     kinds = {found.kind for found in differences(long, judge, Tally(), Forgetful)}
     assert kinds == {"UnregisterBroker records"}
     short = shrunk(long, judge, kinds.pop(), Forgetful)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.controller_routes import CONTROLLER_ROUTES
 from ottla.broker.cluster.features import METADATA_VERSION
-from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord, TopicRecord
+from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord, TopicRecord
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.controller.activation import activate
 from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean_leaders
@@ -129,6 +129,8 @@ class OttlasController:
         settle = self._decided.settle if isinstance(self._decided, SoftEffects) else lambda _: None
         self.state.carry_out(SoftEffects(written, None, settle), self.end_offset)
         self.end_offset += len(written)
+        if any(isinstance(record, ConfigRecord) for record in written):
+            self._decisions.broker_configs.refresh()  # as a controller does when they are committed
 
     def _start(self, order: Start) -> Decided:
         settings = load({**MEMBER, **order.settings}, {}, None).settings

@@ -115,11 +115,11 @@ def test_a_new_topic_is_described_with_the_defaults_that_were_changed_for_all_br
             return next(config.value for config in made.configs if config.name == "retention.ms")
 
         assert await retention("before") == "604800000"
-        await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
-        assert await retention("after") == "1000"
+        await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
+        assert await retention("after") == " 1000", "as it was written"
         await cluster.done(cluster.place.stop())
         await cluster.done(cluster.place.start())
-        assert await retention("after-a-start") == "1000"
+        assert await retention("after-a-start") == " 1000"
 
     in_an_owned_cluster(scene, size=1)
 
