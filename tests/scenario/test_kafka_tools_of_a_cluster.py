@@ -169,6 +169,7 @@ def test_what_a_broker_missed_while_it_stood_still_it_has_when_it_is_killed_and_
     create(cluster, tools, "followed", OURS, OTHER, config={"min.insync.replicas": "1"})
     create(cluster, tools, "lost", OTHER, config={"min.insync.replicas": "1"})
     create(cluster, tools, "stays", OURS, config={"min.insync.replicas": "1"})
+    fill(tools, ours, "stays")
     with standing_still(cluster.broker(OTHER)):
         until_placed(cluster, "followed", [OURS, OTHER], {OURS})
         look_at_who_is_away(cluster, tools, ours, tmp_path)
