@@ -67,7 +67,7 @@ def main(
     cells, ready = _run(console, jobs, workers, _kept(directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
-    document = json.dumps(as_json(cells, scenarios, versions), indent=0, ensure_ascii=False) + "\n"
+    document = json.dumps(as_json(cells, scenarios, versions), indent=0, separators=(",", ":"), ensure_ascii=False) + "\n"
     if json_file is not None:
         json_file.write_text(document)
     if write_report:

@@ -29,6 +29,8 @@ def test_kafkas_own_brokers_join_replicate_stop_and_come_back(tmp_path: Path) ->
         cluster.quorum[0].process.kill()
         cluster.quorum[0].start()
         cluster.create_topic("after", 3)
+        cluster.settle()
+        assert [broker.process.alive for broker in cluster.brokers] == [True, True, True]
         cluster.stop()
 
 
