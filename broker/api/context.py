@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class Peer:
     """Counts the connections of this broker since its start, from 1."""
     client_software_name: str = ""
     client_software_version: str = ""
+    principal: Principal = ANONYMOUS
+    """Who the peer is, as its connection proved."""
+    by_token: bool = False
+    """True where a delegation token proved it: such a peer gets no further tokens."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
     """What to call when the connection is gone, under a key that takes it back: a parked request registers its own cancelling."""
 

@@ -20,6 +20,7 @@ from ottla.broker.cluster.topic_ids import id_text, new_topic_id
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
+from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
@@ -29,16 +30,6 @@ from ottla.protocol.schema import Buffer
 
 USER: Final = "User"
 REMOVED_AT_ONCE_MAX: Final = 1000
-
-
-class Principal(NamedTuple):
-    """Who asks, owns or renews."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
 
 
 class TokenRules(NamedTuple):

@@ -9,13 +9,13 @@ import pytest
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from ottla.broker.controller.delegation_tokens import (
     NewToken,
-    Principal,
     TokenRules,
     create_token,
     expire_token,
     remove_expired_tokens,
     renew_token,
 )
+from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
