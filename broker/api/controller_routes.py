@@ -15,6 +15,7 @@ from ottla.broker.api import (
     k33_alter_configs,
     k37_create_partitions,
     k44_incremental_alter_configs,
+    k49_alter_client_quotas,
 )
 from ottla.broker.api import controller_partitions as partitions
 from ottla.broker.api import controller_raft as raft
@@ -48,7 +49,7 @@ _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1, k44_incremental_alter_configs.handle),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1, partitions.reassign),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0, partitions.reassignments),
-    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1, users.alter_quotas),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1, k49_alter_client_quotas.handle),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0, users.alter_users),
     ApiKey.VOTE: (0, 2, raft.vote),
     ApiKey.BEGIN_QUORUM_EPOCH: (0, 1, raft.begin_epoch),

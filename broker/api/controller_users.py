@@ -1,5 +1,4 @@
-"""What a controller keeps of users, client ids and addresses: AlterClientQuotas (key 49), versions 0-1, and AlterUserScramCredentials
-(key 51), version 0.
+"""What a controller keeps of users: AlterUserScramCredentials (key 51), version 0.
 
 Promise: checked as Kafka checks them, they are in the metadata of every broker; those of Apache Kafka obey them.
 """
@@ -10,9 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.scram_users import alter_scram_users
-from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryResult
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -21,18 +18,6 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from ottla.broker.api.controller_context import ControllerContext
-
-
-async def alter_quotas(ctx: ControllerContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """One result for each entity."""
-    decide = partial(alter_client_quotas, entries=request.entries)
-    results = await ctx.services.active.run(decide, validate_only=request.validate_only)
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryResult(*error_fields(error), [EntityData(kind, name) for kind, name in sorted(target)])
-            for target, error in results.items()
-        ]
-    )
 
 
 async def alter_users(ctx: ControllerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:

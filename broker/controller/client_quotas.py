@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
-from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.cluster.image import MetadataImage, QuotaTarget
 from ottla.broker.cluster.metadata_records import ClientQuotaRecord, MetadataRecord, QuotaEntity
-from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.config_keys import INT32_MAX, INT64_MAX
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -24,8 +23,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k49_alter_client_quotas import EntryData, OpData
 
 _CLIENT_ID, _USER, _IP = "client-id", "user", "ip"
-_TYPES: Final = (_CLIENT_ID, _USER, _IP)
-"""In the order in which Kafka writes them."""
+_TYPES: Final = (_IP, _CLIENT_ID, _USER)
+"""In the order in which Kafka writes and tells them: that of a HashMap."""
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "producer_byte_rate": INT64_MAX,
     "consumer_byte_rate": INT64_MAX,
@@ -47,7 +46,7 @@ def is_address(text: str) -> bool:
 
 
 def alter_client_quotas(
-    state: ControllerState, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
+    image: MetadataImage, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
 ) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
     """An error or None for each entity. `is_host`: whether something is an address, or a name that has one."""
     records: list[MetadataRecord] = []
@@ -57,10 +56,10 @@ def alter_client_quotas(
         target = frozenset(entity.items())
         keys = [op.key for op in entry.ops]
         if target in results or len(set(keys)) < len(keys):
-            results[target] = _invalid(f"Ignoring duplicate entity or quota key of {_told(entity)}")
+            results[target] = _invalid(f"Ignoring duplicate entity {_told(entity)}")
             continue
         try:
-            records += _changes(state, entity, entry.ops, is_host)
+            records += _changes(image, entity, entry.ops, is_host)
             results[target] = None
         except Rejected as error:
             results[target] = error
@@ -68,10 +67,10 @@ def alter_client_quotas(
 
 
 def _changes(
-    state: ControllerState, entity: Mapping[str, str | None], ops: Sequence[OpData], is_host: Callable[[str], bool]
+    image: MetadataImage, entity: Mapping[str, str | None], ops: Sequence[OpData], is_host: Callable[[str], bool]
 ) -> list[MetadataRecord]:
     allowed = _allowed(entity, is_host)
-    current = state.image.client_quotas.get(frozenset(entity.items()), {})
+    current = image.client_quotas.get(frozenset(entity.items()), {})
     records: list[MetadataRecord] = []
     for op in ops:
         if not op.remove:
@@ -94,7 +93,7 @@ def _allowed(entity: Mapping[str, str | None], is_host: Callable[[str], bool]) -
     if _IP not in entity:
         return _OF_CLIENTS
     if len(entity) > 1:
-        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+        raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     if (address := entity[_IP]) is not None and not is_host(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
     return _OF_ADDRESSES
@@ -115,7 +114,8 @@ def _check_value(allowed: Mapping[str, int | None], op: OpData) -> None:
 
 
 def _told(entity: Mapping[str, str | None]) -> str:
-    return ", ".join(f"{kind}={name or '<default>'}" for kind, name in sorted(entity.items()))
+    named = ", ".join(f"{kind}={'null' if entity[kind] is None else entity[kind]}" for kind in _TYPES if kind in entity)
+    return f"ClientQuotaEntity(entries={{{named}}})"
 
 
 def _invalid(message: str) -> Rejected:

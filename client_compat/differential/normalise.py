@@ -1,8 +1,8 @@
 """Decoded responses as plain values in which only what a broker decided is left.
 
 Rules: an id, a time, an address or a path of one broker is replaced by a word that is the same for both; everything else stays as it came.
-A free text stays out of the comparison but for whether there is one. Lists whose order Kafka leaves open are sorted by what their elements
-are about.
+A free text stays out of the comparison but for whether there is one, where it is not Kafka's own word for word (`WORDED`). Lists whose
+order Kafka leaves open are sorted by what their elements are about.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
 SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"})
 """Brokers in the order in which they happened to come."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
+WORDED = frozenset({"k48_describe_client_quotas", "k49_alter_client_quotas"})
+"""Modules of messages whose texts are compared, too."""
 SORT_KEYS = (
     "name",
     "topic",
@@ -46,6 +48,8 @@ SORT_KEYS = (
     "node_id",
     "broker_id",
     "replica_id",
+    "entity_type",
+    "entity",
 )
 UNORDERED = frozenset({("TopicData", "partitions")})
 """More of the same: the partitions of a transaction."""
@@ -119,7 +123,11 @@ def _struct(value: Any, names: Names, sort: bool) -> dict[str, Plain]:
     shown = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in DROPPED}
     shown |= {name: sorted(found) for name, found in shown.items() if (type(value).__name__, name) in UNORDERED}
     chance = {name for name, found in shown.items() if (type(value).__name__, name) in names.by_chance and found not in NOT_GIVEN}
-    return {name: "<by chance>" if name in chance else _value(name, found, names, sort) for name, found in shown.items()}
+    worded = type(value).__module__.rpartition(".")[2] in WORDED
+    return {
+        name: "<by chance>" if name in chance else found if worded and name in TEXTS else _value(name, found, names, sort)
+        for name, found in shown.items()
+    }
 
 
 def _number(field: str, value: int, names: Names) -> Plain:

@@ -11,6 +11,7 @@ from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, create_partitions, create_topics
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
 from ottla.broker.controller.placement import Placement
@@ -22,11 +23,12 @@ from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.cluster.image import QuotaTarget, TopicImage
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
     from ottla.broker.runtime.metadata.publisher import Publisher
+    from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 
 class TopicService:
@@ -91,6 +93,12 @@ class TopicService:
             if resource.resource_type == ResourceType.BROKER_LOGGER and error is None and not validate_only:
                 self.broker_configs.loggers.change(resource.ops)  # of this process alone: no record says it
         return answers
+
+    async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
+        """Sets and removes quotas; an error or None for each entity."""
+        return await self.controller.run(
+            lambda: alter_client_quotas(self.catalog.image, entries), lambda answers, _: answers, validate_only=validate_only
+        )
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no other request was given. Raises Rejected when there are none left."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.cluster_configs import alter_cluster_configs
 from ottla.broker.controller.create_topics import create_partitions, create_topics
 from ottla.broker.controller.delete_topics import delete_topics
 from ottla.broker.controller.placement import Placement
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster.image import QuotaTarget
     from ottla.broker.cluster.metadata_records import MetadataRecord
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.controller.alter_configs import AlterResource
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.effects import Effects
     from ottla.broker.core.rejected import Rejected
     from ottla.broker.runtime.quorum.active_controller import ActiveController
+    from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class ClusterDecisions:
         return await self.active.run(
             partial(alter_cluster_configs, resources=resources, forwarded=self.is_forwarded), validate_only=validate_only
         )
+
+    async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
+        """As above."""
+        return await self.active.run(lambda state: alter_client_quotas(state.image, entries), validate_only=validate_only)
 
 
 def _create_topics(state: ControllerState, topics: Sequence[NewTopic]) -> Effects[MetadataRecord, list[CreatedTopic]]:

@@ -15,6 +15,7 @@ from client_compat.differential.scenarios import (
     groups,
     offsets,
     produce,
+    quotas,
     topics,
     transactions,
 )
@@ -23,7 +24,20 @@ Scenario = Callable[[Probe], None]
 
 SCENARIOS: dict[str, Scenario] = {
     f"{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (beginning, topics, produce, fetch, offsets, groups, consumer_groups, group_changes, configs, describe, transactions)
+    for module in (
+        beginning,
+        topics,
+        produce,
+        fetch,
+        offsets,
+        groups,
+        consumer_groups,
+        group_changes,
+        configs,
+        describe,
+        transactions,
+        quotas,
+    )
     for name, scenario in module.SCENARIOS.items()
 }
 

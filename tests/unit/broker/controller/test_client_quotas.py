@@ -21,7 +21,7 @@ def entry(*parts: Part, **ops: float | None) -> EntryData:
 
 
 def alter(controller: LiveController, *entries: EntryData) -> list[Rejected | None]:
-    return list(controller.run(alter_client_quotas(controller.state, entries)).values())
+    return list(controller.run(alter_client_quotas(controller.state.image, entries)).values())
 
 
 def problem(*parts: Part, **ops: float | None) -> str:
@@ -42,7 +42,7 @@ def test_a_quota_is_of_a_user_and_a_client_id(parts: list[Part]) -> None:
 def test_a_quota_is_of_an_address_alone(address: str | None) -> None:
     controller = LiveController()
     assert alter(controller, entry(("ip", address), connection_creation_rate=10.0)) == [None]
-    assert "should not be combined" in problem(("ip", address), ALICE, connection_creation_rate=10.0)
+    assert "IP entity shouldnot be combined" in problem(("ip", address), ALICE, connection_creation_rate=10.0)
 
 
 def test_the_parts_of_an_entity_are_written_in_kafkas_order() -> None:

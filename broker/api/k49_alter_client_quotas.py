@@ -1,0 +1,26 @@
+"""AlterClientQuotas (key 49), versions 0-1: how much users, client ids and addresses may use (KIP-546).
+
+Promises: a quota that is answered without an error is durable and obeyed from then on; one entity's error is not another's; validate_only
+checks everything and changes nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryResult
+
+
+async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """One result for each entity, when the quotas are durable."""
+    try:
+        results = await ctx.services.topic_service.alter_client_quotas(request.entries, validate_only=request.validate_only)
+    except Rejected as error:
+        results = {frozenset((part.entity_type, part.entity_name) for part in entry.entity): error for entry in request.entries}
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryResult(*error_fields(error), [EntityData(kind, name) for kind, name in sorted(target)])
+            for target, error in results.items()
+        ]
+    )
