@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.loop import SimLoop
 from ottla.broker.sim.sim_cluster import CONTROLLER_HOST, SYNC_US, SimCluster, SimNode
 
@@ -20,14 +21,13 @@ SLOW_US: Final = (20_000, 600_000)
 STALLED_US: Final = (500_000, 8_000_000)
 LOSS: Final = 0.02
 FULL, CLIENT_DIES, ZOMBIE = "full", "client dies", "zombie client"
-KINDS: Final = (
+OF_ANY_NODE: Final = (
     "kill",
     "stop",
     "pause",
     "power",
     "dies amid a write",
     "one way",
-    "no controller",
     "isolated",
     "cut",
     "loses",
@@ -35,9 +35,10 @@ KINDS: Final = (
     "stalls",
     "skew",
     FULL,
-    CLIENT_DIES,
-    ZOMBIE,
 )
+KINDS: Final = (*OF_ANY_NODE, "no controller", CLIENT_DIES, ZOMBIE)
+_OF_CONTROLLER: Final = 0.15
+"""How often it is the controller that a fault is for."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class Fault:
     draw: float
 
     def __str__(self) -> str:
-        to = f" to {self.peer}" if self.kind in {"one way"} else ""
-        return f"{self.at_ms / 1000:8.3f} s  {self.kind} {self.node}{to} for {self.for_ms / 1000:.3f} s"
+        return f"{self.at_ms / 1000:8.3f} s  {self.kind} {self.node} for {self.for_ms / 1000:.3f} s"
 
 
 def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int) -> list[Fault]:
@@ -66,7 +66,10 @@ def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int) -> list[Fault]
         node = random.randint(1, nodes)
         peer = (node + random.randint(0, nodes - 2)) % nodes + 1
         for_ms = random.choice([random.randint(1, 1_000), random.randint(1_000, 8_000), random.randint(8_000, 20_000)])
-        faults.append(Fault(at_ms, random.choice(kinds), node, peer, for_ms, random.random()))
+        kind = random.choice(kinds)
+        if kind in OF_ANY_NODE and random.random() < _OF_CONTROLLER:
+            node = CONTROLLER_ID
+        faults.append(Fault(at_ms, kind, node, peer, for_ms, random.random()))
     return faults
 
 
@@ -110,7 +113,7 @@ class Nemesis:
         """Everything is over: who is down starts, who is paused goes on, links and disks are as in the beginning."""
         self.over = True
         self.cluster.network.heal()
-        for node in self.cluster.nodes.values():
+        for node in self.cluster.everyone.values():
             node.sync_us, node.on_disk_call, node.files.room = SYNC_US, _nothing, None
             if node.process is not None:
                 self.loop.resume(node.process)
@@ -120,7 +123,7 @@ class Nemesis:
         self._look_at_the_wounded()
         if self.over or self._wounded:
             return
-        end = self._does[fault.kind](self.cluster.nodes[fault.node], fault)
+        end = self._does[fault.kind](self.cluster.everyone[fault.node], fault)
         if end is not None:
             self.told.append(fault)
             self._under_way += 1
@@ -151,7 +154,7 @@ class Nemesis:
         return lambda: self.loop.resume(process)
 
     def _power(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        if not self.synced:
+        if not self.synced and node is not self.cluster.controller:  # which tells nobody what is not on its disk
             if self._under_way or not self._all_in_sync():
                 return None
             self._wounded.add(node.node_id)
@@ -201,13 +204,14 @@ class Nemesis:
     # --- links -----------------------------------------------------------------------------------------------------------------------
 
     def _one_way(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        return self._blocked((node.host, self.cluster.nodes[fault.peer].host))
+        way = (node.host, self._other(fault))
+        return self._blocked(way if fault.for_ms % 2 else way[::-1])
 
     def _no_controller(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
         return self._blocked((node.host, CONTROLLER_HOST), (CONTROLLER_HOST, node.host))
 
     def _isolate(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        others = [CONTROLLER_HOST, *(each.host for each in self.cluster.nodes.values() if each is not node)]
+        others = [each.host for each in self.cluster.everyone.values() if each is not node]
         return self._blocked(*((node.host, other) for other in others), *((other, node.host) for other in others))
 
     def _blocked(self, *ways: tuple[str, str]) -> Callable[[], None]:
@@ -254,20 +258,22 @@ class Nemesis:
 
     def _other(self, fault: Fault) -> str:
         """Who is at the other end: another broker, the controller, or a client."""
-        others = [self.cluster.nodes[fault.peer].host, CONTROLLER_HOST, *self.cluster.client_hosts]
+        controller = [CONTROLLER_HOST] * (fault.node != CONTROLLER_ID)
+        others = [self.cluster.nodes[fault.peer].host, *controller, *self.cluster.client_hosts]
         return others[int(fault.draw * 1000) % len(others)]
 
     # --- what may be done --------------------------------------------------------------------------------------------------------------
 
     def _all_in_sync(self) -> bool:
-        topics = self.cluster.controller.image.topics.values()
+        topics = self.cluster.image.topics.values()
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _look_at_the_wounded(self) -> None:
         """Whoever came back is in sync by what he has now; whoever is fenced is in sync no more."""
-        image = self.cluster.controller.image
+        image = self.cluster.image
         for node in sorted(self._wounded):
-            in_sync = any(node in each.isr for topic in image.topics.values() for each in topic.partitions.values())
+            all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())
+            in_sync = any(node in {*each.isr, *each.elr, *each.last_known_elr} for each in all_of_them)
             if not in_sync or (self.cluster.nodes[node].serves and not image.brokers[node].fenced):
                 self._wounded.discard(node)
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from ottla.broker.app import Broker
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration
+from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
+from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.threads import Threads
-from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
+from ottla.broker.layout import CONTROLLER_ID, LISTENER
 from ottla.broker.process import StartError
-from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
-from ottla.broker.sim.kraft_controller import KraftController
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.sim.loop import Died, Process, ProcessLife, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.node_clock import NodeClock
@@ -26,40 +31,38 @@ from ottla.broker.storage.formatting import format_directory
 from ottla.broker.world import World
 
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-CONTROLLER_HOST: Final = "c3000"
+CONTROLLER_HOST: Final = f"c{CONTROLLER_ID}"
+CONTROLLER_PORT: Final = 9093
+MIN_ISR: Final = 2
+"""min.insync.replicas of every node."""
 RESTART_US: Final = 500_000
 SYNC_US: Final = (50, 5_000)
 """How long a step of a thread takes, from and to: an fsync is two."""
 
 
-class SimNode:
-    """A broker's place: host, disk and clock outlive the broker. `broker` is there from when it was begun until its process ends; `serves`
-    says that it has started."""
+class SimNode(ABC):
+    """The place (id and host) of a process that serves: its disk and its clock outlive it. `serves` says that it has started."""
 
-    def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
-        self.node_id, self.host = node_id, f"node{node_id}"
+    def __init__(self, place: tuple[int, str], loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
+        self.node_id, self.host = place
         self.loop, self.network, self.random = loop, network, random
         self.clock = NodeClock(loop, skew_ms=random.randint(-2_000, 2_000), drift=random.randint(-5_000, 5_000))
         self.files = MemoryFiles()
         self.process: Process | None = None
-        self.broker: Broker | None = None
         self.serves = self.wanted = False
         self.ends: list[str] = []
         """Why processes of it ended by themselves; empty for what was told to."""
         self.sync_us = SYNC_US
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
+        self._running: Broker | ControllerNode | None = None
         self._settings = {
-            "process.roles": "broker",
-            "node.id": str(node_id),
+            "node.id": str(self.node_id),
             "log.dir": f"/{self.host}",
-            "listeners": f"PLAINTEXT://{self.host}:9092",
-            "controller.quorum.bootstrap.servers": f"{CONTROLLER_HOST}:9093",
-            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"{CONTROLLER_HOST}:{CONTROLLER_PORT}",
+            "controller.listener.names": LISTENER,
+            "metadata.log.max.record.bytes.between.snapshots": "8000",
             **settings,
         }
-        levels = bootstrap_levels({}, None, dynamic_quorum=True)
-        directory = Path(self._settings["log.dir"])
-        format_directory(directory, CLUSTER_ID, node_id, levels, 0, files=self.files, random_bytes=random.randbytes)
 
     @property
     def is_up(self) -> bool:
@@ -78,25 +81,25 @@ class SimNode:
         self.loop.spawn(process, self._live(world))
 
     def kill(self, *, power: bool = False) -> None:
-        """As SIGKILL ends it; without `power` what was not synced is lost, too, and nobody is told."""
+        """As SIGKILL ends it; with `power` what was not synced is lost, too, and nobody is told."""
         self.wanted = False
         process = self.process
         if process is None or process.life is ProcessLife.DEAD:
             return
-        process.relics.append(self.broker)
+        process.relics.append(self._running)
         self.loop.kill(process)
         self.network.process_died(process, power=power)
         if power:
             self.files.power_loss(self.random)
         else:
             self.files.process_died()
-        self.broker, self.serves = None, False
+        self._running, self.serves = None, False
 
     def stop(self) -> None:
-        """As SIGTERM ends it: it leaves the cluster, and closes its logs."""
-        if self.broker is not None and self.process is not None and self.serves:
+        """As SIGTERM ends it: a broker leaves the cluster, and closes its logs."""
+        if self._running is not None and self.process is not None and self.serves:
             self.wanted = self.serves = False
-            self.loop.spawn(self.process, self._stop(self.broker))
+            self.loop.spawn(self.process, self._stop(self._running))
 
     def exit(self, why: str) -> None:
         """Its process ends itself, amid what it does, and is started again."""
@@ -109,18 +112,25 @@ class SimNode:
             self.loop.call_in_us(RESTART_US, self.start, context=self.network.context)
         raise Died(f"{self.host}: {why}")
 
-    async def _stop(self, broker: Broker) -> None:
-        await broker.stop()
+    def _format(self, **more: Any) -> None:
+        path, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
+        format_directory(path, CLUSTER_ID, self.node_id, levels, 0, files=self.files, random_bytes=self.random.randbytes, **more)
+
+    async def _stop(self, running: Broker | ControllerNode) -> None:
+        await running.stop()
         self.exit("")
 
     async def _live(self, world: World) -> None:
         settings = load(self._settings, {}, None).settings
-        self.broker = broker = Broker(settings, Faults(), world, exit_now=lambda code: self.exit(f"ended with {code}"))
+        self._running = running = self._made(settings, world)
         try:
-            await broker.start()
+            await running.start()
         except (StartError, OSError) as error:
             self.exit(f"did not start: {error}")
         self.serves = True
+
+    @abstractmethod
+    def _made(self, settings: BrokerSettings, world: World) -> Broker | ControllerNode: ...
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
         def asked(operation: str, path: Path) -> None:
@@ -138,34 +148,87 @@ class SimNode:
         return made
 
 
+class SimBroker(SimNode):
+    """`broker` is there from when it was begun until its process ends."""
+
+    def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
+        host = f"node{node_id}"
+        own = {"process.roles": "broker", "listeners": f"PLAINTEXT://{host}:9092", **settings}
+        super().__init__((node_id, host), loop, network, random, own)
+        self._format()
+
+    @property
+    def broker(self) -> Broker | None:
+        assert not isinstance(self._running, ControllerNode)
+        return self._running
+
+    def _made(self, settings: BrokerSettings, world: World) -> Broker:
+        return Broker(settings, Faults(), world, exit_now=lambda code: self.exit(f"ended with {code}"))
+
+
+class SimController(SimNode):
+    """The cluster's controller. `image` is what it committed last, as far as anybody was told; `on_committed` is called with each."""
+
+    def __init__(self, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
+        listener = f"{LISTENER}://{CONTROLLER_HOST}:{CONTROLLER_PORT}"
+        own = {"process.roles": "controller", "listeners": listener, "advertised.listeners": "", **settings}
+        super().__init__((CONTROLLER_ID, CONTROLLER_HOST), loop, network, random, own)
+        self._format(voter_at=[VoterEndpoint(LISTENER, CONTROLLER_HOST, CONTROLLER_PORT)])
+        self.image = MetadataImage()
+        self.on_committed: Callable[[MetadataImage], None] = lambda image: None
+
+    @property
+    def role(self) -> ControllerRole | None:
+        """Of the process that runs, once it serves."""
+        assert not isinstance(self._running, Broker)
+        return self._running.role if self._running is not None and self.serves else None
+
+    def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
+        return self.image.topics[self.image.topic_ids[topic]].partitions[index]
+
+    def _made(self, settings: BrokerSettings, world: World) -> ControllerNode:
+        return ControllerNode(settings, world, exit_now=lambda code: self.exit(f"ended with {code}"))
+
+    async def _live(self, world: World) -> None:
+        await super()._live(world)
+        role = self.role
+        assert role is not None
+        role.followers.append(self._committed)
+        self._committed(role.newest)
+
+    def _committed(self, published: Published) -> None:
+        self.image = published.image
+        self.on_committed(published.image)
+
+
 class SimCluster:
-    """`size` brokers, with ids from 1, and a controller."""
+    """`size` brokers (`nodes`), with ids from 1, and a controller; `everyone` is all of them."""
 
     def __init__(self, loop: SimLoop, random: Random, size: int = 3, **settings: str) -> None:
         self.loop = loop
         self.network = SimNetwork(loop, Random(random.getrandbits(64)))
         wanted = {name.replace("_", "."): value for name, value in settings.items()}
-        self.nodes = {node: SimNode(node, loop, self.network, Random(random.getrandbits(64)), wanted) for node in range(1, size + 1)}
+        self.nodes = {node: SimBroker(node, loop, self.network, Random(random.getrandbits(64)), wanted) for node in range(1, size + 1)}
         self.client_hosts: list[str] = []
-        self.controller_process = Process(CONTROLLER_HOST)
-        clock, timers = NodeClock(loop), Timers()
-        self.controller = KraftController(clock, timers, Random(random.getrandbits(64)))
-        self._driver = TimerDriver(timers, clock)
+        self.controller = SimController(loop, self.network, Random(random.getrandbits(64)), wanted)
+        self.everyone: dict[int, SimNode] = {**self.nodes, CONTROLLER_ID: self.controller}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata, as it was committed last."""
+        return self.controller.image
 
     def start(self) -> None:
         """Begins everything."""
-        self.loop.spawn(self.controller_process, self._start_controller())
-        for node in self.nodes.values():
+        for node in self.everyone.values():
             node.start()
 
-    async def _start_controller(self) -> None:
-        self._driver.start()
-        await self.controller.start(self.network)
-
     def all_serve(self) -> bool:
-        """Whether every broker has started, and nobody is fenced."""
-        brokers = self.controller.image.brokers
-        return all(node.serves and node.node_id in brokers and not brokers[node.node_id].fenced for node in self.nodes.values())
+        """Whether every node has started, and no broker is fenced."""
+        brokers = self.image.brokers
+        return self.controller.serves and all(
+            node.serves and node.node_id in brokers and not brokers[node.node_id].fenced for node in self.nodes.values()
+        )
 
 
 async def sleep(loop: SimLoop, ms: float) -> None:

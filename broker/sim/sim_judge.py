@@ -1,43 +1,21 @@
 """What must hold in a cluster at every moment, and what must be so when everything has healed.
 
-Rules: the metadata's are those of KRaft's records (KAFKA PartitionChangeBuilder); the logs' are those of the protocol of
-replication: what is below a high watermark that a leader told is in the log of every later one, to the last byte.
+Rules: the metadata's are in `metadata_judge`; the logs' are those of the protocol of replication: what is below a high watermark that a
+leader told is in the log of every later one, to the last byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.sim.log_batches import batches_of
+from ottla.broker.sim.metadata_judge import MetadataWatch
 from ottla.broker.sim.sim_client import Place
-from ottla.broker.sim.sim_cluster import SimCluster, SimNode
-from ottla.broker.storage.log_values import Isolation
-from ottla.protocol.records.batch import split_batches
-
-_READ_BYTES = 4 << 20
-
-
-class Violation(AssertionError):
-    """Something is not as it must be."""
-
-
-def batches_of(partition: Partition, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """(base offset, next offset, bytes) of the batches between two offsets."""
-    log = partition.log
-    end = min(end, log.log_end_offset)
-    while start < end:
-        data = log.read(start, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
-        before = start
-        for position, header in split_batches(data):
-            if header.base_offset >= end:
-                return
-            yield header.base_offset, header.next_offset, bytes(data[position : position + header.size_bytes])
-            start = header.next_offset
-        if start == before:
-            return
+from ottla.broker.sim.sim_cluster import SimBroker, SimCluster
+from ottla.broker.sim.violation import Violation
 
 
 @dataclass
@@ -55,17 +33,14 @@ class Watch:
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._image = MetadataImage()
+        self.metadata = MetadataWatch(cluster)
         self._committed: dict[tuple[bytes, int], _Committed] = {}
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
 
     def look(self) -> None:
         """Everything that has changed since the last time."""
-        image = self._cluster.controller.image
-        if image is not self._image:
-            before, self._image = self._image, image
-            _check_metadata(before, image)
-            self._look_at_who_joined(before, image)
+        for before, after in self.metadata.look():
+            self._look_at_who_joined(before, after)
         for node in self._cluster.nodes.values():
             if node.serves and node.broker is not None:
                 for partition in node.broker.services.partitions:
@@ -81,7 +56,7 @@ class Watch:
                 for node in sorted(set(now.isr) - set(old.partitions.get(index, now).isr)):
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
-    def _has_joined(self, node: SimNode, topic: TopicImage, index: int) -> None:
+    def _has_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
         known = self._committed.get((topic.topic_id, index))
         if node.serves and node.broker is not None and known is not None:
             end = node.broker.services.partitions.get(topic.name, index).log.log_end_offset
@@ -117,19 +92,19 @@ class Watch:
         if epoch > known.led[0]:
             self._has_all(node, partition, known)
         known.led = (epoch, mark)
-        for base, following, data in batches_of(partition, known.end, mark):
+        for base, following, data in batches_of(partition.log, known.end, mark):
             known.batches[base] = _digest(data)
             known.end = following
 
     def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
         """Who does not know yet that it leads no more can commit only what its successor had before it began."""
-        late = list(batches_of(partition, known.end, mark))
+        late = list(batches_of(partition.log, known.end, mark))
         for other in self._cluster.nodes.values():
             if not (late and other.serves and other.broker is not None):
                 continue
             theirs = other.broker.services.partitions.get(partition.topic, partition.index)
             leads = theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
-            if leads and late != list(batches_of(theirs, known.end, mark)):
+            if leads and late != list(batches_of(theirs.log, known.end, mark)):
                 told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} has not"
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {told}")
 
@@ -137,7 +112,7 @@ class Watch:
         """A new leader has everything that was committed."""
         start = partition.log.log_start_offset
         wanted = {base: digest for base, digest in known.batches.items() if base >= start}
-        found = {base: _digest(data) for base, _, data in batches_of(partition, start, known.end)}
+        found = {base: _digest(data) for base, _, data in batches_of(partition.log, start, known.end)}
         if wanted != found:
             lost = sorted(base for base in wanted if found.get(base) != wanted[base]) or sorted(found.keys() - wanted.keys())
             raise Violation(
@@ -146,61 +121,17 @@ class Watch:
             )
 
 
-def _check_metadata(before: MetadataImage, after: MetadataImage) -> None:
-    for node, broker in after.brokers.items():
-        old = before.brokers.get(node)
-        if old is not None and (broker.epoch < old.epoch or (broker.epoch == old.epoch and broker.incarnation_id != old.incarnation_id)):
-            raise Violation(f"broker {node} went from epoch {old.epoch} to {broker.epoch}")
-    for topic_id, topic in after.topics.items():
-        old_topic = before.topics.get(topic_id)
-        if topic is old_topic:
-            continue
-        for index, now in topic.partitions.items():
-            then = None if old_topic is None else old_topic.partitions.get(index)
-            if now is not then:
-                wrong = _wrong_registration(after, now) or _wrong_step(then, now)
-                if wrong:
-                    raise Violation(f"{topic.name}-{index}: {wrong}: {then} -> {now}")
-    if after.next_producer_id < before.next_producer_id:
-        raise Violation(f"the next producer id went from {before.next_producer_id} to {after.next_producer_id}")
-
-
-def _wrong_registration(image: MetadataImage, now: PartitionRegistration) -> str:
-    fenced = {node for node, broker in image.brokers.items() if broker.fenced}
-    rules = {
-        "one that is no replica is in sync": set(now.isr) <= set(now.replicas) and len(set(now.isr)) == len(now.isr),
-        "the leader is not in sync": now.leader == -1 or now.leader in now.isr,
-        "nobody is in sync": bool(now.isr or now.elr),
-        "one eligible to lead is in sync": not set(now.elr) & set(now.isr) and set(now.elr) <= set(now.replicas),
-        "replicas and directories differ": len(now.directories) == len(now.replicas),
-        "the leader is fenced": now.leader not in fenced,
-        "one that is fenced is in sync": not fenced & set(now.isr) or len(now.isr) == 1,
-        "what comes and goes is no replica": {*now.adding_replicas, *now.removing_replicas} <= set(now.replicas),
-    }
-    return ", ".join(what for what, holds in rules.items() if not holds)
-
-
-def _wrong_step(then: PartitionRegistration | None, now: PartitionRegistration) -> str:
-    if then is None:
-        return ""
-    if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
-        return "an epoch went back"
-    if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
-        return "two leaders of one epoch"
-    return ""
-
-
 def unequal_replicas(cluster: SimCluster) -> list[str]:
     """Partitions whose replicas are not the same to the last byte."""
     found = []
-    for topic in cluster.controller.image.topics.values():
+    for topic in cluster.image.topics.values():
         for index, registration in topic.partitions.items():
             logs = {}
             for node in registration.replicas:
                 broker = cluster.nodes[node].broker
                 assert broker is not None
                 log = broker.services.partitions.get(topic.name, index)
-                whole = batches_of(log, log.log.log_start_offset, log.log.log_end_offset)
+                whole = batches_of(log.log, log.log.log_start_offset, log.log.log_end_offset)
                 logs[node] = (log.log.log_end_offset, log.replica.high_watermark, _digest(b"".join(data for _, _, data in whole)))
             if len(set(logs.values())) > 1:
                 found.append(f"{topic.name}-{index}: {', '.join(f'node {node} ends at {log[0]}' for node, log in logs.items())}")
@@ -212,7 +143,7 @@ def unsettled(cluster: SimCluster) -> list[str]:
     if not cluster.all_serve():
         return [f"node {node.node_id} does not serve" for node in cluster.nodes.values() if not node.serves] or ["a broker is fenced"]
     found = []
-    for topic in cluster.controller.image.topics.values():
+    for topic in cluster.image.topics.values():
         for index, now in topic.partitions.items():
             place: Place = (topic.name, index)
             if len(now.isr) != len(now.replicas):

@@ -14,14 +14,16 @@ from typing import Final
 
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
+from ottla.broker.sim.metadata_judge import differing
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_client import Place, SimClient
-from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
+from ottla.broker.sim.sim_cluster import MIN_ISR, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
-from ottla.broker.sim.sim_judge import Violation, Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupGiven, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
+from ottla.broker.sim.violation import Violation
 from ottla.broker.testing.anomalies import Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -42,7 +44,7 @@ SMALL: Final = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-    "min.insync.replicas": "2",
+    "min.insync.replicas": str(MIN_ISR),
     "replica.fetch.max.bytes": "1024",  # who comes back takes several fetches to have all
 }
 
@@ -261,7 +263,7 @@ class Simulation:
         return broker.services.partitions.get(*place)
 
     def _verdict(self) -> list[str]:
-        found = list(self.history.wrong) + unequal_replicas(self.cluster)
+        found = list(self.history.wrong) + unequal_replicas(self.cluster) + differing(self.cluster)
         stored = self._stored()
         values = {each.value for each in stored if each.topic == SOURCE}
         sends = sorted(self.history.sends, key=lambda send: send.number)
@@ -278,7 +280,7 @@ class Simulation:
 
     def _stored(self) -> list[Stored]:
         found: list[Stored] = []
-        image = self.cluster.controller.image
+        image = self.cluster.image
         for name in TOPICS:
             for index, now in image.topics[image.topic_ids[name]].partitions.items():
                 broker = self.cluster.nodes[now.leader].broker

@@ -13,7 +13,7 @@ from ottla.broker.cluster.image_delta import ImageDelta
 from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
 from ottla.broker.cluster.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, MetadataRecord
-from ottla.broker.sim.metadata_images import made_of
+from tests.support.metadata_images import made_of
 from tests.support.metadata_logs import LogOfMetadata, cut
 
 SEEDS = st.integers(0, 1 << 32)

@@ -28,7 +28,6 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
-from ottla.broker.sim.metadata_images import made_of
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.client import Client
@@ -38,6 +37,7 @@ from ottla.protocol.schema import Message
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until_async
 from tests.support.kafka_tools import good, table
+from tests.support.metadata_images import made_of
 from tests.support.running_broker import HOST
 from tests.support.topic_calls import create
 

@@ -17,13 +17,13 @@ from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, write_snapshot
-from ottla.broker.sim.metadata_images import made_of
 from ottla.protocol.client import Client
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.record import Record, iter_records
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
 from tests.support.kafka_tools import good, metadata_shell
+from tests.support.metadata_images import made_of
 from tests.support.metadata_logs import LogOfMetadata
 from tests.support.running_broker import HOST
 from tests.support.topic_calls import create

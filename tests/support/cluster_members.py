@@ -17,7 +17,6 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.link import Node
-from ottla.broker.sim.answering_node import AnsweringNode
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.world import World
@@ -25,6 +24,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, decode_response, encode_request, encode_response
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
+from tests.support.answering_node import AnsweringNode
 from tests.support.node_links import LinkedPlace
 
 CORRELATION_ID = 77

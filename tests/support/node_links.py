@@ -11,8 +11,8 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
-from ottla.broker.sim.answering_node import Answer, AnsweringNode
 from ottla.broker.sim.memory_network import MemoryNetwork
+from tests.support.answering_node import Answer, AnsweringNode
 from tests.support.simulation import settle
 
 

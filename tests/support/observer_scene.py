@@ -17,10 +17,10 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.metadata_quorum import MemoryQuorum
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.records.batch import split_batches
+from tests.support.metadata_quorum import MemoryQuorum
 from tests.support.raft_logs import DIRECTORY, open_metadata_log
 from tests.support.simulation import settle
 

@@ -7,8 +7,8 @@ from ottla.broker.cluster.metadata_records import NO_LEADER, PartitionChangeReco
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.peers import Peers
-from ottla.broker.sim.answering_node import Answer, AnsweringNode
 from ottla.protocol.api_keys import ApiKey
+from tests.support.answering_node import Answer, AnsweringNode
 from tests.support.node_links import LinkedPlace
 
 T, STATE = (bytes([n]) * 16 for n in (1, 2))

@@ -9,13 +9,13 @@ from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.sim.metadata_images import level, made_of
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.raft_log import RaftLog
 from ottla.broker.storage.recovery import OpenRequest, open_log
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.metadata_images import level, made_of
 
 DIRECTORY = Path("/data/__cluster_metadata-0")
 NOW_MS = 1_700_000_000_000

@@ -87,7 +87,7 @@ class SoleVoter:
         self._feed = ImageFeed()
         self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, rhythm or SnapshotRhythm())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._news: set[asyncio.Future[None]] = set()
+        self._news: dict[asyncio.Future[None], None] = {}  # in the order in which they asked
         self._syncing = False
 
     @property
@@ -190,8 +190,8 @@ class SoleVoter:
     def news(self) -> asyncio.Future[None]:
         """Done when more is committed than now; to be cancelled where nobody waits any more."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._news.add(waiting)
-        waiting.add_done_callback(self._news.discard)
+        self._news[waiting] = None
+        waiting.add_done_callback(lambda _: self._news.pop(waiting, None))
         return waiting
 
     def _write(self, batch: bytes) -> None:

@@ -15,7 +15,7 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
 )
 from ottla.broker.cluster.registrations import InconsistentRecord
-from ottla.broker.sim.metadata_images import made_of
+from tests.support.metadata_images import made_of
 
 ID = b"\x01" * 16
 OTHER = b"\x02" * 16

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.broker.cluster.image import EMPTY, LOST, MIGRATING, UNASSIGNED
 from ottla.broker.cluster.metadata_records import RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
-from ottla.broker.sim.metadata_images import level, made_of
+from tests.support.metadata_images import level, made_of
 
 ID, OTHER = b"i" * 16, b"o" * 16
 

@@ -12,7 +12,7 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from ottla.broker.sim.metadata_images import made_of
+from tests.support.metadata_images import made_of
 
 ID, OTHER = b"i" * 16, b"o" * 16
 BEFORE = made_of(TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1]), PartitionRecord(1, ID, [1], [1]), RegisterBrokerRecord(1))

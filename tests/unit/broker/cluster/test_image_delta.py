@@ -26,7 +26,7 @@ from ottla.broker.cluster.metadata_records import (
     UnfenceBrokerRecord,
 )
 from ottla.broker.cluster.registrations import InconsistentRecord
-from ottla.broker.sim.metadata_images import level, made_of
+from tests.support.metadata_images import level, made_of
 
 ID, OTHER, THIRD = b"i" * 16, b"o" * 16, b"t" * 16
 TOPICS = made_of(

@@ -22,7 +22,7 @@ from ottla.broker.cluster.metadata_records import (
     UserScramCredentialRecord,
 )
 from ottla.broker.cluster.record_versions import NotWritable
-from ottla.broker.sim.metadata_images import level, made_of
+from tests.support.metadata_images import level, made_of
 
 ID, DIRECTORY = b"i" * 16, b"d" * 16
 

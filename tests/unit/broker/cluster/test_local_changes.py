@@ -11,7 +11,7 @@ from ottla.broker.cluster.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.broker.sim.metadata_images import made_of
+from tests.support.metadata_images import made_of
 
 NODE = 1
 KINDS = ("removed", "leaders", "elected", "followers")

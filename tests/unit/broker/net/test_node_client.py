@@ -12,7 +12,6 @@ from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient, Patience
 from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
-from ottla.broker.sim.answering_node import HANG_UP, Answer, AnsweringNode
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
@@ -22,6 +21,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tests.support.answering_node import HANG_UP, Answer, AnsweringNode
 from tests.support.node_links import LinkedPlace
 from tests.support.simulation import settle
 

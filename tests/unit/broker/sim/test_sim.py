@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.campaign import shrunk, story
 from ottla.broker.sim.mutations import MUTATIONS, found
 from ottla.broker.sim.nemesis import Fault
@@ -19,6 +20,18 @@ def test_a_cluster_whose_leaders_are_killed_and_paused_under_idempotent_producer
     outcome = simulate(SMALL)
     assert outcome.violations == []
     assert [fault.kind for fault in outcome.happened] == ["kill", "pause"]
+    assert outcome.acknowledged > 30
+
+
+def test_a_controller_that_is_killed_paused_and_cut_off_from_power_comes_back_from_its_disk_and_brokers_serve_meanwhile() -> None:
+    faults = (
+        Fault(500, "kill", CONTROLLER_ID, 1, 2_000, 0.5),
+        Fault(1_000, "kill", 1, 2, 500, 0.5),
+        Fault(3_000, "power", CONTROLLER_ID, 1, 500, 0.5),
+        Fault(4_000, "pause", CONTROLLER_ID, 1, 1_500, 0.5),
+    )
+    outcome = simulate(replace(SMALL, faults=faults))
+    assert (outcome.violations, len(outcome.happened)) == ([], 4)
     assert outcome.acknowledged > 30
 
 

@@ -7,10 +7,10 @@ import pytest
 from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.metadata_images import level, made_of
 from ottla.broker.storage.files import FILES
 from ottla.broker.storage.snapshot_files import DELETE_DELAY_MS, SnapshotFiles
 from ottla.protocol.errors import ProtocolError
+from tests.support.metadata_images import level, made_of
 
 OLD, NEW = SnapshotId(5, 1), SnapshotId(9, 2)
 

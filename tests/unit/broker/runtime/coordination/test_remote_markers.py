@@ -8,7 +8,6 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.remote_markers import RemoteMarkers
 from ottla.broker.runtime.coordination.shard import Durable
-from ottla.broker.sim.answering_node import HANG_UP
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.api_keys import ApiKey
@@ -21,6 +20,7 @@ from ottla.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from tests.support.answering_node import HANG_UP
 from tests.support.other_brokers import BrokerOne, T
 from tests.support.simulation import settle
 

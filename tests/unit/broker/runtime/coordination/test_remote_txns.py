@@ -7,7 +7,6 @@ import pytest
 
 from ottla.broker.cluster.metadata_records import NO_LEADER, RemoveTopicRecord
 from ottla.broker.runtime.coordination.remote_txns import RemoteTxns
-from ottla.broker.sim.answering_node import HANG_UP
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
@@ -17,6 +16,7 @@ from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from tests.support.answering_node import HANG_UP
 from tests.support.other_brokers import STATE, BrokerOne
 from tests.support.simulation import settle
 

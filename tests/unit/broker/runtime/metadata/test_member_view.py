@@ -13,8 +13,8 @@ from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.metadata.cluster_view import Dialled
 from ottla.broker.runtime.metadata.member_view import NO_CONTROLLER, MemberView
-from ottla.broker.sim.metadata_images import made_of
 from tests.support.member_dirs import MemberDir, broker, partition
+from tests.support.metadata_images import made_of
 
 ID = b"i" * 16
 AT = Dialled("PLAINTEXT", "me", 1)

@@ -25,10 +25,10 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import BrokerStanding
 from ottla.broker.replication.waits import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.metadata_images import level
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
 from tests.support.member_dirs import MemberDir, Place, broker, change, partition
+from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
 START = [level(30), broker(1), broker(2), TopicRecord("t", ID)]

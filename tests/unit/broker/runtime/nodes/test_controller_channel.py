@@ -8,7 +8,6 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
-from ottla.broker.sim.answering_node import HANG_UP
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
@@ -18,6 +17,7 @@ from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, A
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.schema import Message
+from tests.support.answering_node import HANG_UP
 from tests.support.node_links import LinkedPlace
 from tests.support.simulation import settle
 

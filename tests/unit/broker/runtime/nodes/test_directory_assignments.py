@@ -13,7 +13,6 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes import directory_assignments
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.directory_assignments import RETRY_MS, DirectoryAssignments
-from ottla.broker.sim.metadata_images import level, made_of
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -23,6 +22,7 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     TopicResult,
 )
 from ottla.protocol.schema import Message
+from tests.support.metadata_images import level, made_of
 from tests.support.simulation import settle
 
 NODE, EPOCH, OTHERS = 2, 12, b"\x01" * 16

@@ -12,8 +12,8 @@ from ottla.broker.cluster.metadata_records import BeginTransactionRecord, Config
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot
 from ottla.broker.runtime.nodes.observer import UPKEEP_MS, ObserverSettings
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
-from ottla.broker.sim.metadata_images import made_of
 from ottla.broker.storage.raft_log import MetadataRetention
+from tests.support.metadata_images import made_of
 from tests.support.observer_scene import ObserverScene
 from tests.support.simulation import settle
 

@@ -32,10 +32,7 @@ from ottla.broker.cluster.metadata_records import (
 )
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import TimerHandle, Timers
-from ottla.broker.sim.answering_node import AnsweringNode, NodesEnd
 from ottla.broker.sim.memory_network import MemoryNetwork
-from ottla.broker.sim.metadata_images import made_of
-from ottla.broker.sim.metadata_quorum import MemoryQuorum
 from ottla.protocol.codec import Request, decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
@@ -49,6 +46,9 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.schema import Message
+from tests.support.answering_node import AnsweringNode, NodesEnd
+from tests.support.metadata_images import made_of
+from tests.support.metadata_quorum import MemoryQuorum
 
 CONTROLLER = 3000
 SESSION_MS = 9_000

@@ -21,12 +21,12 @@ from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
-from ottla.broker.sim.metadata_images import made_of
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k59_fetch_snapshot as k59
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import encode
+from tests.support.metadata_images import made_of
 
 LEVEL = 30
 LEADER_CHANGE_KEY, KRAFT_VERSION_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\5", b"\0\0\0\6"

@@ -1,0 +1,135 @@
+"""What must hold of a cluster's metadata: in every image that its controller commits, from one to the next, and of the log that says it.
+
+Source: KAFKA PartitionChangeBuilder, ReplicationControlManager; KIP-966 for eligible leader replicas.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from ottla.broker.cluster.image import ELR_VERSION, MetadataImage, PartitionRegistration, ResourceType, TopicImage
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.sim.log_batches import batches_of
+from ottla.broker.sim.sim_cluster import MIN_ISR, SimCluster
+from ottla.broker.sim.violation import Violation
+
+_MIN_ISR_NAME: Final = "min.insync.replicas"
+
+
+class MetadataWatch:
+    """Is told of every image that is committed, and looks at them when it is asked to. Raises Violation."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self.image = MetadataImage()
+        """The newest that was looked at."""
+        self._new: list[MetadataImage] = []
+        self._log: dict[int, bytes] = {}
+        self._log_end = 0
+        self._seen: tuple[ControllerRole | None, int] = (None, 0)
+        cluster.controller.on_committed = self._new.append
+
+    def look(self) -> list[tuple[MetadataImage, MetadataImage]]:
+        """Everything that was committed since the last time; each image with the one before it."""
+        steps = []
+        while self._new:
+            before, self.image = self.image, self._new.pop(0)
+            check_step(before, self.image)
+            steps.append((before, self.image))
+        self._look_at_log()
+        return steps
+
+    def _look_at_log(self) -> None:
+        """What is committed stays, to the last byte, also when the controller comes back from its disk."""
+        role = self._cluster.controller.role
+        if role is None:
+            return
+        log, end = role.voter.raft_log.log, role.voter.high_watermark
+        if (role, end) == self._seen:
+            return
+        if role is not self._seen[0]:
+            self._log = {base: digest for base, digest in self._log.items() if base >= log.log_start_offset}
+            found = {base: _digest(data) for base, _, data in batches_of(log, log.log_start_offset, self._log_end)}
+            lost = sorted(base for base, digest in self._log.items() if found.get(base) != digest)
+            if lost or end < self._log_end:
+                raise Violation(f"the controller came back without what it had committed: {lost[:5]}, up to {self._log_end}, has {end}")
+        self._seen = role, end
+        for base, following, data in batches_of(log, max(self._log_end, log.log_start_offset), end):
+            self._log[base] = _digest(data)
+            self._log_end = following
+
+
+def differing(cluster: SimCluster) -> list[str]:
+    """Who takes the metadata for other than the controller does."""
+    role = cluster.controller.role
+    assert role is not None
+    found = [] if role.state.image == role.newest.image else ["the controller has decided what it has not committed"]
+    for node in cluster.nodes.values():
+        assert node.broker is not None
+        if node.broker.services.topics.image != role.newest.image:
+            found.append(f"{node.host} knows other metadata than the controller")
+    return found
+
+
+def check_step(before: MetadataImage, after: MetadataImage) -> None:
+    """Raises Violation where one image cannot follow the other."""
+    for node, broker in after.brokers.items():
+        old = before.brokers.get(node)
+        if old is not None and (broker.epoch < old.epoch or (broker.epoch == old.epoch and broker.incarnation_id != old.incarnation_id)):
+            raise Violation(f"broker {node} went from epoch {old.epoch} to {broker.epoch}")
+    if len({broker.epoch for broker in after.brokers.values()}) != len(after.brokers):
+        raise Violation("two brokers have one epoch")
+    every = after.brokers is not before.brokers or after.configs is not before.configs
+    for topic_id, topic in after.topics.items():
+        old_topic = before.topics.get(topic_id)
+        if topic is old_topic and not every:
+            continue
+        for index, now in topic.partitions.items():
+            then = None if old_topic is None else old_topic.partitions.get(index)
+            wrong = _wrong_registration(after, topic, now) or _wrong_step(then, now)
+            if wrong:
+                raise Violation(f"{topic.name}-{index}: {wrong}: {then} -> {now}")
+    if after.next_producer_id < before.next_producer_id:
+        raise Violation(f"the next producer id went from {before.next_producer_id} to {after.next_producer_id}")
+
+
+def min_isr(image: MetadataImage, topic: TopicImage) -> int:
+    """How many have to be in sync, by what is set on the topic or on all brokers."""
+    for resource in (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, ""):
+        if (text := image.configs.get(resource, {}).get(_MIN_ISR_NAME)) is not None:
+            return min(int(text), topic.replication_factor)
+    return min(MIN_ISR, topic.replication_factor)
+
+
+def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> str:
+    fenced = {node for node, broker in image.brokers.items() if broker.fenced}
+    replicas, in_sync, eligible = set(now.replicas), set(now.isr), set(now.elr)
+    moving = {*now.adding_replicas, *now.removing_replicas}
+    has_elr = image.features.get(ELR_VERSION, 0) >= 1
+    rules = {
+        "one that is no replica is in sync": in_sync <= replicas and len(in_sync) == len(now.isr),
+        "the leader is not in sync": now.leader == -1 or now.leader in in_sync,
+        "nobody may ever lead": bool(in_sync or (has_elr and (eligible or now.last_known_elr))),
+        "one eligible to lead is in sync": not eligible & in_sync and eligible <= replicas,
+        "one is eligible to lead where enough are in sync": not eligible or len(in_sync) < min_isr(image, topic),
+        "replicas and directories differ": len(now.directories) == len(now.replicas),
+        "the leader is fenced": now.leader not in fenced,
+        "one that is fenced is in sync": not fenced & in_sync or (not has_elr and len(in_sync) == 1),
+        "what comes and goes is no replica": moving <= replicas and not set(now.adding_replicas) & set(now.removing_replicas),
+    }
+    return ", ".join(what for what, holds in rules.items() if not holds)
+
+
+def _wrong_step(then: PartitionRegistration | None, now: PartitionRegistration) -> str:
+    if then is None or then == now:  # the same again, after the controller was started again
+        return ""
+    if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
+        return "an epoch went back"
+    if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
+        return "two leaders of one epoch"
+    return ""
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=8).digest()
