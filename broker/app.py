@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.context import Services
+from ottla.broker.api.context import Listener, Services
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
@@ -31,7 +31,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.net.connection import MostConnections, Shared
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
-from ottla.broker.net.server import Server
+from ottla.broker.net.server import NO_LOCKS, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
+    from ottla.broker.net.locks import ListenerLock
     from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
@@ -83,7 +84,9 @@ class Broker:
         self._driver = TimerDriver(self.timers, self.clock)
         self._flusher = Flusher(self.stop_at_once, world.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
-        self._server = Server(world.network, listeners_of(settings), settings.socket_listen_backlog_size)
+        listeners = listeners_of(settings)
+        self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
+        self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
         self._member: ClusterMember | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._dispatcher: Dispatcher
@@ -311,6 +314,13 @@ class Broker:
             deciding=deciding,
         )
 
+    def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
+        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # as `_join`
+        from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as `_join`
+
+        credentials = Credentials(lambda: self.services.topics.image)
+        return locks_of(self.settings, listeners, Surroundings(credentials.find, self.world.random.getrandbits, self.clock.now_ms))
+
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
 
@@ -346,7 +356,7 @@ class Broker:
             of_brokers=listener == between_brokers,
         )
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
-        await self._server.start(shared)
+        await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
 

@@ -19,10 +19,11 @@ PREFIX_BYTES = _SIZE.size
 class FrameReader:
     """Feed it what the socket gave; get the frames that are complete, without their size prefix. Of no use after it raised."""
 
-    __slots__ = ("_max_bytes", "_partial", "_wanted")
+    __slots__ = ("_partial", "_wanted", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        """May change between two calls of `feed`."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 
@@ -70,6 +71,6 @@ class FrameReader:
 
     def _size(self, data: Buffer, pos: int, frames: list[memoryview]) -> int:
         size: int = _SIZE.unpack_from(data, pos)[0]
-        if not 0 <= size <= self._max_bytes:
-            raise FrameTooLarge(size, self._max_bytes, frames)
+        if not 0 <= size <= self.max_bytes:
+            raise FrameTooLarge(size, self.max_bytes, frames)
         return size

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.core.principal import ANONYMOUS, Principal
+from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Listener:
     port: int
     advertised_host: str | None = None
     advertised_port: int | None = None
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(slots=True)

@@ -9,10 +9,12 @@ from typing import Any, Final, NamedTuple
 from ottla.broker.api import controller_brokers as brokers
 from ottla.broker.api import (
     controller_features,
+    k17_sasl_handshake,
     k19_create_topics,
     k20_delete_topics,
     k32_describe_configs,
     k33_alter_configs,
+    k36_sasl_authenticate,
     k37_create_partitions,
     k44_incremental_alter_configs,
     k49_alter_client_quotas,
@@ -39,11 +41,13 @@ class ControllerRoute(NamedTuple):
 CONTROLLER_ROUTES: Final[dict[int, ControllerRoute]] = {}
 _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.FETCH: (4, 18, raft.fetch),
+    ApiKey.SASL_HANDSHAKE: (0, 1, k17_sasl_handshake.handle),
     ApiKey.API_VERSIONS: (0, 4, partial(api_versions, routes=CONTROLLER_ROUTES)),
     ApiKey.CREATE_TOPICS: (2, 7, k19_create_topics.handle),
     ApiKey.DELETE_TOPICS: (1, 6, k20_delete_topics.handle),
     ApiKey.DESCRIBE_CONFIGS: (1, 4, k32_describe_configs.handle),
     ApiKey.ALTER_CONFIGS: (0, 2, k33_alter_configs.handle),
+    ApiKey.SASL_AUTHENTICATE: (0, 2, k36_sasl_authenticate.handle),
     ApiKey.CREATE_PARTITIONS: (0, 3, k37_create_partitions.handle),
     ApiKey.ELECT_LEADERS: (0, 2, partitions.elect),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1, k44_incremental_alter_configs.handle),

@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.api.k51_alter_user_scram_credentials import altered
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +22,4 @@ if TYPE_CHECKING:
 async def alter_users(ctx: ControllerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """One result for each user."""
     results = await ctx.services.active.run(partial(alter_scram_users, request=request))
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user, *error_fields(error)) for user, error in results.items()]
-    )
+    return altered(results)

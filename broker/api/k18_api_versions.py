@@ -52,7 +52,7 @@ def _own_api_keys() -> list[ApiVersion]:
 def answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
     """What a node that serves `api_keys` answers."""
     if version >= 3:
-        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
+        if not is_valid(request, version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         peer.client_software_name = request.client_software_name
         peer.client_software_version = request.client_software_version
@@ -64,6 +64,11 @@ def answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Feat
         finalized_features_epoch=epoch,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in finalized.items()],
     )
+
+
+def is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """Whether a client calls itself what it may."""
+    return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))
 
 
 def _listed(forwarding: Forwarding) -> list[ApiVersion]:

@@ -20,7 +20,7 @@ from ottla.broker.core.ignored_settings import is_ignored
 from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, lock_key
 from ottla.protocol.error_codes import ErrorCode
 
 CLUSTER_DEFAULT: Final = ""
@@ -29,29 +29,25 @@ CLUSTER_DEFAULT: Final = ""
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """What may be set of a listener for all brokers."""
+_STORES: Final = frozenset(
+    f"ssl.{store}.{what}"
+    for store, rest in (("keystore", ("key", "certificate.chain")), ("truststore", ("certificates",)))
+    for what in ("type", "location", "password", *rest)
+) | {"ssl.key.password"}
+"""What may be changed of a lock, of one listener (KAFKA SslConfigs.RECONFIGURABLE_CONFIGS without what is Java's alone)."""
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
-_PASSWORDS: Final = frozenset(
-    {
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.certificates",
-        "ssl.truststore.password",
-    }
-)
 
 
 def broker_key(name: str) -> ConfigKey | None:
     """The key of a broker's setting, that of one listener too; None for a name that is not known, or has no type here."""
-    key, base = BROKER_KEYS.get(name) or KEPT_KEYS.get(name), base_name(name)
+    key, base = BROKER_KEYS.get(name) or KEPT_KEYS.get(name) or lock_key(name), base_name(name)
     if key is not None or base is None:
         return key
     of_all = BROKER_KEYS.get(base) or KEPT_KEYS.get(base)
     if of_all is not None:
         return replace(of_all, name=name)
     if is_ignored(base):
-        return ConfigKey(name, ConfigType.PASSWORD if base in _PASSWORDS else ConfigType.STRING, None, "Kept, without effect.")
+        return ConfigKey(name, ConfigType.STRING, None, "Kept, without effect.")
     return None
 
 
@@ -135,6 +131,8 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _can_change(name: str) -> bool:
+    if lock_key(name) is not None:
+        return base_name(name) in _STORES
     if base_name(name) is not None:
         return True
     key = broker_key(name)

@@ -9,16 +9,14 @@ Source: KAFKA ScramControlManager.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.broker.cluster.record_versions import SCRAM
-from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.security.scram import SCRAM_KINDS, SHA_256, credential_of
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -26,16 +24,23 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.cluster.image import MetadataImage
+
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 
-_HASHES: Final[Mapping[int, Callable[..., Any]]] = {1: hashlib.sha256, 2: hashlib.sha512}
-"""By mechanism."""
-_ITERATIONS: Final = range(4096, 16_384 + 1)
+_KINDS: Final = {kind.number: kind for kind in SCRAM_KINDS.values()}
+_ITERATIONS: Final = range(SHA_256.min_iterations, SHA_256.max_iterations + 1)
 
 
-def alter_scram_users(
-    state: ControllerState, request: AlterUserScramCredentialsRequest
-) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
+class Decider(Protocol):
+    """Whose metadata the decision is about: a controller's state, or the catalog of a node of its own."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
+def alter_scram_users(state: Decider, request: AlterUserScramCredentialsRequest) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
     """An error or None for each user."""
     wanted: dict[str, Change] = {}
     results: dict[str, Rejected | None] = {}
@@ -47,7 +52,7 @@ def alter_scram_users(
             if change.name in wanted:
                 del wanted[change.name]
                 raise Rejected(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-            _check(state, change)
+            _check(state.image, change)
             wanted[change.name], results[change.name] = change, None
         except Rejected as error:
             results[change.name] = error
@@ -62,30 +67,23 @@ def alter_scram_users(
     return Effects(records, results)
 
 
-def _check(state: ControllerState, change: Change) -> None:
+def _check(image: MetadataImage, change: Change) -> None:
     """Raises Rejected."""
-    if state.metadata_level < SCRAM:
+    if image.features.get(METADATA_VERSION, 0) < SCRAM:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:
         raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if change.mechanism not in _HASHES:
+    if change.mechanism not in _KINDS:
         raise Rejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialUpsertion):
         if change.iterations not in _ITERATIONS:
             few_or_many = "few" if change.iterations < _ITERATIONS.start else "many"
             raise Rejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few_or_many} iterations")
-    elif (change.mechanism, change.name) not in state.image.scram:
+    elif (change.mechanism, change.name) not in image.scram:
         raise Rejected(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
 def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
-    hashed, salted = _HASHES[upsertion.mechanism], bytes(upsertion.salted_password)
-    client_key = hmac.digest(salted, b"Client Key", hashed)
-    return UserScramCredentialRecord(
-        name=upsertion.name,
-        mechanism=upsertion.mechanism,
-        salt=bytes(upsertion.salt),
-        stored_key=hashed(client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", hashed),
-        iterations=upsertion.iterations,
-    )
+    kind = _KINDS[upsertion.mechanism]
+    kept = credential_of(kind, bytes(upsertion.salted_password), bytes(upsertion.salt), upsertion.iterations)
+    return UserScramCredentialRecord(upsertion.name, kind.number, kept.salt, kept.stored_key, kept.server_key, kept.iterations)

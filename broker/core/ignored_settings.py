@@ -6,17 +6,24 @@ A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, so 
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from ottla.broker.core.kept_keys import KEPT_KEYS
 
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
+
 IGNORED_PREFIXES = (
-    "ssl.",
-    "sasl.",
-    "listener.name.",
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.oauthbearer.assertion.",
+    "sasl.oauthbearer.client.credentials.",
+    "sasl.oauthbearer.jwt.",
+    "sasl.oauthbearer.token.endpoint.",
     "remote.log.",
     "remote.fetch.",
     "rlmm.config.",
     "rsm.config.",
-    "principal.",
     "share.",
     "group.share.",
     "group.streams.",
@@ -44,8 +51,6 @@ IGNORED_NAMES = frozenset(
         "auto.include.jmx.reporter",
         "broker.id.generation.enable",
         "client.quota.callback.class",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
         "control.plane.listener.name",
         "cordoned.log.dirs",
         "create.topic.policy.class.name",
@@ -76,10 +81,11 @@ IGNORED_NAMES = frozenset(
         "queued.max.requests",
         "replica.socket.receive.buffer.bytes",
         "reserved.broker.max.id",
-        "security.providers",
         "server.max.startup.time.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.scope",
         "super.users",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
@@ -90,5 +96,7 @@ IGNORED_NAMES = frozenset(
 
 
 def is_ignored(name: str) -> bool:
-    """Whether `name` is a setting of Kafka's that changes nothing here."""
-    return name in KEPT_KEYS or name in IGNORED_NAMES or name.startswith(IGNORED_PREFIXES)
+    """Whether `name` is a setting of Kafka's that changes nothing here, be it for one listener or for all."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    base = name if match is None else match[1]
+    return base in KEPT_KEYS or base in IGNORED_NAMES or base.startswith(IGNORED_PREFIXES)

@@ -15,5 +15,8 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+USER: Final = "User"
+"""The one kind of principal that connections have."""
+
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 """Who is not asked who it is."""

@@ -40,6 +40,9 @@ _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
 _LISTENER_CONNECTIONS = re.compile(r"listener\.name\.[^.]*\.max\.connections")
 
+_SECURING = ("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers")
+"""How names begin that may be of TLS or SASL."""
+
 _OF_MEMBERS: Mapping[str, Value] = {
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.replication.factor": 3,
@@ -310,6 +313,12 @@ class BrokerSettings:
     listener_connections: Mapping[str, int] = field(default_factory=dict)
     """What is in force of `listener.name.<name>.max.connections`, under these names; every other listener may have `max_connections`."""
 
+    secured: Mapping[str, Value] = field(default_factory=dict)
+    """What was given of TLS and SASL, under the full names (`ottla.broker.core.security_keys`)."""
+
+    login_file: str | None = None
+    """The file of JAAS that KAFKA_OPTS names."""
+
     def __post_init__(self) -> None:
         if self.broker_id == BROKER_KEYS["broker.id"].default:
             self.broker_id = self.node_id
@@ -354,6 +363,15 @@ def attribute_of(name: str) -> str:
 def listener_key(name: str) -> ConfigKey | None:
     """The key of `listener.name.<name>.max.connections`, the one setting of a single listener that is obeyed; None for any other."""
     return replace(BROKER_KEYS["max.connections"], name=name) if _LISTENER_CONNECTIONS.fullmatch(name) else None
+
+
+def lock_key(name: str) -> ConfigKey | None:
+    """The key of a setting of TLS or SASL (`security_keys`); None for any other."""
+    if not name.startswith(_SECURING):
+        return None
+    from ottla.broker.core.security_keys import security_key  # noqa: PLC0415 # who secures nothing does not pay for it
+
+    return security_key(name)
 
 
 def _broker_keys() -> dict[str, ConfigKey]:

@@ -8,6 +8,8 @@ in `Loaded.notes`.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +20,17 @@ from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from ottla.broker.core.kept_keys import OF_CONTROLLERS
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
 """Variables that the other commands read: no settings of a broker."""
+
+_UNDERLINES = re.compile("_+")
+_MEANT = {1: ".", 2: "_", 3: "-"}
+"""What so many in the name of a variable stand for, as in Kafka's own images."""
+_LOGIN_FILE = "-Djava.security.auth.login.config="
 
 _ALIASES = {"broker.id": "node.id"}
 """Older names of Kafka's that server.properties files still hold."""
@@ -55,13 +62,14 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             name = _ALIASES.get(given_name, given_name)
             if (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
-            elif name in BROKER_KEYS or name in KEPT_KEYS or listener_key(name) is not None:
+            elif name in BROKER_KEYS or name in KEPT_KEYS or listener_key(name) is not None or lock_key(name) is not None:
                 texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
             else:
                 mistakes.append(_unknown(given_name, source))
     settings = _parsed(texts, mistakes)
+    settings.login_file = _login_file(env.get("KAFKA_OPTS", ""))
     _check_together(settings)
     notes += [_without_effect(name, source) for name, (_, source) in texts.items() if _has_no_effect(name, settings)]
     return Loaded(settings, notes + list(advice(settings)))
@@ -71,9 +79,12 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
     connections: dict[str, Any] = {}
+    secured: dict[str, Value] = {}
     for name, (text, source) in texts.items():
         try:
-            if name in KEPT_KEYS:
+            if (key := lock_key(name)) is not None:
+                secured[name] = key.parse(text)
+            elif name in KEPT_KEYS:
                 kept[name] = KEPT_KEYS[name].parse(text)
             elif (key := listener_key(name)) is not None:
                 connections[name] = key.parse(text)
@@ -86,7 +97,7 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
     explicit = {name: source for name, (_, source) in texts.items()}
     if "node.id" in explicit:
         explicit["broker.id"] = explicit["node.id"]
-    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, explicit=explicit)
+    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, secured=secured, explicit=explicit)
     for name in BROKER_KEYS.keys() - explicit.keys():
         if (value := settings.default(name)) != BROKER_KEYS[name].default:
             setattr(settings, attribute_of(name), value)
@@ -104,6 +115,14 @@ def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
     if name in KEPT_KEYS:
         return not settings.is_controller or name not in OF_CONTROLLERS
     return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
+
+
+def _login_file(options: str) -> str | None:
+    """The file of JAAS that the options of a JVM name, as Kafka's own images are told of it."""
+    if _LOGIN_FILE not in options:
+        return None
+    found = [item.removeprefix(_LOGIN_FILE) for item in shlex.split(options) if item.startswith(_LOGIN_FILE)]
+    return found[-1].removeprefix("=") if found else None
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
@@ -129,7 +148,7 @@ def _read_file(file: Path | None) -> dict[str, str]:
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): text
+        _UNDERLINES.sub(lambda run: _MEANT.get(len(run[0]), run[0]), name.removeprefix(ENVIRONMENT_PREFIX).lower()): text
         for name, text in env.items()
         if name.startswith(ENVIRONMENT_PREFIX) and name not in OF_THE_TOOLS
     }

@@ -268,6 +268,11 @@ class Connection(asyncio.Protocol):
         shared.wake_starved()
 
     @property
+    def session(self) -> Session:
+        """Its requests and responses; once it is made."""
+        return self._session
+
+    @property
     def idle(self) -> bool:
         """True when no request of this connection waits for an answer."""
         return not self._session.waiting

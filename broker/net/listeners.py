@@ -15,6 +15,7 @@ from typing import Final
 
 from ottla.broker.api.context import Listener
 from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 
@@ -22,7 +23,7 @@ _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+
 _PORT_MAX = 65535
 _ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-_PLAINTEXT_ID: Final = 0
+_BETWEEN_NODES: Final = "nodes of a cluster speak PLAINTEXT to each other in this version"
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
@@ -52,13 +53,13 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
     for listener in listeners:
         if taken[listener.host, listener.port] > 1:
             raise SettingsError(f"listeners: two are at {host_and_port(listener.host, listener.port)}")
-        protocol = protocols.get(listener.name)
-        if protocol is None:
+        if listener.name not in protocols:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
-        if protocol != "PLAINTEXT":
-            raise SettingsError(f"listeners: {listener.name} uses {protocol}; only PLAINTEXT is available in this version")
-    found = [_with_advertised(listener, _advertised(settings).get(listener.name)) for listener in listeners]
-    unknown = set(_advertised(settings)) - {listener.name for listener in listeners}
+    advertised = _advertised(settings)
+    found = [
+        replace(_with_advertised(listener, advertised.get(listener.name)), protocol=protocols[listener.name]) for listener in listeners
+    ]
+    unknown = set(advertised) - {listener.name for listener in listeners}
     if unknown:
         raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
     if settings.is_controller:
@@ -85,7 +86,7 @@ def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
         if at.advertised_host is None and at.host in _ANYWHERE - {""}:
             raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
     return [
-        Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, _PLAINTEXT_ID) for at in bound
+        Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, at.protocol) for at in bound
     ]
 
 
@@ -104,9 +105,12 @@ def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
         raise SettingsError(f"listeners: {', '.join(others)} must be in controller.listener.names when process.roles={roles}")
     if settings.is_member and not names - own:
         raise SettingsError(f"listeners: one at least must be for clients when process.roles={roles}")
+    for listener in listeners:
+        if listener.name in own and listener.protocol:
+            raise SettingsError(f"controller.listener.names: {listener.name} uses {listener.protocol.name}; {_BETWEEN_NODES}")
 
 
-def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, str]) -> None:
+def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, SecurityProtocol]) -> None:
     names = [name.upper() for name in settings.controller_listener_names]
     for listener in listeners:
         if listener.name in names and not settings.is_controller:
@@ -114,10 +118,8 @@ def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], 
     for name in names:
         if name not in protocols:
             raise SettingsError(f"controller.listener.names: {name} is not in listener.security.protocol.map")
-    if protocols[names[0]] != "PLAINTEXT":
-        raise SettingsError(
-            f"controller.listener.names: {names[0]} uses {protocols[names[0]]}; only PLAINTEXT is available in this version"
-        )
+    if protocols[names[0]] is not SecurityProtocol.PLAINTEXT:
+        raise SettingsError(f"controller.listener.names: {names[0]} uses {protocols[names[0]].name}; {_BETWEEN_NODES}")
 
 
 def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]) -> None:
@@ -127,6 +129,9 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
     if name not in names:
         setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
         raise SettingsError(f"{setting}={name} must be among the listeners that are advertised: {', '.join(names) or 'none is'}")
+    protocol = SecurityProtocol(registered[names.index(name)].security_protocol)
+    if protocol is not SecurityProtocol.PLAINTEXT:
+        raise SettingsError(f"inter.broker.listener.name: {name} uses {protocol.name}; {_BETWEEN_NODES}")
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -169,20 +174,20 @@ def _parse(setting: str, items: Sequence[str]) -> list[Listener]:
     return list(found.values())
 
 
-def _protocols(settings: BrokerSettings) -> dict[str, str]:
+def _protocols(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
     found = {}
     for item in filter(None, settings.listener_security_protocol_map.split(",")):
         name, colon, protocol = item.partition(":")
-        if not colon or protocol.strip().upper() not in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}:
+        if not colon or protocol.strip().upper() not in SecurityProtocol.__members__:
             raise SettingsError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")
-        found[name.strip().upper()] = protocol.strip().upper()
+        found[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     return found | _implied(settings)
 
 
-def _implied(settings: BrokerSettings) -> dict[str, str]:
+def _implied(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
     """Without a map of the user's own, and where nothing is secured, the controllers' listeners are PLAINTEXT."""
     names = {name.upper() for name in settings.controller_listener_names}
     bound = {item.partition(":")[0].upper() for item in settings.listeners}
     if "listener.security.protocol.map" in settings.explicit or (names | bound) & _SECURED:
         return {}
-    return dict.fromkeys(names, "PLAINTEXT")
+    return dict.fromkeys(names, SecurityProtocol.PLAINTEXT)

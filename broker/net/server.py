@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.context import Listener
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.connection import Connection, Shared
-from ottla.broker.net.network import BoundAddress, Network
+from ottla.broker.net.network import BoundAddress, MakeProtocol, Network
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+
+if TYPE_CHECKING:
+    from ottla.broker.net.locks import ListenerLock
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
 _IDLE_SWEEPS = 10
 """Sweeps per idle time: a connection is closed at most a tenth later than connections.max.idle.ms says."""
+
+
+NO_LOCKS: Final[Mapping[str, ListenerLock]] = MappingProxyType({})
+
+
+def _maker(shared: Shared, listener: Listener, lock: ListenerLock | None) -> MakeProtocol:
+    if lock is None:
+        assert not listener.protocol, "a listener that is to be locked is served with its lock only"
+        return partial(Connection, shared, listener)
+    from ottla.broker.net.secured_connection import SecuredConnection  # noqa: PLC0415 # who secures nothing does not pay for it
+
+    return partial(SecuredConnection, shared, listener, lock)
 
 
 class Server:
@@ -42,11 +59,11 @@ class Server:
             self.close()
             raise
 
-    async def start(self, shared: Shared) -> None:
-        """Accept connections."""
+    async def start(self, shared: Shared, locks: Mapping[str, ListenerLock] = NO_LOCKS) -> None:
+        """Accept connections. `locks` by the names of listeners that have one."""
         self._shared = shared
         for place, listener in zip(self._places, self.listeners, strict=True):
-            await place.accept(partial(Connection, shared, listener), self._backlog)
+            await place.accept(_maker(shared, listener, locks.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """From now on close connections that were silent for `max_idle_ms` (-1: never)."""

@@ -87,6 +87,11 @@ class Session:
         self.write_blocked = False
         """Set by the shell while the transport holds more unsent bytes than it should."""
 
+    def serve(self, handle: Handle, at_once: AtOnce, max_request_bytes: int) -> None:
+        """From the next frame on: who answers, and how much a frame may have."""
+        self._handle, self._at_once = handle, at_once
+        self._reader.max_bytes = max_request_bytes
+
     @property
     def waiting(self) -> bool:
         """True while a request was handled and its reply is not there."""

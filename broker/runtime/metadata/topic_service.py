@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.topic_ids import new_topic_id
@@ -24,11 +24,15 @@ from ottla.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.image import QuotaTarget, TopicImage
+    from ottla.broker.cluster.metadata_records import MetadataRecord
     from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.core.effects import Effects
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.protocol.messages.k49_alter_client_quotas import EntryData
+
+T = TypeVar("T")
 
 
 class TopicService:
@@ -103,6 +107,10 @@ class TopicService:
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no other request was given. Raises Rejected when there are none left."""
         return await self.controller.run(lambda: allocate_block(self.catalog, self.settings.node_id), lambda block, _: block)
+
+    async def decide(self, decide: Callable[[], Effects[MetadataRecord, T]]) -> T:
+        """Any other decision about the metadata: its answer, when it is durable and in force. Raises what it raises, and as above."""
+        return await self.controller.run(decide, lambda answer, _: answer)
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
         """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""

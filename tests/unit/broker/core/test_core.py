@@ -30,12 +30,14 @@ def test_a_topic_key_takes_what_kafka_takes(name: str, good: str, bad: str) -> N
         TOPIC_KEYS[name].parse(bad)
 
 
-@pytest.mark.parametrize("name", ["num.io.threads", "ssl.keystore.location", "controller.quorum.voters", "listener.name.x.sasl.mechanism"])
+@pytest.mark.parametrize(
+    "name", ["num.io.threads", "controller.quorum.voters", "sasl.login.read.timeout.ms", "listener.name.x.num.io.threads"]
+)
 def test_kafkas_settings_without_effect_are_known(name: str) -> None:
     assert is_ignored(name)
 
 
-@pytest.mark.parametrize("name", ["num.io.thread", "nonsense", "log.segment.byte"])
+@pytest.mark.parametrize("name", ["num.io.thread", "nonsense", "log.segment.byte", "listener.name.x.nonsense"])
 def test_a_misspelt_setting_is_not_taken_for_one_without_effect(name: str) -> None:
     assert not is_ignored(name)
 

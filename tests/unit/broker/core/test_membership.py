@@ -103,7 +103,6 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
             {**MEMBER, "replica.lag.time.max.ms": "499"},
             r"replica\.fetch\.wait\.max\.ms=500 must be at most replica\.lag\.time\.max\.ms=499",
         ),
-        ({**MEMBER, "security.inter.broker.protocol": "SSL"}, r"security\.inter\.broker\.protocol is not obeyed here: only PLAINTEXT"),
         ({**BOTH, "controller.quorum.voters": "3@a:1,2@b:1"}, r"controller\.quorum\.voters=3@a:1,2@b:1"),
         ({**BOTH, "controller.quorum.voters": "1@a:1"}, r"allowed is this node alone, node\.id=3"),
         ({**BOTH, "process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1"),

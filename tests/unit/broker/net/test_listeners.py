@@ -22,6 +22,11 @@ def test_several_named_listeners_are_read_with_their_hosts_and_ports() -> None:
     assert [(at.name, at.host, at.port) for at in found] == [("PLAINTEXT", "", 9092), ("INNER", "::1", 0)]
 
 
+def test_the_map_says_what_a_listener_asks_of_its_connections() -> None:
+    found = listeners_of(settings("SSL://h:1,A://h:2,B://h:3,C://h:4", protocols="ssl:ssl,A:SASL_SSL,B: sasl_plaintext ,C:PLAINTEXT"))
+    assert [at.protocol.name for at in found] == ["SSL", "SASL_SSL", "SASL_PLAINTEXT", "PLAINTEXT"]
+
+
 def test_an_advertised_listener_belongs_to_the_one_of_its_name() -> None:
     found = listeners_of(settings("A://:1,B://:2", "B://kafka.example:19092", "A:PLAINTEXT,B:PLAINTEXT"))
     assert (found[0].advertised_host, found[0].advertised_port) == (None, None)
@@ -37,8 +42,7 @@ def test_an_advertised_listener_belongs_to_the_one_of_its_name() -> None:
         (settings("PLAINTEXT://h:1,PLAINTEXT://h:2"), "PLAINTEXT is there twice"),
         (settings("A://[::1]:1,B://[::1]:1", protocols="A:PLAINTEXT,B:PLAINTEXT"), r"listeners: two are at \[::1\]:1"),
         (settings("OTHER://h:1"), "OTHER is not in listener.security.protocol.map"),
-        (settings("SSL://h:1"), "listeners: SSL uses SSL; only PLAINTEXT is available"),
-        (settings("A://h:1", protocols="A:SASL_PLAINTEXT"), "A uses SASL_PLAINTEXT; only PLAINTEXT is available"),
+        (settings("A://h:1", protocols="A:TLS"), "listener.security.protocol.map: 'A:TLS' is not NAME:PROTOCOL"),
         (settings("A://h:1", protocols="A"), "listener.security.protocol.map: 'A' is not NAME:PROTOCOL"),
         (settings("PLAINTEXT://h:1", "INNER://h:1"), "advertised.listeners: INNER is not among listeners"),
         (settings("PLAINTEXT://h:1", "PLAINTEXT://0.0.0.0:1"), "advertised.listeners: PLAINTEXT advertises 0.0.0.0"),
@@ -116,6 +120,10 @@ def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of
         (
             member("PLAINTEXT://h:1", inter_broker_listener_name="PLAINTEXT", security_inter_broker_protocol="PLAINTEXT"),
             r"only one of inter\.broker\.listener\.name and security\.inter\.broker\.protocol",
+        ),
+        (
+            member("A://h:1", inter_broker_listener_name="A", listener_security_protocol_map="A:SSL,CONTROLLER:PLAINTEXT"),
+            r"inter\.broker\.listener\.name: A uses SSL; nodes of a cluster speak PLAINTEXT to each other",
         ),
         (member("PLAINTEXT://0.0.0.0:1"), r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"),
     ],

@@ -1,0 +1,37 @@
+"""DescribeUserScramCredentials (key 50), version 0: which users can log in by SCRAM, and by which mechanisms (KIP-554).
+
+Promises: no users means all of them; what is told of a credential is its mechanism and its iterations, and nothing that helps to guess.
+Source: KAFKA ScramImage.describe.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.broker.api.context import Context
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k50_describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """All of it is in memory."""
+    known: dict[str, list[CredentialInfo]] = {}
+    for (mechanism, name), credential in sorted(ctx.services.topics.image.scram.items()):
+        known.setdefault(name, []).append(CredentialInfo(mechanism, credential.iterations))
+    wanted = Counter(user.name for user in request.users) if request.users else Counter(list(known))
+    return DescribeUserScramCredentialsResponse(results=[_result(name, count, known.get(name)) for name, count in wanted.items()])
+
+
+def _result(name: str, count: int, found: list[CredentialInfo] | None) -> DescribeUserScramCredentialsResult:
+    if count > 1:
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        return DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, text)
+    if found is None:
+        text = f"Attempt to describe a user credential that does not exist: {name}"
+        return DescribeUserScramCredentialsResult(name, ErrorCode.RESOURCE_NOT_FOUND, text)
+    return DescribeUserScramCredentialsResult(name, credential_infos=found)

@@ -1,0 +1,37 @@
+"""AlterUserScramCredentials (key 51), version 0: which users can log in by SCRAM, and by what (KIP-554).
+
+Promises: a user that is answered without an error can log in with the new password, or not at all any more, from the next log-in on,
+whatever happens to the broker; who is logged in stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.scram_users import alter_scram_users
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+
+async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    """Answers when the changes are durable."""
+    try:
+        results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
+    except Rejected as error:
+        names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
+        results = dict.fromkeys(names, error)
+    return altered(results)
+
+
+def altered(results: Mapping[str, Rejected | None]) -> AlterUserScramCredentialsResponse:
+    """One result for each user."""
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user, *error_fields(error)) for user, error in results.items()]
+    )

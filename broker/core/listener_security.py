@@ -1,0 +1,51 @@
+"""The settings of TLS and SASL as one listener has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.core.security_keys import SECURITY_KEYS
+
+if TYPE_CHECKING:
+    from ottla.broker.core.config_keys import Value
+    from ottla.broker.core.settings import BrokerSettings
+
+
+class ListenerSecurity:
+    """What is set for one listener. Values are typed as `ConfigKey.parse` gives them."""
+
+    def __init__(self, settings: BrokerSettings, listener: str) -> None:
+        self._given = settings.secured
+        self._prefix = f"listener.name.{listener.lower()}."
+
+    def value(self, name: str) -> Value:
+        """The value in force at the listener."""
+        for given in (self._prefix + name, name):
+            if given in self._given:
+                return self._given[given]
+        return SECURITY_KEYS[name].default
+
+    def text(self, name: str) -> str | None:
+        """One that is a text; None where it is not set, or empty."""
+        value = self.value(name)
+        return None if value is None or value == "" else str(value)
+
+    def number(self, name: str) -> int:
+        """One that is a number."""
+        value = self.value(name)
+        assert isinstance(value, int)
+        return value
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """One that is a list."""
+        value = self.value(name)
+        assert isinstance(value, tuple)
+        return value
+
+    def own(self, name: str) -> Value:
+        """What is given for this very listener; None where nothing is."""
+        return self._given.get(self._prefix + name)
+
+    def of_mechanism(self, mechanism: str, name: str) -> Value:
+        """What is given for this very mechanism of this very listener; None where nothing is."""
+        return self._given.get(f"{self._prefix}{mechanism.lower()}.{name}")

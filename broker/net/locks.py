@@ -1,0 +1,140 @@
+"""What each listener asks of a connection before it is served, made of the settings once, at the start: a mistake there stops it by name.
+
+Imported only where a listener is not PLAINTEXT.
+
+Source: KAFKA ChannelBuilders, SaslChannelBuilder, JaasContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.security.jaas import JaasError, LoginFile, LoginModule, login_modules
+from ottla.broker.security.mechanism import MakeMechanism
+from ottla.broker.security.plain import Plain
+from ottla.broker.security.sasl import SaslLock
+from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKind
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Listener
+    from ottla.broker.core.settings import BrokerSettings
+
+_MODULES: Final = "org.apache.kafka.common.security"
+_PLAIN_MODULE: Final = f"{_MODULES}.plain.PlainLoginModule"
+_KNOWN_MODULES: Final = frozenset(
+    {
+        _PLAIN_MODULE,
+        f"{_MODULES}.scram.ScramLoginModule",
+        f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
+        "com.sun.security.auth.module.Krb5LoginModule",
+    }
+)
+_USER: Final = "user_"
+
+FindCredential = Callable[[ScramKind, str, bool], Credential | None]
+"""What is kept of the password of a user, or of a delegation token of that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLock:
+    """Of one listener."""
+
+    sasl: SaslLock | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What locks need of their broker."""
+
+    find_credential: FindCredential
+    random_bits: Callable[[int], int]
+    now_ms: Callable[[], int]
+
+
+def locks_of(settings: BrokerSettings, listeners: Sequence[Listener], around: Surroundings) -> Mapping[str, ListenerLock]:
+    """By listeners' names; a PLAINTEXT one has none. Raises SettingsError."""
+    login_file = LoginFile(settings.login_file, lambda path: Path(path).read_text(encoding="utf-8"))
+    found = {}
+    for listener in listeners:
+        protocol = listener.protocol
+        if not protocol:
+            continue
+        security = ListenerSecurity(settings, listener.name)
+        if protocol.uses_tls:
+            raise SettingsError(f"listeners: {listener.name} uses {protocol.name}, which is not available in this version")
+        sasl = _sasl_lock(listener, security, login_file, around, settings.connections_max_idle_ms) if protocol.uses_sasl else None
+        found[listener.name] = ListenerLock(sasl)
+    return found
+
+
+def _sasl_lock(listener: Listener, security: ListenerSecurity, login_file: LoginFile, around: Surroundings, max_idle_ms: int) -> SaslLock:
+    enabled = security.items("sasl.enabled.mechanisms")
+    if not enabled:
+        raise SettingsError(f"sasl.enabled.mechanisms is empty, and {listener.name} uses {listener.protocol.name}")
+    delay_ms = security.number("connection.failed.authentication.delay.ms")
+    if 0 <= max_idle_ms <= delay_ms:
+        raise SettingsError(
+            f"connection.failed.authentication.delay.ms={delay_ms} should always be less than connections.max.idle.ms={max_idle_ms}"
+            " to prevent failed authentication responses from timing out"
+        )
+    mechanisms = {}
+    for mechanism in enabled:
+        where = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        make = _maker(mechanism, listener, security, around)
+        try:
+            entries = _entries(listener, mechanism, security, login_file)
+        except (JaasError, OSError) as error:
+            raise SettingsError(f"{where}: {error}") from error
+        for entry in entries:
+            if entry.name not in _KNOWN_MODULES:
+                raise SettingsError(f"{where}: the class {entry.name} cannot be loaded here: allowed are Apache Kafka's own login modules")
+        mechanisms[mechanism] = make(entries)
+    general = security.number("connections.max.reauth.ms")
+    lifetimes = {each: _number(security.of_mechanism(each, "connections.max.reauth.ms"), general) for each in enabled}
+    return SaslLock(mechanisms, security.number("sasl.server.max.receive.size"), delay_ms, lifetimes)
+
+
+def _number(given: object, otherwise: int) -> int:
+    return given if isinstance(given, int) else otherwise
+
+
+def _entries(listener: Listener, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
+    """Raises JaasError."""
+    text = security.of_mechanism(mechanism, "sasl.jaas.config")
+    if text is None:
+        return login_file.entries(listener.name)
+    entries = login_modules(str(text))
+    if len(entries) != 1:
+        raise JaasError(f"JAAS config property contains {len(entries)} login modules, should be 1 module")
+    return entries
+
+
+def _maker(
+    mechanism: str, listener: Listener, security: ListenerSecurity, around: Surroundings
+) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
+    if mechanism == "PLAIN":
+        return lambda entries: partial(Plain, _passwords(entries))
+    kind = SCRAM_KINDS.get(mechanism)
+    if kind is not None:
+        return lambda _: partial(Scram, kind, partial(around.find_credential, kind), around.random_bits)
+    raise SettingsError(
+        f"sasl.enabled.mechanisms={mechanism} at {listener.name} is not supported: allowed are PLAIN, {', '.join(SCRAM_KINDS)}"
+        + (" (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)" if mechanism == "GSSAPI" else "")
+    )
+
+
+def _passwords(entries: Sequence[LoginModule]) -> dict[str, str]:
+    """The first entry of PLAIN's module that names a user says its password."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.name == _PLAIN_MODULE:
+            for name, value in entry.options.items():
+                if name.startswith(_USER):
+                    found.setdefault(name.removeprefix(_USER), value)
+    return found

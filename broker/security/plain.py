@@ -1,0 +1,41 @@
+"""SASL PLAIN: the name and the password, in one token. Source: KAFKA PlainSaslServer, PlainServerCallbackHandler."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from ottla.broker.security.mechanism import Refused
+
+_TOKENS = 3
+
+
+class Plain:
+    """`passwords` by user, as the options `user_<name>` of the login module say."""
+
+    expires_ms = None
+    by_token = False
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.complete = False
+        self.user = ""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Nothing more is said when it is right."""
+        parts = token.decode("utf-8", "replace").split("\0")
+        if len(parts) != _TOKENS:
+            raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")
+        other, user, password = parts
+        if not user:
+            raise Refused("Authentication failed: username not specified")
+        if not password:
+            raise Refused("Authentication failed: password not specified")
+        known = self._passwords.get(user)
+        matches = hmac.compare_digest((known or "").encode(), password.encode())
+        if known is None or not matches:
+            raise Refused("Authentication failed: Invalid username or password")
+        if other and other != user:
+            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+        self.user, self.complete = user, True
+        return b""

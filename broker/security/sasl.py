@@ -1,0 +1,231 @@
+"""The exchange by which a connection logs in: which request may come when, and what is answered. No I/O, no loop; time is an argument.
+
+Rules that hold inside:
+- Before a log-in there are ApiVersions, once and first, SaslHandshake, and tokens: in SaslAuthenticate, or bare after version 0 of the
+  handshake. What is no request, and what comes out of turn, closes the connection without an answer.
+- A failed log-in is answered late, and then the connection closes, so that guessing costs time
+  (connection.failed.authentication.delay.ms); `Step.end` says which it is.
+- Who logs in again stays who it is, by the same mechanism (KIP-368).
+- No text for the log has anything in it that a client sent as a token.
+
+Source: KAFKA SaslServerAuthenticator, KafkaChannel.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.security.mechanism import Failed, MakeMechanism, Mechanism, Refused
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError, UnsupportedVersion
+from ottla.protocol.headers import RequestHeader
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.wire import Buffer
+
+_SIZE: Final = struct.Struct(">i")
+_KEY: Final = struct.Struct(">h")
+_NAMES: Final = {int(key): key.name for key in ApiKey}
+_NO_REQUEST: Final = (
+    "Invalid request, potential reasons: kafka client configured with the wrong security protocol, it does not support KIP-43 or it is not "
+    "a kafka client."
+)
+MIN_BETWEEN_MS: Final = 1000
+"""Nobody logs in again more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLock:
+    """How clients log in at one listener. `lifetime_ms` by mechanism, where a log-in is not good for good."""
+
+    mechanisms: Mapping[str, MakeMechanism]
+    max_receive_bytes: int
+    delay_ms: int
+    lifetime_ms: Mapping[str, int]
+
+
+class AfterStep(Enum):
+    """What becomes of the connection."""
+
+    GOES_ON = 0
+    CLOSES = 1
+    REFUSED = 2
+    """The answer is held back, and then it closes."""
+
+
+class Step(NamedTuple):
+    """What follows from a frame. With `passes` whoever serves requests answers it. `why` is for the log."""
+
+    answer: list[Buffer]
+    end: AfterStep = AfterStep.GOES_ON
+    why: str = ""
+    passes: bool = False
+
+
+class LogIn(NamedTuple):
+    """Who came in, by which mechanism, and until when it is good by the clock that only goes forward; None: for good."""
+
+    user: str
+    mechanism: str
+    by_token: bool
+    expires_mono_ms: int | None
+
+
+class Moment(NamedTuple):
+    """The wall clock and the one that only goes forward."""
+
+    wall_ms: int
+    mono_ms: int
+
+
+class _State(Enum):
+    FIRST = "nothing came yet"
+    HANDSHAKE_OR_VERSIONS = "a request came"
+    HANDSHAKE = "the versions were told"
+    TOKENS = "the mechanism is agreed upon"
+    OTHER_MECHANISM = "the mechanism is not the one of before"
+
+
+class SaslExchange:
+    """One log-in; `before` is the one that it renews. `refuse(api_key, request, error)` makes the response that refuses all of a request;
+    `software_is_valid` judges what an ApiVersions says of its client."""
+
+    def __init__(
+        self,
+        lock: SaslLock,
+        refuse: Callable[[int, Any, ErrorCode], Any],
+        software_is_valid: Callable[[Any, int], bool],
+        before: LogIn | None = None,
+    ) -> None:
+        self._lock, self._refuse, self._software_is_valid, self._before = lock, refuse, software_is_valid, before
+        self._state = _State.FIRST if before is None else _State.HANDSHAKE_OR_VERSIONS
+        self._name = ""
+        self._mechanism: Mechanism
+        self._framed = False
+        self.done: LogIn | None = None
+
+    def take(self, frame: Buffer, now: Moment) -> Step:
+        """One frame of the client."""
+        if self._state is _State.OTHER_MECHANISM:
+            assert self._before is not None
+            why = f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
+            return Step([], AfterStep.REFUSED, f"{why}'{self._before.mechanism}'")
+        if self._state is not _State.TOKENS:
+            return self._request(frame)
+        return self._framed_token(frame, now) if self._framed else self._bare_token(bytes(frame), now)
+
+    # --- before the tokens -------------------------------------------------------------------------------------------------------
+
+    def _request(self, frame: Buffer) -> Step:
+        key = _KEY.unpack_from(frame)[0] if len(frame) >= _KEY.size else -1
+        if key not in {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}:
+            return self._no_request(f"Unexpected Kafka request of type {_named(key)} during SASL handshake.")
+        version_is_known = True
+        try:
+            request = decode_request(frame)
+            header, body = request.header, request.body
+        except UnsupportedVersion as error:
+            if error.api_key != ApiKey.API_VERSIONS:
+                return self._no_request(str(error))
+            version_is_known, header, body = False, RequestHeader(error.api_key, -1, error.correlation_id, None), None
+        except ProtocolError as error:
+            return self._no_request(str(error))
+        if self._state is _State.FIRST:
+            self._state = _State.HANDSHAKE_OR_VERSIONS
+        if key == ApiKey.SASL_HANDSHAKE:
+            return self._handshake(header, body)
+        if self._state is not _State.HANDSHAKE_OR_VERSIONS or self._before is not None:
+            return Step([], AfterStep.CLOSES, "Unexpected ApiVersions request received during SASL authentication")
+        if version_is_known and self._software_is_valid(body, header.api_version):
+            self._state = _State.HANDSHAKE
+        return Step([], passes=True)
+
+    def _no_request(self, why: str) -> Step:
+        return Step([], AfterStep.CLOSES, f"{_NO_REQUEST} ({why})" if self._state is _State.FIRST else why)
+
+    def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest) -> Step:
+        self._framed = header.api_version >= 1
+        known = request.mechanism in self._lock.mechanisms
+        error = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        answer = _response(header, SaslHandshakeResponse(error, list(self._lock.mechanisms)))
+        if not known:
+            return Step(answer, AfterStep.REFUSED, "Unsupported SASL mechanism")
+        self._name = request.mechanism
+        if self._before is not None and self._before.mechanism != self._name:
+            self._state = _State.OTHER_MECHANISM
+        else:
+            self._mechanism = self._lock.mechanisms[self._name]()
+            self._state = _State.TOKENS
+        return Step(answer)
+
+    # --- tokens ------------------------------------------------------------------------------------------------------------------
+
+    def _bare_token(self, token: bytes, now: Moment) -> Step:
+        """After version 0 of the handshake: nothing is told of a failure."""
+        try:
+            answer = self._evaluated(token, now)
+        except Failed as error:
+            return Step([], AfterStep.CLOSES, str(error))
+        except Refused as error:
+            return Step([], AfterStep.REFUSED, str(error))
+        return Step([_SIZE.pack(len(answer)) + answer])
+
+    def _framed_token(self, frame: Buffer, now: Moment) -> Step:
+        try:
+            request = decode_request(frame)
+        except ProtocolError as error:
+            return Step([], AfterStep.CLOSES, str(error))
+        header, body = request.header, request.body
+        if not isinstance(body, SaslAuthenticateRequest):
+            why = f"Unexpected Kafka request of type {_named(header.api_key)} during SASL authentication."
+            if header.api_key == ApiKey.PRODUCE and getattr(body, "acks", 1) == 0:
+                return Step([], AfterStep.CLOSES, why)
+            return Step(_response(header, self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REFUSED, why)
+        try:
+            answer = self._evaluated(bytes(body.auth_bytes), now)
+        except Refused as error:
+            return _refused(header, str(error), str(error))
+        except Failed as error:
+            again = "authentication" if self._before is None else "re-authentication"
+            told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
+            return _refused(header, told, f"{told}: {error}")
+        lifetime_ms = 0
+        if self.done is not None and self.done.expires_mono_ms is not None:
+            lifetime_ms = self.done.expires_mono_ms - now.mono_ms
+        return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)))
+
+    def _evaluated(self, token: bytes, now: Moment) -> bytes:
+        """The mechanism's answer; sets `done` when it is complete. Raises Refused or Failed."""
+        mechanism = self._mechanism
+        answer = mechanism.evaluate(token)
+        if mechanism.complete:
+            if self._before is not None and self._before.user != mechanism.user:
+                raise Refused(f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}")
+            self.done = LogIn(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
+        return answer
+
+    def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
+        """The sooner of what the broker grants and what the proof is good for."""
+        granted = self._lock.lifetime_ms.get(self._name, 0)
+        left = [granted] if granted > 0 else []
+        if mechanism.expires_ms is not None:
+            left.append(mechanism.expires_ms - now.wall_ms)
+        return now.mono_ms + max(0, min(left)) if left else None
+
+
+def _named(api_key: int) -> str:
+    return _NAMES.get(api_key, f"unknown key {api_key}")
+
+
+def _refused(header: RequestHeader, told: str, why: str) -> Step:
+    return Step(_response(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)), AfterStep.REFUSED, why)
+
+
+def _response(header: RequestHeader, response: Any) -> list[Buffer]:
+    return encode_response(header.api_key, header.api_version, header.correlation_id, response)

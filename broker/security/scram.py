@@ -1,0 +1,150 @@
+"""SCRAM-SHA-256 and -512: the client proves that it knows the password, and the broker that it knows what came of it (RFC 5802, KIP-84).
+
+Rules that hold inside:
+- What the client sent is read by Kafka's patterns, and what is signed is built anew from what was read: a client whose message is legal but
+  odd fails here as it fails there.
+- Names and passwords are the bytes of their UTF-8, without SASLprep.
+- An unknown user is told as a wrong password is.
+
+Source: KAFKA ScramSaslServer, ScramMessages, ScramFormatter, ScramMechanism.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.broker.security.mechanism import Failed, Refused
+
+_ALPHA: Final = "[A-Za-z]+"
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_BASE64_CHAR: Final = "[a-zA-Z0-9/+]"
+_BASE64: Final = f"(?:{_BASE64_CHAR}{{4}})*(?:{_BASE64_CHAR}{{3}}=|{_BASE64_CHAR}{{2}}==)?"
+_EXTENSIONS: Final = f"(?:,{_ALPHA}={_VALUE})*"
+_FIRST: Final = re.compile(
+    f"n,(?:a=(?P<authzid>{_SASLNAME}))?,(?:m={_VALUE},)?n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS})"
+)
+_FINAL: Final = re.compile(f"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS},p=(?P<proof>{_BASE64})")
+_NONCE_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+TOKEN_EXTENSION: Final = "tokenauth"
+
+
+class ScramKind(NamedTuple):
+    """A mechanism: its name, its number in records and requests, its hash, and the fewest iterations."""
+
+    name: str
+    number: int
+    hash: str
+    min_iterations: int = 4096
+    max_iterations: int = 16_384
+
+
+SHA_256: Final = ScramKind("SCRAM-SHA-256", 1, "sha256")
+SHA_512: Final = ScramKind("SCRAM-SHA-512", 2, "sha512")
+SCRAM_KINDS: Final = {kind.name: kind for kind in (SHA_256, SHA_512)}
+
+
+class Credential(NamedTuple):
+    """What is kept of a password. `owner` and `expires_ms` are a delegation token's."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+    owner: str | None = None
+    expires_ms: int | None = None
+
+
+def salted_password(kind: ScramKind, password: str, salt: bytes, iterations: int) -> bytes:
+    """`Hi` of RFC 5802; the one thing here that takes milliseconds."""
+    return hashlib.pbkdf2_hmac(kind.hash, password.encode(), salt, iterations)
+
+
+def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) -> Credential:
+    """What is kept of a salted password."""
+    client_key = hmac.digest(salted, b"Client Key", kind.hash)
+    return Credential(salt, hashlib.new(kind.hash, client_key).digest(), hmac.digest(salted, b"Server Key", kind.hash), iterations)
+
+
+Find = Callable[[str, bool], Credential | None]
+"""The credential of a user, or of the delegation token of that id."""
+
+
+class Scram:
+    """One log-in. `random_bits(n)` draws the server's part of the nonce."""
+
+    def __init__(self, kind: ScramKind, find: Find, random_bits: Callable[[int], int]) -> None:
+        self._kind, self._find, self._random_bits = kind, find, random_bits
+        self._credential: Credential | None = None
+        self._nonce = ""
+        self._signed = ""
+        self._failed = False
+        self.complete = False
+        self.user = ""
+        self.by_token = False
+        self.expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Two tokens of the client, each with its answer."""
+        try:
+            if self.complete or self._failed:
+                raise Refused(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")
+            message = token.decode("utf-8", "replace")
+            return (self._first(message) if self._credential is None else self._final(message, self._credential)).encode()
+        except (Refused, Failed):
+            self._failed = True
+            raise
+
+    def _first(self, message: str) -> str:
+        match = _FIRST.fullmatch(message)
+        if match is None:
+            raise Failed("Invalid SCRAM client first message format")
+        extensions = dict(item.split("=", 1) for item in match["extensions"].split(",")[1:])
+        by_token = extensions.get(TOKEN_EXTENSION, "").lower() == "true"
+        name = match["name"].replace("=2C", ",").replace("=3D", "=")  # in this order: =3D2C is the text =2C
+        found = self._find(name, by_token)
+        if found is None:
+            raise Failed("Token Authentication failed: Invalid tokenId" if by_token else "Authentication failed: Invalid user credentials")
+        if match["authzid"] and match["authzid"] != name:
+            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+        if found.iterations < self._kind.min_iterations:
+            raise Failed(f"Iterations {found.iterations} is less than the minimum {self._kind.min_iterations} for {self._kind.name}")
+        self._credential, self.by_token, self.expires_ms = found, by_token, found.expires_ms
+        self.user = name if found.owner is None else found.owner
+        self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
+        salt = base64.b64encode(found.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={found.iterations}"
+        rest = "".join(f",{key}={value}" for key, value in extensions.items())
+        self._signed = f"n={match['name']},r={match['nonce']}{rest},{answer}"
+        return answer
+
+    def _final(self, message: str, credential: Credential) -> str:
+        match = _FINAL.fullmatch(message)
+        if match is None:
+            raise Failed("Invalid SCRAM client final message format")
+        if match["nonce"] != self._nonce:
+            raise Failed("Invalid client nonce in the final client message.")
+        channel = base64.b64encode(base64.b64decode(match["channel"])).decode()
+        signed = f"{self._signed},c={channel},r={self._nonce}".encode()
+        signature = hmac.digest(credential.stored_key, signed, self._kind.hash)
+        proof = base64.b64decode(match["proof"])
+        client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False)) if len(proof) == len(signature) else b""
+        if not hmac.compare_digest(hashlib.new(self._kind.hash, client_key).digest(), credential.stored_key):
+            raise Failed("Invalid client credentials")
+        self.complete = True
+        return "v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._kind.hash)).decode()
+
+
+def _in_base_36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.net.listeners import listeners_of
+from ottla.broker.net.locks import ListenerLock, Surroundings, locks_of
+from ottla.broker.security.mechanism import Refused
+from tests.support.logins import MODULES, PLAIN_JAAS, plain, secured
+
+AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, lambda: 0)
+
+
+def locks(given: dict[str, str], env: dict[str, str] | None = None) -> dict[str, ListenerLock]:
+    settings = load(given, env or {}, None).settings
+    return dict(locks_of(settings, listeners_of(settings), AROUND))
+
+
+def test_a_plaintext_listener_has_no_lock_and_a_secured_one_all_its_mechanisms() -> None:
+    given = {
+        **secured(),
+        "listeners": "SECURE://h:1,PLAINTEXT://h:2",
+        "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    found = locks(given)
+    assert list(found) == ["SECURE"]
+    assert found["SECURE"].sasl is not None
+    assert list(found["SECURE"].sasl.mechanisms) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def users(given: dict[str, str], env: dict[str, str] | None = None) -> set[str]:
+    sasl = locks(given, env)["SECURE"].sasl
+    assert sasl is not None
+    found = set()
+    for user, password in (("ann", "pass word"), ("own", "1"), ("general", "2")):
+        try:
+            sasl.mechanisms["PLAIN"]().evaluate(plain(user, password))
+        except Refused:
+            continue
+        found.add(user)
+    return found
+
+
+def test_users_are_those_of_the_setting_or_else_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    general = f'KafkaServer {{ {MODULES}.plain.PlainLoginModule required user_general="2"; }};'
+    own = f'secure.KafkaServer {{ {MODULES}.plain.PlainLoginModule required user_own="1"; }};'
+    env = {"KAFKA_OPTS": f"-Djava.security.auth.login.config={file}"}
+    given = secured(sasl_enabled_mechanisms="PLAIN")
+    file.write_text(general + own)
+    assert users(given, env) == {"ann"}
+    del given["listener.name.secure.plain.sasl.jaas.config"]
+    assert users(given, env) == {"own"}
+    file.write_text(general)
+    assert users(given, env) == {"general"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, and SECURE uses SASL_PLAINTEXT"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, r"sasl\.enabled\.mechanisms=GSSAPI at SECURE is not supported"),
+        ({"sasl.enabled.mechanisms": "PLAIN,X"}, r"sasl\.enabled\.mechanisms=X at SECURE is not supported"),
+        (
+            {"connection.failed.authentication.delay.ms": "600000"},
+            r"delay\.ms=600000 should always be less than connections\.max\.idle\.ms",
+        ),
+        ({"listener.name.secure.plain.sasl.jaas.config": "x"}, r"listener\.name\.secure\.plain\.sasl\.jaas\.config: Login module control"),
+        ({"listener.name.secure.plain.sasl.jaas.config": PLAIN_JAAS * 2}, "contains 2 login modules, should be 1 module"),
+        ({"listener.name.secure.plain.sasl.jaas.config": "com.example.Login required;"}, r"com\.example\.Login cannot be loaded here"),
+    ],
+)
+def test_a_log_in_that_cannot_be_had_stops_the_start_by_the_settings_name(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        locks({**secured(), **changed})
+
+
+def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words() -> None:
+    given = secured(sasl_jaas_config=PLAIN_JAAS)  # which counts for no mechanism
+    del given["listener.name.secure.plain.sasl.jaas.config"]
+    with pytest.raises(SettingsError, match=r"Could not find a 'KafkaServer' or 'secure\.KafkaServer' entry in the JAAS configuration"):
+        locks(given)
+
+
+def test_no_mistake_tells_a_password() -> None:
+    for text in (f"{MODULES}.plain.PlainLoginModule required user_ann=1secret", 'X required password="secret";'):
+        with pytest.raises(SettingsError) as caught:
+            locks(secured(**{"listener_name_secure_plain_sasl_jaas_config": text}))
+        assert "secret" not in str(caught.value)

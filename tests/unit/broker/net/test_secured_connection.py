@@ -1,0 +1,151 @@
+"""Who a request is of, at a listener where one logs in; over sockets, with a dispatcher that tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import Buffer, Reply
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.security_protocol import SecurityProtocol
+from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.connection import Shared
+from ottla.broker.net.listeners import listeners_of
+from ottla.broker.net.locks import Surroundings, locks_of
+from ottla.broker.net.network import Sockets
+from ottla.broker.net.server import Server
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.schema import Message
+from tests.support.logins import plain, secured
+
+WHO = b"\0\0\0\3who"
+
+
+class Telling:
+    """Answers every frame with who sent it."""
+
+    def handle(self, peer: Peer, frame: Buffer) -> Reply:
+        return [str(peer.principal).encode() + b"\n"]
+
+    def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+        return None
+
+
+class Scene:
+    def __init__(self, given: dict[str, str]) -> None:
+        self.clock = VirtualClock()
+        self.timers = Timers()
+        settings = load(given, {}, None).settings
+        listeners = listeners_of(settings)
+        around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock.now_ms)
+        self._locks = locks_of(settings, listeners, around)
+        self.server = Server(Sockets(), listeners, 5)
+        self.shared = Shared(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)
+
+    async def start(self) -> None:
+        self.server.bind()
+        await self.server.start(self.shared, self._locks)
+
+    def pass_ms(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+
+@asynccontextmanager
+async def connected(scene: Scene) -> AsyncIterator[Callable[[bytes], asyncio.Future[bytes]]]:
+    """A connection: what it is given goes out, and the next line, or what came before the end, comes back."""
+    await scene.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.server.listeners[0].port)
+
+    def ask(data: bytes) -> asyncio.Future[bytes]:
+        writer.write(data)
+        return asyncio.ensure_future(reader.readline())
+
+    yield ask
+    writer.close()
+    scene.server.abort()
+
+
+def frame(request: Message, version: int = 1) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 1, None, request))
+
+
+LOG_IN = frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain()))
+
+
+async def test_a_request_is_of_who_logged_in() -> None:
+    async with connected(Scene(secured())) as ask:
+        assert (await ask(LOG_IN + WHO)).endswith(str(Principal("User", "ann")).encode() + b"\n")
+
+
+async def test_a_failed_log_in_is_answered_when_its_delay_is_over_and_is_forgotten_with_its_connection() -> None:
+    scene = Scene(secured())
+    async with connected(scene) as ask:
+        wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
+        while not (held := [each for each in scene.shared.connections if not each.idle]):  # noqa: ASYNC110 # nothing tells that
+            await asyncio.sleep(0)
+        scene.pass_ms(99)
+        assert not held[0].idle
+        scene.pass_ms(1)
+        assert b"Invalid username or password" in await wrong
+
+
+async def test_nothing_is_left_of_a_failed_log_in_whose_client_did_not_wait() -> None:
+    scene = Scene(secured())
+    async with connected(scene) as ask:
+        ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))))
+        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+        assert scene.timers.next_deadline() == scene.clock.mono_ms() + 100
+    await scene.shared.until_empty()
+    assert scene.timers.next_deadline() is None
+
+
+async def test_a_log_in_is_good_until_its_time_is_over() -> None:
+    scene = Scene(secured(connections_max_reauth_ms="1000"))
+    async with connected(scene) as ask:
+        assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
+        scene.pass_ms(1_000)
+        assert await ask(WHO) == b"User:ann\n"
+        scene.pass_ms(1)
+        assert await ask(WHO) == b""
+
+
+async def test_who_logs_in_again_in_time_goes_on_and_not_twice_in_a_second() -> None:
+    scene = Scene(secured(connections_max_reauth_ms="1500"))
+    async with connected(scene) as ask:
+        await ask(LOG_IN + WHO)
+        scene.pass_ms(1_000)
+        assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
+        scene.pass_ms(999)
+        assert await ask(frame(SaslHandshakeRequest("PLAIN"))) == b"User:ann\n"  # an ordinary request: the dispatcher refuses it
+        scene.pass_ms(1)
+        assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
+        scene.pass_ms(1_500)
+        assert await ask(WHO) == b"User:ann\n"
+
+
+async def test_after_its_time_it_may_still_be_renewed() -> None:
+    scene = Scene(secured(connections_max_reauth_ms="1000"))
+    async with connected(scene) as ask:
+        await ask(LOG_IN + WHO)
+        scene.pass_ms(5_000)
+        assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
+
+
+async def test_a_listener_that_is_to_be_locked_is_not_served_without_its_lock() -> None:
+    server = Server(Sockets(), [Listener("S", "127.0.0.1", 0, protocol=SecurityProtocol.SASL_PLAINTEXT)], 5)
+    server.bind()
+    with pytest.raises(AssertionError, match="locked"):
+        await server.start(Scene(secured()).shared)
+    server.close()

@@ -1,0 +1,122 @@
+"""The exchange of a log-in as a pure machine: every request at every step has the outcome of the table, and nobody comes in early."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from ottla.broker.api.k18_api_versions import is_valid
+from ottla.broker.faults.answers import refusal
+from ottla.broker.security.plain import Plain
+from ottla.broker.security.sasl import AfterStep, LogIn, Moment, SaslExchange, SaslLock, Step
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from tests.support.logins import plain
+
+NOW = Moment(1_000_000, 5_000)
+USERS = {"ann": "pass word", "bob": "b"}
+ANN = LogIn("ann", "PLAIN", False, 6_000)
+
+
+def exchange(before: LogIn | None = None, lifetime_ms: int = 0, expires_ms: int | None = None) -> SaslExchange:
+    class Mechanism(Plain):
+        pass
+
+    Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own is always None
+    lock = SaslLock({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
+    return SaslExchange(lock, refusal, is_valid, before)
+
+
+def frame(request: Any, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 1, None, request))[4:]
+
+
+FRAMES = {
+    "versions": frame(ApiVersionsRequest("test", "1"), 3),
+    "bad versions": frame(ApiVersionsRequest("", ""), 3),
+    "new versions": b"\0\x12\0\x63\0\0\0\1\xff\xff",
+    "handshake": frame(SaslHandshakeRequest("PLAIN"), 1),
+    "old handshake": frame(SaslHandshakeRequest("PLAIN"), 0),
+    "bad handshake": frame(SaslHandshakeRequest("X"), 1),
+    "token": frame(SaslAuthenticateRequest(plain()), 2),
+    "bad token": frame(SaslAuthenticateRequest(plain(password="x")), 2),
+    "bare token": plain(),
+    "bad bare token": plain(password="x"),
+    "metadata": frame(MetadataRequest([]), 1),
+    "garbage": b"GET / HTTP/1.1",
+    "nothing": b"",
+}
+PASSES, GOES_ON, CLOSES, REFUSED, IN = "passes", "goes on", "closes", "refused", "in"
+
+
+def outcome(machine: SaslExchange, step: Step) -> str:
+    if machine.done is not None:
+        return IN
+    return PASSES if step.passes else {AfterStep.GOES_ON: GOES_ON, AfterStep.CLOSES: CLOSES, AfterStep.REFUSED: REFUSED}[step.end]
+
+
+FIRST = {
+    "versions": PASSES,
+    "bad versions": PASSES,
+    "new versions": PASSES,
+    "handshake": GOES_ON,
+    "old handshake": GOES_ON,
+    "bad handshake": REFUSED,
+}
+TABLE: dict[tuple[str, ...], dict[str, str]] = {
+    (): FIRST,
+    ("bad versions",): FIRST,
+    ("new versions", "bad versions"): FIRST,
+    ("versions",): {"handshake": GOES_ON, "old handshake": GOES_ON, "bad handshake": REFUSED},
+    ("versions", "handshake"): {
+        "token": IN,
+        **dict.fromkeys(["bad token", "metadata", "versions", "bad versions", "handshake", "old handshake", "bad handshake"], REFUSED),
+    },
+    ("old handshake",): {"bare token": IN, **dict.fromkeys([name for name in FRAMES if name != "bare token"], REFUSED)},
+}
+"""By what came before, what follows from a frame; closes, where it is not there."""
+
+
+@pytest.mark.parametrize(("before", "name"), list(product(TABLE, FRAMES)))
+def test_at_every_step_every_frame_has_its_outcome(before: tuple[str, ...], name: str) -> None:
+    machine = exchange()
+    for earlier in before:
+        assert outcome(machine, machine.take(FRAMES[earlier], NOW)) in {PASSES, GOES_ON}
+    step = machine.take(FRAMES[name], NOW)
+    assert outcome(machine, step) == TABLE[before].get(name, CLOSES)
+    if step.end is AfterStep.CLOSES or (before == ("old handshake",) and step.end is AfterStep.REFUSED):
+        assert step.answer == []
+    assert "pass word" not in step.why
+
+
+def test_a_log_in_is_good_for_the_sooner_of_what_is_granted_and_what_its_proof_is_good_for() -> None:
+    for lifetime_ms, expires_ms, expected in ((0, None, None), (70, None, 70), (0, 1_000_050, 50), (70, 1_000_050, 50), (70, 999_999, 0)):
+        machine = exchange(lifetime_ms=lifetime_ms, expires_ms=expires_ms)
+        machine.take(FRAMES["handshake"], NOW)
+        machine.take(FRAMES["token"], NOW)
+        assert machine.done is not None
+        assert machine.done.expires_mono_ms == (None if expected is None else 5_000 + expected)
+
+
+def test_who_renews_a_log_in_begins_with_the_handshake_of_the_same_mechanism() -> None:
+    for name, expected in (("versions", CLOSES), ("handshake", GOES_ON), ("bad handshake", REFUSED), ("token", CLOSES)):
+        machine = exchange(ANN)
+        assert outcome(machine, machine.take(FRAMES[name], NOW)) == expected
+    machine = exchange(ANN)
+    assert outcome(machine, machine.take(frame(SaslHandshakeRequest("OTHER"), 1), NOW)) == GOES_ON
+    step = machine.take(FRAMES["token"], NOW)
+    assert (step.end, step.answer) == (AfterStep.REFUSED, [])
+    assert step.why == "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
+
+
+def test_who_renews_a_log_in_stays_who_it_is() -> None:
+    for user, password, comes_in in (("ann", "pass word", True), ("bob", "b", False)):
+        machine = exchange(ANN)
+        machine.take(FRAMES["handshake"], NOW)
+        machine.take(frame(SaslAuthenticateRequest(plain(user, password)), 1), NOW)
+        assert (machine.done is not None) is comes_in

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import struct
+import time
+
+import pytest
+
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
+from tests.support.running_broker import RunningBroker
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+LOCKED = pytest.mark.broker_settings(secured())
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_where_nobody_logs_in_a_handshake_is_out_of_turn(client: Client, version: int) -> None:
+    answer = handshake(client, version=version)
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    assert client.call(MetadataRequest(topics=[]), 1).brokers  # and the connection goes on
+
+
+@LOCKED
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_mechanism_is_agreed_upon(client: Client, version: int) -> None:
+    answer = handshake(client, "SCRAM-SHA-512", version)
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.NONE, MECHANISMS)
+
+
+@LOCKED
+@pytest.mark.parametrize("name", ["GSSAPI", "plain", ""])
+def test_one_that_is_not_enabled_is_refused_with_those_that_are_late_and_for_good(client: Client, name: str) -> None:
+    began = time.monotonic()
+    answer = handshake(client, name)
+    assert time.monotonic() - began >= 0.095
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
+    with pytest.raises(ConnectionError):
+        handshake(client)
+
+
+@LOCKED
+def test_versions_may_be_asked_for_once_before(client: Client) -> None:
+    refused = client.call(ApiVersionsRequest("no name", ""), 3)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    versions = client.call(ApiVersionsRequest("test", "1"), 4)
+    assert {api.api_key for api in versions.api_keys} >= {0, 3, 17, 18, 36}
+    assert handshake(client).error_code == ErrorCode.NONE
+
+
+@LOCKED
+def test_versions_that_are_asked_for_twice_close_the_connection(client: Client) -> None:
+    client.call(ApiVersionsRequest("test", "1"), 4)
+    with pytest.raises(ConnectionError):
+        client.call(ApiVersionsRequest("test", "1"), 4)
+
+
+@LOCKED
+@pytest.mark.parametrize("after_versions", [False, True])
+@pytest.mark.parametrize("request_", [MetadataRequest(topics=[]), SaslAuthenticateRequest(plain())])
+def test_anything_else_closes_the_connection(
+    client: Client, request_: MetadataRequest | SaslAuthenticateRequest, *, after_versions: bool
+) -> None:
+    if after_versions:
+        client.call(ApiVersionsRequest("test", "1"), 3)
+    with pytest.raises(ConnectionError):
+        client.call(request_, 0)
+
+
+@LOCKED
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+        struct.pack(">i", 4) + b"\x60\x01\x02\x03",
+        struct.pack(">i", 0),
+        struct.pack(">i", -1),
+        struct.pack(">i", 524_289),
+        struct.pack(">ihhih", 10, 17, 2, 1, -1),
+        struct.pack(">ihhih", 10, 9_999, 0, 1, -1),
+        struct.pack(">ihhih", 12, 17, 1, 1, -1) + b"\x7f\xff",
+    ],
+)
+def test_what_is_no_request_of_a_log_in_closes_the_connection_without_an_answer(broker: RunningBroker, sent: bytes) -> None:
+    with BareConnection(broker.port) as connection:
+        connection.socket.sendall(sent)
+        assert connection.receive() is None
+    with broker.client() as client:
+        assert log_in(client).error_code == ErrorCode.NONE
+
+
+@LOCKED
+def test_after_a_log_in_a_handshake_is_out_of_turn_and_the_connection_goes_on(client: Client) -> None:
+    log_in(client)
+    assert (handshake(client).error_code, handshake(client, "x", 0).mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    assert client.call(MetadataRequest(topics=[]), 1).brokers
+
+
+@LOCKED
+def test_two_handshakes_are_one_too_many(client: Client) -> None:
+    handshake(client)
+    answer = client.call(SaslHandshakeRequest("PLAIN"), 1)
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    with pytest.raises(ConnectionError):
+        authenticate(client, plain())

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import time
+from itertools import count
+
+import pytest
+
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
+from tests.support.running_broker import RunningBroker
+
+OUT_OF_TURN = "SaslAuthenticate request received after successful authentication"
+WRONG = "Authentication failed: Invalid username or password"
+LOCKED = pytest.mark.broker_settings(secured())
+RENEWED = pytest.mark.broker_settings(secured(connections_max_reauth_ms="60000"))
+
+
+def metadata(client: Client) -> bool:
+    return bool(client.call(MetadataRequest(topics=[]), 1).brokers)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_where_nobody_logs_in_a_token_is_out_of_turn(client: Client, version: int) -> None:
+    answer = authenticate(client, plain(), version)
+    assert (answer.error_code, answer.error_message, bytes(answer.auth_bytes)) == (ErrorCode.ILLEGAL_SASL_STATE, OUT_OF_TURN, b"")
+    assert metadata(client)
+
+
+@LOCKED
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_who_logs_in_is_served(client: Client, version: int) -> None:
+    handshake(client)
+    answer = authenticate(client, plain(), version)
+    assert (answer.error_code, answer.error_message, bytes(answer.auth_bytes), answer.session_lifetime_ms) == (0, "", b"", 0)
+    assert metadata(client)
+    assert authenticate(client, plain(), version).error_message == OUT_OF_TURN
+    assert metadata(client)
+
+
+@LOCKED
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_wrong_password_is_told_late_and_closes_the_connection(client: Client, version: int) -> None:
+    handshake(client)
+    began = time.monotonic()
+    answer = authenticate(client, plain(password="nope"), version)
+    assert time.monotonic() - began >= 0.095
+    assert (answer.error_code, answer.error_message, bytes(answer.auth_bytes)) == (ErrorCode.SASL_AUTHENTICATION_FAILED, WRONG, b"")
+    with pytest.raises(ConnectionError):
+        metadata(client)
+
+
+@pytest.mark.broker_settings(secured(connection_failed_authentication_delay_ms="0"))
+def test_without_a_delay_it_is_told_at_once_and_closes_the_connection_too(client: Client) -> None:
+    assert log_in(client, plain(password="nope")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    with pytest.raises(ConnectionError):
+        metadata(client)
+
+
+@LOCKED
+def test_what_is_sent_behind_a_failed_log_in_is_not_looked_at(broker: RunningBroker) -> None:
+    with BareConnection(broker.port) as connection:
+        connection.ask(SaslHandshakeRequest("PLAIN"), 1)
+        connection.ask(SaslAuthenticateRequest(plain(password="nope")), 1)
+        assert connection.ask(MetadataRequest(topics=[]), 1) is None
+
+
+@LOCKED
+def test_what_is_sent_behind_a_log_in_is_answered_after_it(client: Client) -> None:
+    handshake(client)
+    sent = [client.send(SaslAuthenticateRequest(plain()), 1), client.send(MetadataRequest(topics=[]), 1)]
+    answered = [int.from_bytes(bytes(client.read_frame()[:4]), "big") for _ in sent]
+    assert answered == sent
+
+
+@LOCKED
+def test_after_a_handshake_of_version_0_tokens_are_bare(broker: RunningBroker) -> None:
+    with BareConnection(broker.port) as connection:
+        assert connection.ask(SaslHandshakeRequest("PLAIN"), 0).error_code == 0
+        connection.send(plain())
+        assert connection.receive() == b""
+        assert connection.ask(MetadataRequest(topics=[]), 1).brokers
+    with BareConnection(broker.port) as connection:
+        connection.ask(SaslHandshakeRequest("PLAIN"), 0)
+        connection.send(plain(password="nope"))
+        assert connection.receive() is None
+
+
+@LOCKED
+@pytest.mark.parametrize("request_", [MetadataRequest([MetadataRequestTopic(name="t")]), ApiVersionsRequest("test", "1")])
+def test_another_request_in_the_place_of_a_token_is_refused_in_its_own_form(
+    client: Client, request_: MetadataRequest | ApiVersionsRequest
+) -> None:
+    handshake(client)
+    answer = client.call(request_, 1)
+    told = answer.topics[0] if isinstance(request_, MetadataRequest) else answer
+    assert told.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with pytest.raises(ConnectionError):
+        authenticate(client, plain())
+
+
+@LOCKED
+def test_a_produce_before_the_log_in_writes_nothing(broker: RunningBroker) -> None:
+    broker.topics.create("t")
+    batch = build_batch([SimpleRecord(None, b"v")])
+    for before in (False, True):
+        with broker.client() as client:
+            if before:
+                handshake(client)
+            client.send(ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]), 9)
+            if before:
+                client.read_frame()
+            with pytest.raises(ConnectionError):
+                client.read_frame()
+    assert broker.topics.end_offset("t") == 0
+
+
+@RENEWED
+@pytest.mark.parametrize(("version", "lifetime_ms"), [(0, 0), (1, 60_000), (2, 60_000)])
+def test_how_long_a_log_in_is_good_for_is_told_from_version_1_on(client: Client, version: int, lifetime_ms: int) -> None:
+    handshake(client)
+    assert authenticate(client, plain(), version).session_lifetime_ms == lifetime_ms
+
+
+@RENEWED
+def test_who_logs_in_again_goes_on(client: Client) -> None:
+    assert log_in(client).session_lifetime_ms == 60_000
+    assert log_in(client).session_lifetime_ms == 60_000
+    assert metadata(client)
+    assert handshake(client).error_code == ErrorCode.ILLEGAL_SASL_STATE  # within a second
+    assert metadata(client)
+
+
+@RENEWED
+def test_nobody_becomes_somebody_else(client: Client) -> None:
+    log_in(client)
+    answer = log_in(client, plain("bob", 'b;"b'))
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Cannot change principals during re-authentication from User.ann: User.bob"
+    with pytest.raises(ConnectionError):
+        metadata(client)
+
+
+@RENEWED
+def test_the_mechanism_stays(client: Client) -> None:
+    log_in(client)
+    assert handshake(client, "SCRAM-SHA-256").error_code == ErrorCode.NONE
+    with pytest.raises(ConnectionError):
+        authenticate(client, b"n,,n=ann,r=x")
+
+
+@RENEWED
+def test_a_second_log_in_that_fails_ends_the_first(client: Client) -> None:
+    log_in(client)
+    assert log_in(client, plain(password="nope")).error_message == WRONG
+    with pytest.raises(ConnectionError):
+        metadata(client)
+
+
+@pytest.mark.broker_settings(secured(connections_max_reauth_ms="1"))
+def test_after_its_time_a_log_in_is_no_longer_good_and_may_be_renewed(client: Client) -> None:
+    log_in(client)
+    assert log_in(client).error_code == 0
+    with pytest.raises(ConnectionError):
+        any(not metadata(client) for _ in count())  # the millisecond passes
+
+
+@pytest.mark.broker_settings(
+    {**secured(), "listener.name.secure.plain.connections.max.reauth.ms": "5000", "connections.max.reauth.ms": "9"}
+)
+def test_a_mechanism_may_have_a_time_of_its_own(client: Client) -> None:
+    assert log_in(client).session_lifetime_ms == 5_000
