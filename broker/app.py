@@ -282,7 +282,9 @@ class Broker:
             groups=groups,
             markers=markers,
             txns=txns,
-            txn_verification=TxnVerification(txns if others is None else others.txns(txns), pause=partial(pause, timers, clock)),
+            txn_verification=TxnVerification(
+                txns if others is None else others.txns(txns), pause=partial(pause, timers, clock), alone=others is None
+            ),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),

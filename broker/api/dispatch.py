@@ -123,7 +123,7 @@ class Dispatcher:
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # as the handlers
 
         services = cast("Services", self._services)  # a broker's: a controller's dispatcher has no lane
-        return ProduceLane(services.partitions, services.settings.socket_request_max_bytes)
+        return ProduceLane(services.partitions, services.txn_verification, services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""

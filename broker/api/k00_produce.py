@@ -268,16 +268,21 @@ def _one_batch(records: Buffer | None, version: int) -> Buffer:
     """The single batch of `records`, a partial one behind it cut off (ProduceRequest.validateRecords); raises Rejected."""
     if not records:
         raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no records")
-    return records if version >= 7 and is_plain(records) else _first_of(records, version)
+    return records if version >= 7 and is_whole(records) else _first_of(records, version)
 
 
-def is_plain(records: Buffer) -> bool:
-    """Whether this is one whole batch of magic 2 outside any transaction: nearly always, so it is told from three fields."""
+def is_whole(records: Buffer) -> bool:
+    """Whether this is one whole batch of magic 2: nearly always, so it is told from three fields."""
     size = len(records)
-    if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2 or records[_ATTRIBUTES_AT] & TRANSACTIONAL:
+    if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2:
         return False
     whole: bool = _LENGTH.unpack_from(records, _LENGTH_AT)[0] == size - LOG_OVERHEAD
     return whole
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Whether a whole batch belongs to a transaction."""
+    return bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def _first_of(records: Buffer, version: int) -> Buffer:

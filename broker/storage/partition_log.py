@@ -48,7 +48,6 @@ from ottla.protocol.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    NO_LEADER_EPOCH,
     STAMPED_BYTES,
     TRANSACTIONAL,
     BatchHeader,
@@ -164,35 +163,40 @@ class PartitionLog:
         header = read_header(batch)
         if header.size_bytes != len(batch) or header.last_offset_delta < 0:
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch")
+        try:
+            marker = parse_marker(batch) if header.attributes & CONTROL and header.producer_id >= 0 else None
+        except RecordsError as e:
+            raise Rejected(ErrorCode.INVALID_RECORD, str(e)) from e
         rest = (memoryview(batch)[STAMPED_BYTES:],)
         return self.append_parsed(
-            header, rest, origin=origin, leader_epoch=leader_epoch, now_ms=now_ms, transaction_version=transaction_version, guard=guard
+            header, rest, marker, guard, origin=origin, leader_epoch=leader_epoch, now_ms=now_ms, transaction_version=transaction_version
         )
 
     def append_parsed(
         self,
         header: BatchHeader,
         unstamped: tuple[Buffer, ...],
+        marker: Marker | None = None,
+        guard: VerificationGuard | None = None,
         *,
         origin: Origin,
         leader_epoch: int,
         now_ms: int,
         transaction_version: int = 0,
-        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """As `append`, one batch whose header is known; `unstamped` are its bytes from the magic on, in as many pieces as there are."""
+        """As `append`, one batch whose header is known, and what a control batch of a producer says; `unstamped` are its bytes from the
+        magic on, in as many pieces as there are."""
         if self.failure is not None:
             self._check_online()
         size = header.batch_length + LOG_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         self._make_room(size, header.max_timestamp, last_offset, now_ms)
-        marker = None
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
-                marker = self._checked_marker(header, unstamped, transaction_version)
+                marker = self._checked_marker(header, marker, transaction_version)
             elif not self.producer_state.is_next(header):
-                if origin is Origin.CLIENT:
+                if origin is Origin.CLIENT and not self.producer_state.repeats_none(header):
                     known = self._find_duplicate(header)
                     if known is not None:
                         return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
@@ -225,12 +229,8 @@ class PartitionLog:
         if full:
             self.roll(now_ms)
 
-    def _checked_marker(self, header: BatchHeader, unstamped: tuple[Buffer, ...], transaction_version: int) -> Marker | None:
-        try:
-            marker = parse_marker(b"".join((stamped_head(header.base_offset, header.batch_length, NO_LEADER_EPOCH), *unstamped)))
-        except RecordsError as e:
-            raise Rejected(ErrorCode.INVALID_RECORD, str(e)) from e
-        if not marker.ends_transaction:
+    def _checked_marker(self, header: BatchHeader, marker: Marker | None, transaction_version: int) -> Marker | None:
+        if marker is None or not marker.ends_transaction:
             return None
         self.producer_state.check_marker(header, marker, transaction_version)
         try:

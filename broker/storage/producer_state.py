@@ -139,14 +139,24 @@ class ProducerState:
     def is_next(self, batch: BatchHeader) -> bool:
         """Whether a data batch outside of any transaction follows its producer's last one: then no rule can refuse it, and it repeats none.
 
-        Nearly every batch is so, and this tells it at a third of the cost of both questions below. (A batch that repeats one of the five
-        remembered begins where one of them does; those cover far less than the 2^31 sequences after which numbers come again.)
+        Nearly every batch is so, and this tells it at a third of the cost of both questions below.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches or batch.attributes & TRANSACTIONAL:
             return False
         last = entry.batches[-1].last_sequence
         return 0 <= last == batch.base_sequence - 1 and entry.current_txn_first_offset == NO_OFFSET
+
+    def repeats_none(self, batch: BatchHeader) -> bool:
+        """Whether a data batch follows its producer's last one, and so repeats none: the first of a transaction does, nearly always.
+
+        (A batch that repeats one of the five remembered begins where one of them does; those cover far less than the 2^31 sequences after
+        which numbers come again.)
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches:
+            return False
+        return 0 <= entry.batches[-1].last_sequence == batch.base_sequence - 1
 
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
         """The batch already written that this one repeats: same epoch, same first and same last sequence."""

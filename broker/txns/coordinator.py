@@ -10,7 +10,6 @@ Rules that hold here:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ottla.broker.txns.states import PREPARED, SETTLED, TxnState
 from ottla.broker.txns.transaction import NO_PRODUCER_ID, Transaction
@@ -28,7 +27,7 @@ class TxnCoordinator:
         """The record is in the log."""
         transactional_id, value = record.transactional_id, record.value
         if value is not None and value.state is TxnState.PREPARE_EPOCH_FENCE:
-            value = replace(value, state=TxnState.ONGOING)
+            value = value._replace(state=TxnState.ONGOING)
         if value is None or value.state is TxnState.DEAD:
             self.transactions.pop(transactional_id, None)
         else:

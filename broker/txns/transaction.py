@@ -8,7 +8,7 @@ Rules that hold here:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ottla.broker.txns.states import MOVES, PREPARED, TxnState
 
@@ -25,8 +25,7 @@ def epoch_exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One transactional id. Times are wall milliseconds; `version` is the transaction version (0, 1, 2) of its last client."""
 
     transactional_id: str
@@ -62,7 +61,7 @@ class Transaction:
 
     def _moved(self, state: TxnState, now_ms: int, **changes: object) -> Transaction:
         assert state in MOVES[self.state], f"{self.transactional_id}: {self.state.name} -> {state.name} is no legal move"
-        return replace(self, state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
+        return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Answered to InitProducerId: same producer id, no transaction open."""
@@ -80,7 +79,7 @@ class Transaction:
     def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """The epochs of the old producer id ran out: a new id, epoch 0."""
         assert self.producer_id != producer_id, "a producer id is never given twice"
-        return replace(self.initialised(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
+        return self.initialised(0, last_epoch, timeout_ms, now_ms)._replace(producer_id=producer_id)
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now_ms: int) -> Transaction:
         """Ongoing, over `added` too; the transaction's time starts with its first partition."""
@@ -110,7 +109,7 @@ class Transaction:
     def fenced(self) -> Transaction:
         """One epoch on: the producer that holds the old one is a zombie. The first half of an abort by the coordinator in versions 0, 1."""
         assert self.state is TxnState.ONGOING, "only an open transaction is fenced"
-        return replace(self, producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
+        return self._replace(producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
         """All markers are written. A rotation that was prepared takes effect."""

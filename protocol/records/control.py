@@ -7,18 +7,33 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ottla.protocol.records.batch import NO_LEADER_EPOCH
+from ottla.protocol.records.batch import (
+    CONTROL,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_SEQUENCE,
+    STAMPED_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    pack_header,
+    read_header,
+)
 from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import InvalidRecord
-from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
+from ottla.protocol.records.record import iter_records
 
 MARKER_BYTES: Final = 78
 """The size of a whole marker batch: 61 of header and one record of 17."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+_RECORD = struct.Struct(">BxxxBhhBhix")
+"""Length, attributes and deltas of 0; the key and the value behind their lengths; no headers. Lengths are zigzag varints of one byte."""
+_BATCHES_REMEMBERED: Final = 16
+"""Markers of one transaction are made in one turn: more than the transactions that end in one millisecond are of no use."""
 _CONTROL_BYTES_MAX: Final = 1 << 20
 """No control record of Kafka's comes near; the KRaft voter sets are the largest."""
 
@@ -60,15 +75,45 @@ def end_txn_marker(
 ) -> bytes:
     """The batch of 78 bytes that commits or aborts a producer's transaction in one partition."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
-    return build_batch(
-        [SimpleRecord(_KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch), timestamp)],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
+    record = _RECORD.pack(2 * (_RECORD.size - 1), 2 * _KEY.size, 0, kind, 2 * _VALUE.size, 0, coordinator_epoch)
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        TRANSACTIONAL | CONTROL,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )
+    return pack_header(header, record) + record
+
+
+class MarkerBatch(NamedTuple):
+    """A marker as a log appends it: the header, what is behind the bytes that are stamped, and what it says."""
+
+    header: BatchHeader
+    unstamped: tuple[Buffer, ...]
+    marker: Marker
+
+
+@lru_cache(maxsize=_BATCHES_REMEMBERED)
+def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> MarkerBatch:
+    """`end_txn_marker`, made once for all partitions of a transaction: in them only what is stamped differs."""
+    batch = end_txn_marker(
+        committed=committed,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=timestamp,
     )
+    marker = Marker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch, timestamp)
+    return MarkerBatch(read_header(batch), (batch[STAMPED_BYTES:],), marker)
 
 
 def parse_marker(batch: Buffer) -> Marker:

@@ -21,6 +21,8 @@ from ottla.broker.app import Broker
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
@@ -29,11 +31,14 @@ from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.simulation import TimelessLoop, settle
 
-SMALL = {"offsets.topic.num.partitions": "1", "internal.segment.bytes": "6000"}
+SMALL = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "internal.segment.bytes": "6000"}
 TOPICS = {
     "t": {},
     "by-append-time": {"message.timestamp.type": "LogAppendTime"},
@@ -43,7 +48,8 @@ TOPICS = {
     "synced": {"flush.messages": "2"},
 }
 NAMES = ["t"] * 20 + [*TOPICS, "nowhere", "__consumer_offsets", "\u00e9"]
-STEPS = 220
+TRANSACTIONAL_IDS = ["tx", "other"]
+STEPS = 300
 
 
 class Side:
@@ -68,6 +74,11 @@ class Side:
         made = [CreatableTopic(name, 2, 1, configs=config) for name, config in configs.items()]
         self.client.send(CreateTopicsRequest([*made, CreatableTopic("__consumer_offsets", 1, 1)]), 7)
         await settle(400)
+        self.client.send(CreateTopicsRequest([CreatableTopic("__transaction_state", 1, 1)]), 7)
+        await settle(400)
+        for name in TRANSACTIONAL_IDS:
+            self.client.send(InitProducerIdRequest(name, 60_000), 4)
+            await settle(400)
 
     async def connect(self) -> None:
         self.client = MemoryClient()
@@ -98,6 +109,11 @@ class Side:
         entry = None if partition is None else partition.log.producer_state.get(producer_id)
         return (0, -1) if entry is None else (entry.producer_epoch, entry.last_sequence)
 
+    def holder(self, transactional_id: str) -> tuple[int, int]:
+        """The producer id and epoch that an id has."""
+        txns = self.broker.services.txns.shards.of(transactional_id).machine.transactions
+        return txns[transactional_id].holder if transactional_id in txns else (77, 0)
+
     def state(self) -> list[object]:
         """What each partition knows."""
         logs = [partition.log for partition in self.broker.services.partitions]
@@ -117,11 +133,15 @@ class Producers:
         self.sent: list[bytes] = []
         self.correlation_id = 0
 
-    def batch(self, topic: str, index: int) -> bytes:
+    def batch(self, topic: str, index: int, transactional_id: str | None) -> bytes:
         draw, now = self.draw, self.side.clock.now_ms()
         producer_id = draw.choice([-1, 1, 2, 3])
+        if transactional_id is not None:
+            producer_id, holds = self.side.holder(transactional_id)
         epoch, last = self.side.last_sequence(topic, index, producer_id)
         sequence = last + 1
+        if transactional_id is not None and holds != epoch:
+            epoch, sequence = holds, 0
         match draw.randrange(30):
             case 0:
                 sequence += draw.choice([-3, -1, 1, 5])
@@ -138,13 +158,13 @@ class Producers:
             producer_epoch=-1 if producer_id < 0 else max(epoch, 0),
             base_sequence=-1 if producer_id < 0 else max(sequence, 0),
             codec=draw.choice([Codec.NONE] * 5 + [Codec.GZIP, Codec.ZSTD]),
-            transactional=draw.random() < 0.03,
+            transactional=(draw.random() < 0.03) == (transactional_id is None),
             control=draw.random() < 0.01,
         )
 
-    def partition(self, topic: str) -> PartitionProduceData:
+    def partition(self, topic: str, transactional_id: str | None) -> PartitionProduceData:
         draw, index = self.draw, self.draw.choice([0] * 8 + [1] * 6 + [2])
-        records: bytes | None = self.batch(topic, index)
+        records: bytes | None = self.batch(topic, index, transactional_id)
         if draw.random() < 0.04:
             records = draw.choice([None, b"", records[:-1], records + records, records + b"\0"]) if records else None
         return PartitionProduceData(index, records)
@@ -154,17 +174,33 @@ class Producers:
         if self.sent and draw.random() < 0.12:
             return draw.choice(self.sent[-6:])  # a retry
         name, version = draw.choice(NAMES), draw.choice([9, 9, 10, 11, 12, 13, 13, draw.randrange(3, 9)])
-        partitions = [self.partition(name) for _ in range(1 if draw.random() < 0.95 else draw.randrange(3))]
+        transactional_id = None if draw.random() < 0.65 else draw.choice([*TRANSACTIONAL_IDS * 8, "nobody", "", "\u00e9"])
+        partitions = [self.partition(name, transactional_id) for _ in range(1 if draw.random() < 0.95 else draw.randrange(3))]
         topics = [TopicProduceData(name, self.side.topic_id(name), partitions)] * (1 if draw.random() < 0.97 else draw.randrange(3))
         acks = draw.choice([-1] * 8 + [1] * 8 + [0, 2])
         self.correlation_id += 1
-        body: Any = ProduceRequest(None if draw.random() < 0.95 else "x", acks, draw.choice([0, 500]), topics)
-        if draw.random() < 0.04:
+        said = transactional_id if draw.random() < 0.95 else draw.choice([None, "x"])
+        body: Any = ProduceRequest(said, acks, draw.choice([0, 500]), topics)
+        if transactional_id is not None and draw.random() < 0.4:
+            body, version = self.of_a_transaction(transactional_id)
+        elif draw.random() < 0.04:
             body, version = HeartbeatRequest("g", 1, "m"), 4
         client_id = draw.choice([None, "", "client", "cl\u00efent"])
         made = b"".join(map(bytes, encode_request(body.API_KEY, version, self.correlation_id, client_id, body)))
         self.sent.append(made)
         return made
+
+    def of_a_transaction(self, transactional_id: str) -> tuple[Any, int]:
+        """What is asked of the transaction's coordinator."""
+        draw = self.draw
+        producer = self.side.holder(transactional_id)
+        places = [AddPartitionsToTxnTopic("t", draw.choice([[0, 1], [0], [1]]))]
+        match draw.randrange(9):
+            case 0:
+                return InitProducerIdRequest(transactional_id, 60_000, *draw.choice([(-1, -1), producer])), 4
+            case 1 | 2 | 3:
+                return EndTxnRequest(transactional_id, *producer, committed=draw.random() < 0.7), draw.choice([3, 3, 5])
+        return AddPartitionsToTxnRequest([], transactional_id, *producer, places), 3
 
     def mutated(self, frame: bytes) -> bytes:
         """A frame with some bytes changed, missing or added; its size says so, mostly."""
@@ -196,16 +232,22 @@ class Producers:
 
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Counts what the lane is asked, and what it answers."""
-    answer = ProduceLane.answer
+    """Counts what the lane is asked, what it answers, and how many of those began a transaction in their partition."""
+    answer, at_once = ProduceLane.answer, TxnVerification.at_once
 
     def asked(self: ProduceLane, data: bytes, at: int) -> Any:
         found = answer(self, data, at)
         taken["passed on" if found is None else "answered"] += 1
         return found
 
+    def verified(self: TxnVerification, writer: Writer, partition: Partition, sequence: int) -> Any:
+        guard = at_once(self, writer, partition, sequence)
+        taken["added" if writer.adds else "verified"] += guard is not None
+        return guard
+
     with monkeypatch.context() as patch:
         patch.setattr(ProduceLane, "answer", asked)
+        patch.setattr(TxnVerification, "at_once", verified)
         yield
 
 
@@ -240,3 +282,4 @@ def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_w
     print(f"seed {seed}: {dict(taken)}")
     assert taken["answered"] > STEPS / 5, taken
     assert taken["passed on"] > STEPS / 10, taken
+    assert taken["verified"] + taken["added"] > STEPS / 50, taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 
 from hypothesis import given, settings
@@ -97,7 +96,7 @@ class Coordinator:
             for record in list(self.machine.expired(self.now_ms, 2_000)):
                 self.write(record.transactional_id, None)
         elif what == "age" and stored is not None and stored.state is TxnState.EMPTY and stored.producer_epoch < 32_000:
-            self.write(name, replace(stored, producer_epoch=32_764))  # as if it had lived long
+            self.write(name, stored._replace(producer_epoch=32_764))  # as if it had lived long
             self.holders[name].append((stored.producer_id, 32_764))
 
     def new_id(self) -> int:
@@ -122,7 +121,7 @@ class Coordinator:
 def persisted(txn: Transaction) -> Transaction:
     """Without what is known in memory only."""
     rotated = txn.prev_producer_id if txn.prev_producer_id != txn.producer_id else -1
-    return replace(txn, last_producer_epoch=-1, prev_producer_id=rotated)
+    return txn._replace(last_producer_epoch=-1, prev_producer_id=rotated)
 
 
 @settings(max_examples=80, deadline=None)

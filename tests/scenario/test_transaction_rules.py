@@ -6,7 +6,6 @@ Rows of decision tables are in tests/unit/broker/txns, versions of single reques
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import time_ns
@@ -223,7 +222,7 @@ def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker,
         """The id as it would be after 32,766 transactions."""
         service = running.services.txns
         (shard,) = [shard for shard in service.shards.serving() if "tx" in shard.machine.transactions]
-        shard.append([TxnRecord("tx", replace(shard.machine.transactions["tx"], producer_epoch=32_766))])
+        shard.append([TxnRecord("tx", shard.machine.transactions["tx"]._replace(producer_epoch=32_766))])
 
     broker.call(age)
     last = Transactional(broker, "tx", 2, old.producer_id, 32_766)

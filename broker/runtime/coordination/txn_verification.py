@@ -68,11 +68,12 @@ class Writer:
 
 
 class TxnVerification:
-    """`pause` waits so many milliseconds of the broker's time."""
+    """`pause` waits so many milliseconds of the broker's time; `alone` says that `coordinator` asks no other broker."""
 
-    def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], alone: bool = False) -> None:
         self._coordinator = coordinator
         self._pause = pause
+        self._alone = alone
 
     def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
         """Whether the batches may be appended: known at once where the transaction is open, or its coordinator need not wait.
@@ -87,6 +88,23 @@ class TxnVerification:
         if isinstance(answer, asyncio.Future) or _is_early(writer, answer):
             return self._settle(writer, batches, verdicts, answer)
         return _judged(verdicts, answer)
+
+    def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
+        """What one batch may be appended with, if that is known now: else raises Rejected, and `verify` is to be asked.
+
+        To be asked twice changes nothing: the guard is the same one, and a partition that was added is not added again.
+        """
+        guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
+        if guard is not None and not (self._alone and self._holds(writer, (partition.topic, partition.index))):
+            raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not said yes")
+        return guard
+
+    def _holds(self, writer: Writer, place: TopicPartition) -> bool:
+        """Whether the partition is known to belong to the transaction, now."""
+        answer = self._ask(writer, frozenset((place,)))
+        if isinstance(answer, asyncio.Future):
+            return False
+        return (answer if isinstance(answer, ErrorCode) else answer[place]) is ErrorCode.NONE
 
     def _ask(self, writer: Writer, partitions: frozenset[TopicPartition]) -> Answer:
         producer = (writer.transactional_id, writer.producer_id, writer.epoch)

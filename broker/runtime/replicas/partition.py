@@ -22,7 +22,7 @@ from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
 from ottla.broker.storage.batch_check import check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.control import MARKER_BYTES, marker_batch
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
@@ -168,21 +168,15 @@ class Partition:
         """
         self._check_may_append(acks_all=True)
         now_ms = self._clock.now_ms()
-        batch = end_txn_marker(
-            committed=marker.commit,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp=now_ms,
-        )
-        info = self.log.append(
-            batch,
+        made = marker_batch(marker.commit, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, now_ms)
+        info = self.log.append_parsed(
+            *made,
             origin=Origin.COORDINATOR,
             leader_epoch=self.replica.leader_epoch,
             now_ms=now_ms,
             transaction_version=marker.transaction_version,
         )
-        self._grew(len(batch))
+        self._grew(MARKER_BYTES)
         self._wake(0)
         return info
 

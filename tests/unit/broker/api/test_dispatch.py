@@ -210,7 +210,9 @@ def with_lane(*faults: str, broken: bool = False, observed: bool = False) -> Dis
     script = Faults(parse_rule(rule) for rule in faults)
     if observed:
         script.observe(lambda exchange: None)
-    services = SimpleNamespace(partitions=Lane(broken=broken), settings=SimpleNamespace(socket_request_max_bytes=1 << 20))
+    services = SimpleNamespace(
+        partitions=Lane(broken=broken), txn_verification=None, settings=SimpleNamespace(socket_request_max_bytes=1 << 20)
+    )
     return Dispatcher(cast(Services, services), script)
 
 

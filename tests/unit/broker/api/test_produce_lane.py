@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from ottla.broker.api.produce_lane import ProduceLane
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.records.compression import Codec
@@ -40,8 +43,34 @@ def scene(tmp_path: Path) -> Iterator[PartitionScene]:
     made.close()
 
 
-def lane(scene: PartitionScene, max_bytes: int = 1 << 20) -> ProduceLane:
-    return ProduceLane(scene.partitions, max_bytes)
+class Coordinator:
+    """Says the same of all partitions."""
+
+    def __init__(self, answer: ErrorCode | asyncio.Future[ErrorCode] = ErrorCode.NONE) -> None:
+        self.answer = answer
+        self.added: list[tuple[str, int, int, frozenset[tuple[str, int]], int]] = []
+        self.asked = 0
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]], client_version: int
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        self.added.append((transactional_id, producer_id, epoch, partitions, client_version))
+        return self.answer
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]]
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        assert (transactional_id, producer_id, epoch, partitions) == ("x", 1, 0, {("t", 0)})
+        self.asked += 1
+        return self.answer
+
+
+async def no_pause(ms: int) -> None:
+    raise AssertionError("the lane does not wait")
+
+
+def lane(scene: PartitionScene, max_bytes: int = 1 << 20, *, coordinator: Coordinator | None = None, alone: bool = True) -> ProduceLane:
+    return ProduceLane(scene.partitions, TxnVerification(coordinator or Coordinator(), pause=no_pause, alone=alone), max_bytes)
 
 
 def ends(scene: PartitionScene) -> list[int]:
@@ -120,4 +149,43 @@ def test_a_partition_that_has_to_wait_for_a_sync_or_for_others_is_left(scene: Pa
     shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     for index in (0, 1):
         assert lane(scene).answer(frame(produce(index=index), 9), 0) is None
+    assert ends(scene) == [0, 0]
+
+
+@pytest.mark.parametrize("version", [9, 11, 12, 13])
+def test_a_batch_of_a_transaction_is_taken_when_its_coordinator_says_at_once_that_it_may_come(scene: PartitionScene, version: int) -> None:
+    coordinator = Coordinator()
+    assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
+    assert ends(scene) == [1, 0]
+    assert next(iter(scene.partitions)).has_open_transaction(1, 0)
+    adds = version >= 12
+    assert (coordinator.added, coordinator.asked) == ([("x", 1, 0, {("t", 0)}, 2)] if adds else [], 0 if adds else 1)
+
+
+def test_a_partition_in_which_the_transaction_is_open_is_not_asked_for(scene: PartitionScene) -> None:
+    coordinator = Coordinator()
+    assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
+    second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
+    assert lane(scene, coordinator=coordinator).answer(frame(produce(second, txn="x"), 10), 0) is not None
+    assert (ends(scene), coordinator.asked) == ([2, 0], 1)
+
+
+@pytest.mark.parametrize("version", [10, 12])
+async def test_what_the_coordinator_does_not_allow_or_does_not_know_yet_is_left(scene: PartitionScene, version: int) -> None:
+    unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    asked = frame(produce(IN_A_TRANSACTION, txn="x"), version)
+    for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
+        assert lane(scene, coordinator=Coordinator(answer)).answer(asked, 0) is None
+    assert ends(scene) == [0, 0]
+
+
+def test_where_another_broker_may_have_to_be_asked_the_lane_asks_nobody(scene: PartitionScene) -> None:
+    coordinator = Coordinator()
+    assert lane(scene, coordinator=coordinator, alone=False).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is None
+    assert (ends(scene), coordinator.asked) == ([0, 0], 0)
+
+
+def test_a_transactional_id_that_is_not_unicode_is_left(scene: PartitionScene) -> None:
+    data = frame(produce(IN_A_TRANSACTION, txn="x"), 10)
+    assert lane(scene).answer(data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
     assert ends(scene) == [0, 0]

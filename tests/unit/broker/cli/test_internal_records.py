@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ottla.broker.cli.internal_records import describe_record
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord
 from ottla.broker.cluster.record_frames import encode_record as encode_metadata_record
@@ -40,7 +38,7 @@ def test_a_transaction_is_shown_in_words() -> None:
 
 
 def test_a_rotation_that_is_under_way_shows_the_id_to_come() -> None:
-    described = shown(replace(OPEN, state=TxnState.PREPARE_COMMIT, next_producer_id=99))
+    described = shown(OPEN._replace(state=TxnState.PREPARE_COMMIT, next_producer_id=99))
     assert isinstance(described, dict)
     assert described["value"]["next_producer_id"] == 99
 

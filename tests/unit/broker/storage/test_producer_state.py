@@ -44,8 +44,10 @@ def test_a_batch_that_is_next_repeats_none_and_no_rule_refuses_it(written: list[
         with contextlib.suppress(Rejected):
             state.check_batch(earlier, Origin.CLIENT)
             state.apply_batch(earlier, 100 * offset)
-    if state.is_next(batch):
+    if state.repeats_none(batch):
         assert state.find_duplicate(batch) is None
+    if state.is_next(batch):
+        assert state.repeats_none(batch)
         state.check_batch(batch, Origin.CLIENT)
 
 
@@ -56,10 +58,12 @@ def test_a_batch_that_follows_its_producers_last_one_is_next() -> None:
         assert not state.is_next(other)
 
 
-def test_inside_a_transaction_no_batch_is_next() -> None:
+def test_inside_a_transaction_no_batch_is_next_but_one_that_follows_repeats_none() -> None:
     state = after(header(0), header(1, transactional=True))
     assert not state.is_next(header(2))
     assert not state.is_next(header(2, transactional=True))
+    assert state.repeats_none(header(2, transactional=True))
+    assert not state.repeats_none(header(1, transactional=True))
 
 
 def test_a_transaction_of_the_last_epoch_is_ended_in_that_epoch() -> None:

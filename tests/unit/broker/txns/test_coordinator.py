@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ottla.broker.txns.coordinator import TxnCoordinator
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
@@ -38,24 +36,24 @@ def test_a_transaction_times_out_when_it_has_lasted_longer_than_its_own_timeout(
 
 def test_only_open_transactions_time_out() -> None:
     made = machine(open_since(0))
-    made.apply(TxnRecord("tx", replace(open_since(0), state=TxnState.PREPARE_ABORT)), 1)
+    made.apply(TxnRecord("tx", open_since(0)._replace(state=TxnState.PREPARE_ABORT)), 1)
     assert made.timed_out(10**9) == []
 
 
 def test_settled_ids_expire_when_nobody_used_them_for_so_long() -> None:
     states = [TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT, TxnState.ONGOING, TxnState.PREPARE_COMMIT]
-    made = machine(*(replace(open_since(100, state.name), state=state) for state in states))
+    made = machine(*(open_since(100, state.name)._replace(state=state) for state in states))
     assert list(made.expired(1_099, 1_000)) == []
     assert [record.transactional_id for record in made.expired(1_100, 1_000)] == ["EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"]
 
 
 def test_what_is_decided_and_not_complete_is_found_again() -> None:
-    prepared = replace(open_since(0, "b"), state=TxnState.PREPARE_COMMIT)
+    prepared = open_since(0, "b")._replace(state=TxnState.PREPARE_COMMIT)
     assert machine(open_since(0, "a"), prepared).prepared() == [prepared]
 
 
 def test_states_that_are_never_stored_are_read_as_what_they_must_have_been() -> None:
-    made = machine(replace(open_since(0, "dead"), state=TxnState.DEAD), replace(open_since(0, "fence"), state=TxnState.PREPARE_EPOCH_FENCE))
+    made = machine(open_since(0, "dead")._replace(state=TxnState.DEAD), open_since(0, "fence")._replace(state=TxnState.PREPARE_EPOCH_FENCE))
     assert list(made.transactions) == ["fence"]
     assert [txn.transactional_id for txn in made.timed_out(10**9)] == ["fence"]
 

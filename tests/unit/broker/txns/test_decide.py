@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -28,7 +27,7 @@ PREPARED = [TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT]
 def txn(state: TxnState = TxnState.EMPTY, epoch: int = 4, **changes: Any) -> Transaction:
     partitions = frozenset({A}) if state in {TxnState.ONGOING, *PREPARED} else frozenset()
     base = Transaction("tx", PID, epoch, 60_000, state, partitions, start_ms=1_000, last_update_ms=1_000)
-    return replace(base, **changes)
+    return base._replace(**changes)
 
 
 def init(stored: Transaction | None, expected: tuple[int, int] | None = None, **changes: Any) -> Decision:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ottla.broker.txns.states import TxnState
@@ -12,9 +10,9 @@ from ottla.protocol.errors import ProtocolError
 OPEN = Transaction(
     "tx-ü", 4711, 3, 60_000, TxnState.ONGOING, frozenset({("b", 1), ("a", 2), ("a", 0)}), 1_700_000_000_000, 1_700_000_000_123
 )
-EMPTY = replace(OPEN, state=TxnState.EMPTY, partitions=frozenset(), start_ms=-1)
-ABORTED = replace(OPEN, state=TxnState.COMPLETE_ABORT, partitions=frozenset())
-ROTATING = replace(OPEN, state=TxnState.PREPARE_COMMIT, version=2, prev_producer_id=4000, next_producer_id=5000)
+EMPTY = OPEN._replace(state=TxnState.EMPTY, partitions=frozenset(), start_ms=-1)
+ABORTED = OPEN._replace(state=TxnState.COMPLETE_ABORT, partitions=frozenset())
+ROTATING = OPEN._replace(state=TxnState.PREPARE_COMMIT, version=2, prev_producer_id=4000, next_producer_id=5000)
 
 GOLDEN = [
     (EMPTY, 0, "0000000000000000126700030000ea6000ffffffff0000018bcfe5687bffffffffffffffff"),
@@ -26,7 +24,7 @@ GOLDEN = [
     (ABORTED, 0, "0000000000000000126700030000ea6005000000000000018bcfe5687b0000018bcfe56800"),
     (EMPTY, 1, "0001000000000000126700030000ea6000000000018bcfe5687bffffffffffffffff00"),
     (
-        replace(OPEN, version=2),
+        OPEN._replace(version=2),
         2,
         "0001000000000000126700030000ea60010302610300000000000000020002620200000001000000018bcfe5687b0000018bcfe568000102020002",
     ),
@@ -62,7 +60,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
 
 def test_the_producer_id_before_is_written_only_where_it_was_another() -> None:
     """Kafka writes neither; a value without them is equal to its own byte for byte."""
-    same = replace(OPEN, prev_producer_id=4711)
+    same = OPEN._replace(prev_producer_id=4711)
     assert encode_record(TxnRecord("tx-ü", same), 1) == encode_record(TxnRecord("tx-ü", OPEN), 1)
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from ottla.protocol.records.batch import crc_ok, read_header
-from ottla.protocol.records.control import MARKER_BYTES, ControlType, control_type, end_txn_marker, parse_marker
+from ottla.protocol.records.control import MARKER_BYTES, ControlType, control_type, end_txn_marker, marker_batch, parse_marker
 from ottla.protocol.records.errors import InvalidRecord
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
@@ -36,6 +36,14 @@ def test_a_marker_has_78_bytes_and_is_read_back(committed: bool, kind: ControlTy
 def test_the_bytes_of_a_commit_marker_are_those_of_kafkas_schema() -> None:
     batch = end_txn_marker(committed=True, producer_id=1, producer_epoch=0, coordinator_epoch=3, timestamp=0)
     assert batch[61:].hex() == "2000000008000000010c00000000000300"
+
+
+def test_a_markers_batch_is_made_once_for_all_partitions_and_says_what_the_bytes_say() -> None:
+    made = marker_batch(False, 77, 4, 12, 5000)
+    batch = end_txn_marker(committed=False, producer_id=77, producer_epoch=4, coordinator_epoch=12, timestamp=5000)
+    assert made == (read_header(batch), (batch[16:],), parse_marker(batch))
+    assert marker_batch(False, 77, 4, 12, 5000) is made
+    assert marker_batch(False, 77, 4, 12, 5001).header.max_timestamp == 5001
 
 
 def test_future_versions_are_read_by_their_known_prefix() -> None:

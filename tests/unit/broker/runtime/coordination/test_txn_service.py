@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +249,7 @@ async def test_a_rotation_that_was_promised_is_kept_over_a_kill(opened: TxnDir, 
     """The producer heard of its next id; the kill comes before the transaction is complete."""
     opened.init()
     (shard,) = opened.txns.shards.serving()
-    shard.append([TxnRecord("tx", replace(opened.transaction(), producer_epoch=32_766))])
+    shard.append([TxnRecord("tx", opened.transaction()._replace(producer_epoch=32_766))])
     last = Answer(producer_id=opened.transaction().producer_id, producer_epoch=32_766)
     opened.add(last, A)
     marked = opened.partitions.get(*A).log.segments.active.path
