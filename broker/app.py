@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Listener, Services
 from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
@@ -263,6 +264,7 @@ class Broker:
             faults=self._faults,
         )
         txns.shards.follow(metadata.publisher)
+        metadata.publisher.on_quotas.append(self._obey_quotas)
         await txns.load()
         return Services(
             settings=settings,
@@ -357,10 +359,15 @@ class Broker:
             ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
             of_brokers=listener == between_brokers,
         )
+        shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
+        self._obey_quotas()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
+
+    def _obey_quotas(self) -> None:
+        obey(self.services, self._dispatcher, self.services.topics.image.client_quotas, self.services.fetch_sessions)
 
     def _session_id(self) -> int:
         return self.world.random.randrange(1, 2**31)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.api.quota_switch import obey
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
@@ -90,10 +91,15 @@ class ControllerPart:
             settings, world.clock, self._timers, role.active, role.voter, role.serving, role.features, role.decisions, self._stop_at_once
         )
         self._dispatcher = ControllerDispatcher(services)
+        self._obey_quotas(services)
+        role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         await self._server.start(Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget))
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
+
+    def _obey_quotas(self, services: ControllerServices) -> None:
+        obey(services, self._dispatcher, self.role.state.image.client_quotas)
 
     async def stop(self) -> None:
         """In order; what cannot be answered in time is cut."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
+    from ottla.broker.quotas.quotas import Quotas
     from ottla.broker.runtime.coordination.group_service import GroupService
     from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
     from ottla.broker.runtime.coordination.txn_service import TxnService
@@ -74,6 +75,8 @@ class Peer:
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
     """Who the peer is, as its connection proved."""
+    throttle: Callable[[int], object] = lambda _ms: None
+    """Reads nothing more of the connection for so many milliseconds (KIP-219)."""
     by_token: bool = False
     """True where a delegation token proved it: such a peer gets no further tokens."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
@@ -124,6 +127,8 @@ class Services:
     stop_at_once: Callable[[BaseException], None]
     """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)
+    quotas: Quotas | None = None
+    """Made for the first quota that there is."""
     deciding: TopicService | None = None
     """What decides about topics, settings and producer ids; None in a member of a cluster, whose controller does."""
     forwarding: Forwarding | None = None

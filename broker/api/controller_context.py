@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
+    from ottla.broker.quotas.quotas import Quotas
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
     from ottla.broker.runtime.quorum.serving import QuorumServing
@@ -34,6 +35,8 @@ class ControllerServices:
     """Those of the cluster, now."""
     topic_service: ClusterDecisions
     stop_at_once: Callable[[BaseException], None]
+    quotas: Quotas | None = None
+    """Made for the first quota that there is."""
     forwarding: None = None
     """Everything is decided here."""
 

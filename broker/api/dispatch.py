@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.api.context import Services
     from ottla.broker.api.pipeline import Interceptor
     from ottla.broker.api.produce_lane import ProduceLane
+    from ottla.broker.api.throttling import Throttling
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.timers import Timers
     from ottla.broker.faults.engine import Faults
@@ -80,6 +81,8 @@ class Dispatcher:
         self._faults = faults
         self._routes: Mapping[int, Served] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
+        self.throttling: Throttling | None = None
+        """While there are quotas for clients."""
 
     @property
     def waiting(self) -> int:
@@ -100,7 +103,10 @@ class Dispatcher:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
         context = self._context(header.api_version, header.client_id, peer, self._services)
         try:
-            answer = self._intercepted(context, request, route) if self._faults.active else route.handle(context, request.body)
+            if self._faults.active or self.throttling is not None:
+                answer = self._intercepted(context, request, route, len(frame))
+            else:
+                answer = route.handle(context, request.body)
             if hasattr(answer, "__await__"):
                 return self._later(self._finish(answer, header))
             return _encoded(answer, header)
@@ -109,7 +115,7 @@ class Dispatcher:
 
     def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         """The reply to an ordinary Produce, whose frame with its size is at `at`, and where the next frame begins. None: `handle` it."""
-        if self._faults.active or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
+        if self._faults.active or self.throttling is not None or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
             return None
         try:
             return self._lane.answer(data, at)
@@ -136,8 +142,13 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    def _intercepted(self, context: Context, request: Request, route: Served) -> Any:
-        """What the handler gives, with observers and scripted faults around it."""
+    def _intercepted(self, context: Context, request: Request, route: Served, size: int) -> Any:
+        """What the handler gives, with quotas, observers and scripted faults around it. `size` is that of the frame."""
+        handle = partial(route.handle, context, request.body)
+        if self.throttling is not None:
+            handle = partial(self.throttling.around, context, request, size, handle)
+        if not self._faults.active:
+            return handle()
         from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
 
         faults = self._faults
@@ -148,7 +159,7 @@ class Dispatcher:
             way = FaultyWay(faults)
             interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
         call = Call(context, request, detach=lambda answer: self._later(self._finish(answer, request.header)))
-        return intercepted(call, lambda: route.handle(context, request.body), interceptors)
+        return intercepted(call, handle, interceptors)
 
     def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
         task = asyncio.get_running_loop().create_task(reply)

@@ -10,6 +10,7 @@ the topic id.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
@@ -28,11 +29,12 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     """Answers when the topics that could be created are durable."""
     wanted = [_new_topic(topic) for topic in request.topics]
     service = ctx.services.topic_service
+    charge, wait_ms = charged(ctx, strict_since=6)
     try:
-        created = await service.create_topics(wanted, validate_only=request.validate_only)
+        created = await service.create_topics(wanted, validate_only=request.validate_only, charge=charge)
     except Rejected as error:
         created = [CreatedTopic(topic.name, error) for topic in wanted]
-    return CreateTopicsResponse(topics=[_result(topic, service.broker_configs) for topic in created])
+    return CreateTopicsResponse(wait_ms(), [_result(topic, service.broker_configs) for topic in created])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

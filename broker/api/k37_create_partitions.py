@@ -9,6 +9,7 @@ Deviation: the broker's own topics keep their number (INVALID_TOPIC_EXCEPTION), 
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.create_topics import MorePartitions
 from ottla.broker.core.rejected import Rejected
@@ -23,11 +24,12 @@ from ottla.protocol.messages.k37_create_partitions import (
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Answers when the new partitions are durable."""
     wanted = [_more_partitions(topic) for topic in request.topics]
+    charge, wait_ms = charged(ctx, strict_since=3)
     try:
-        results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only)
+        results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only, charge=charge)
     except Rejected as error:
         results = [(topic.name, error) for topic in wanted]
-    return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
+    return CreatePartitionsResponse(wait_ms(), [CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
 
 
 def _more_partitions(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -75,8 +75,11 @@ def create_topics(
     placement: Placement,
     check_configs: CheckConfigs,
     new_id: Callable[[], bytes],
+    *,
+    charge: Callable[[int], None] = lambda _: None,
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Decides a whole request; answers come in the request's order, one for each name.
+    """Decides a whole request; answers come in the request's order, one for each name. `charge` is told how many partitions are made of
+    a topic, and raises Rejected where that is too much now (KIP-599).
 
     Raises `Rejected(POLICY_VIOLATION)` when the request asks for more partitions than one request may.
     """
@@ -91,6 +94,7 @@ def create_topics(
             _check_name(catalog, topic.name)
             configs = _checked_configs(topic, check_configs)
             replicas = _manual_replicas(topic, placement) if topic.assignments else _placed_replicas(topic, placement)
+            charge(len(replicas))
             topic_id = new_id()
             records.extend(_creation(topic.name, topic_id, configs, replicas, placement))
             results[topic.name] = CreatedTopic(topic.name, None, topic_id, len(replicas), len(replicas[0]), configs)
@@ -188,7 +192,7 @@ def _check_manual(brokers: Sequence[int], factor: int | None, index: int, placem
 
 
 def create_partitions(
-    catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement
+    catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[tuple[str, Rejected | None]]]:
     """Decides a whole request; one (name, error or None) for each name."""
     seen = Counter(topic.name for topic in topics)
@@ -198,7 +202,7 @@ def create_partitions(
         try:
             if seen[topic.name] > 1:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            added = _more_partitions(catalog, topic, placement, PARTITIONS_PER_REQUEST_MAX - len(records))
+            added = _more_partitions(catalog, topic, placement, PARTITIONS_PER_REQUEST_MAX - len(records), charge)
             records.extend(added)
             results[topic.name] = None
         except Rejected as error:
@@ -206,7 +210,9 @@ def create_partitions(
     return Effects(records, list(results.items()))
 
 
-def _more_partitions(catalog: Catalog, wanted: MorePartitions, placement: Placement, most: int) -> list[MetadataRecord]:
+def _more_partitions(
+    catalog: Catalog, wanted: MorePartitions, placement: Placement, most: int, charge: Callable[[int], None]
+) -> list[MetadataRecord]:
     topic = catalog.topic(wanted.name)
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -214,16 +220,17 @@ def _more_partitions(catalog: Catalog, wanted: MorePartitions, placement: Placem
     current = len(topic.partitions)
     added = wanted.count - current
     factor = topic.replication_factor
+    if wanted.assignments is not None and len(wanted.assignments) != added:
+        raise Rejected(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were specified.",
+        )
+    charge(added)
     if wanted.assignments is None:
         replicas: Sequence[Sequence[int]] = placement.place(added, factor)
         _check_placed(replicas, factor, placement)
     else:
         replicas = wanted.assignments
-        if len(replicas) != added:
-            raise Rejected(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {added} additional partition(s), but only {len(replicas)} assignment(s) were specified.",
-            )
         for index, brokers in enumerate(replicas, current):
             _check_manual(brokers, factor, index, placement)
     return [placement.partition_record(topic.topic_id, index, brokers) for index, brokers in enumerate(replicas, current)]

@@ -9,7 +9,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ottla.broker.cluster.catalog import Catalog
@@ -38,8 +38,10 @@ class DeletedTopic:
     error: Rejected | None = None
 
 
-def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[MetadataRecord, list[DeletedTopic]]:
-    """Decides a whole request; one answer for each distinct reference, in the request's order."""
+def delete_topics(
+    catalog: Catalog, refs: Sequence[TopicRef], charge: Callable[[int], None] = lambda _: None
+) -> Effects[MetadataRecord, list[DeletedTopic]]:
+    """Decides a whole request; one answer for each distinct reference, in the request's order. `charge` is as for `create_topics`."""
     seen = Counter(refs)
     asked_ids = {ref.topic_id for ref in refs if ref.name is None}
     asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
@@ -58,6 +60,7 @@ def delete_topics(catalog: Catalog, refs: Sequence[TopicRef]) -> Effects[Metadat
                 continue
             if topic.is_internal:
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The internal topic {topic.name} cannot be deleted.")
+            charge(len(topic.partitions))
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
             results.append(DeletedTopic(topic.name, topic.topic_id))
         except Rejected as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.core.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Validator, Value, at_least
+from ottla.broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Validator, Value, at_least
 
 _T = ConfigType
 _POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)
@@ -45,7 +45,6 @@ _DYNAMIC = (
     _key("log.cleaner.io.buffer.load.factor", _T.DOUBLE, 0.9, "How full that memory may be."),
     _key("log.cleaner.io.buffer.size", _T.INT, 524_288, "Memory of the cleaner for reading and writing.", _NOT_NEGATIVE),
     _key("log.cleaner.io.max.bytes.per.second", _T.DOUBLE, 1.7976931348623157e308, "How fast the cleaner may read and write."),
-    _key("max.connection.creation.rate", _T.INT, INT32_MAX, "New connections a second.", _NOT_NEGATIVE),
     _key("metric.reporters", _T.LIST, ("org.apache.kafka.common.metrics.JmxReporter",), "Classes that report Kafka's metrics."),
     _key("config.providers", _T.LIST, (), "Classes that Kafka asks for values."),
     _key("follower.fetch.last.tiered.offset.enable", _T.BOOLEAN, False, "Where a new follower of a tiered log begins."),

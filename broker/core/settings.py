@@ -167,10 +167,18 @@ class BrokerSettings:
     max_connections_per_ip_overrides: str = _key(
         _STRING, "", "Connections at a time from single addresses: address:count, comma separated.", IP_OVERRIDES, dynamic=True
     )
+    max_connection_creation_rate: int = _key(
+        _INT, 2**31 - 1, "New connections a second; those beyond it are accepted later.", _NOT_NEGATIVE, dynamic=True
+    )
     connections_max_idle_ms: int = _key(_LONG, 600_000, "A connection silent for so long is closed.", any_of([exactly(-1), _POSITIVE]))
     queued_max_request_bytes: int = _key(
         _LONG, -1, "Bytes buffered for all connections together; -1 takes the built-in bound.", _OFF_OR_POSITIVE
     )
+
+    quota_window_num: int = _key(_INT, 11, "Windows over which is measured what clients use.", _POSITIVE)
+    quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
+    controller_quota_window_num: int = _key(_INT, 11, "Windows over which is measured what the controller does for clients.", _POSITIVE)
+    controller_quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
 
     # --- topics --------------------------------------------------------------------------------------------------------------
     auto_create_topics_enable: bool = _key(_BOOLEAN, True, "Create a topic when a client asks for it.")

@@ -18,7 +18,8 @@ from ottla.broker.net.session import ByteBudget, Session
 if TYPE_CHECKING:
     from ottla.broker.api.dispatch import Dispatcher
     from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
+    from ottla.broker.core.timers import TimerHandle, Timers
+    from ottla.broker.quotas.connections import Acceptance
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -47,6 +48,8 @@ class Shared:
         self.budget = budget or ByteBudget()
         self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
         """For a connection at a listener from an address; they may change while the broker runs."""
+        self.acceptance: Callable[[str, str], Acceptance | None] = lambda _listener, _host: None
+        """How a connection at a listener from an address is accepted, where quotas hold it back."""
         self.connections: dict[Connection, None] = {}
         """In the order in which they came, as `starved`: a set's order would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
@@ -136,6 +139,8 @@ class Connection(asyncio.Protocol):
         self._blocked_since_ms = 0
         self.last_active_ms = 0
         self.peer: Peer | None = None
+        self._throttle_end: TimerHandle | None = None
+        """While nothing more is handled, because of quotas."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or close it when there are too many."""
@@ -146,6 +151,7 @@ class Connection(asyncio.Protocol):
         shared.made += 1
         host = plain_address(remote[0])
         peer = self.peer = Peer(host, plain_address(local[0]), local[1], self.listener, number=shared.made)
+        peer.throttle = self.throttle
         dispatcher = shared.dispatcher
         self._session = Session(
             partial(dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes, dispatcher.at_once
@@ -162,6 +168,8 @@ class Connection(asyncio.Protocol):
         shared.make_room(self.listener.name, host)
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = shared.mono_ms()
+        if (acceptance := shared.acceptance(self.listener.name, host)) is not None and acceptance.wait_ms:
+            self.throttle(acceptance.wait_ms, at_the_end=self._throttled_off if acceptance.refused else None)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
@@ -234,6 +242,23 @@ class Connection(asyncio.Protocol):
         self._session.run()
         self.flush()
 
+    def throttle(self, ms: int, at_the_end: Callable[[], None] | None = None) -> None:
+        """Handle nothing more for so long, and then go on; the answer in hand is sent (KIP-219)."""
+        self._session.throttled = True
+        self._throttle_end = self._shared.timers.schedule(self._shared.mono_ms() + ms, at_the_end or self._throttled)
+
+    def _throttled_off(self) -> None:
+        peer_logger.warning("Closing a connection: too many come from its address (connection_creation_rate)")
+        self.abort()
+
+    def _throttled(self) -> None:
+        self._throttle_end = None
+        self._session.throttled = False
+        self.last_active_ms = self._shared.mono_ms()
+        if not self._transport.is_closing():
+            self._session.run()
+            self.flush()
+
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""
         self._session.write_blocked = True
@@ -258,6 +283,8 @@ class Connection(asyncio.Protocol):
         shared = self._shared
         self._session.lost()
         self._release_output()
+        if self._throttle_end is not None:
+            self._throttle_end.cancel()
         shared.forget(self)
         if self.peer is not None:
             self.peer.closed()
@@ -274,8 +301,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """True when no request of this connection waits for an answer."""
-        return not self._session.waiting
+        """True when no request of this connection waits for an answer, and it does not have to wait."""
+        return not self._session.waiting and self._throttle_end is None
 
     def stalled_bytes(self, now_ms: int) -> int:
         """What it holds, for STARVED_MS, of responses of which the peer has taken nothing, and of requests while none came and none was

@@ -86,6 +86,8 @@ class Session:
         """Bytes that came and were not handled: the backlog, and the frame that has not come whole."""
         self.write_blocked = False
         """Set by the shell while the transport holds more unsent bytes than it should."""
+        self.throttled = False
+        """Set by the shell while nothing more is handled, because the client used more than its quota (KIP-219)."""
 
     def serve(self, handle: Handle, at_once: AtOnce, max_request_bytes: int) -> None:
         """From the next frame on: who answers, and how much a frame may have."""
@@ -107,7 +109,7 @@ class Session:
         """True while the shell must not read."""
         if self._ending or self._untrusted is not None or (self._budget.is_exhausted() and not self._reader.held_bytes):
             return True
-        if self._pending is not None:
+        if self._pending is not None or self.throttled:
             return self.unhandled >= limits.READ_CHUNK_BYTES
         return bool(self._backlog) or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
@@ -117,13 +119,13 @@ class Session:
         return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:
-        return self._pending is not None or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
+        return self._pending is not None or self.throttled or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     def receive(self, data: Buffer) -> None:
         """Take what the socket gave; handle every request that is complete and allowed."""
         if self._ending or self._untrusted is not None:
             return
-        in_front = self.unhandled or self._pending is not None or self.write_blocked
+        in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
         if not in_front and type(data) is bytes and not self._budget.is_exhausted():
             data = self._answer_at_once(data)
             if not data:

@@ -10,6 +10,7 @@ from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasReq
 
 Target: TypeAlias = tuple[tuple[str, str | None], ...]
 ALICE: Target = (("user", "alice"),)
+ANYBODY: Target = (("user", "ANONYMOUS"),)
 APP: Target = (("client-id", "app"),)
 ALICES_APP: Target = (("client-id", "app"), ("user", "alice"))
 EVERY_USER: Target = (("user", None),)

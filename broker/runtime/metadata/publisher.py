@@ -74,7 +74,8 @@ class FetcherManager(Protocol):
 
 class Publisher:
     """`on_deleted` hear of each topic that is there no longer; `on_elected` and `on_resigned` of each partition, by topic, index and leader
-    epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more.
+    epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more. `on_quotas` are
+    told that quotas have changed.
 
     `brokers` are told of every registration; `fetchers` of what is to be fetched. A broker without others has neither.
     """
@@ -94,6 +95,7 @@ class Publisher:
         self.on_deleted: list[Callable[[TopicImage], None]] = []
         self.on_elected: list[Callable[[str, int, int], None]] = []
         self.on_resigned: list[Callable[[str, int, int | None], None]] = []
+        self.on_quotas: list[Callable[[], None]] = []
         self.fetchers: FetcherManager | None = None
         self.shutting_down = False
         """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
@@ -171,6 +173,8 @@ class Publisher:
         if changes.configs:
             with _step("changing settings"):
                 self._configured(changes)
+        if changes.client_quotas:
+            _tell(self.on_quotas)
         return refused
 
     # --- brokers and coordinators ------------------------------------------------------------------------------------------------

@@ -62,28 +62,32 @@ class TopicService:
 
     # --- operations of clients ---------------------------------------------------------------------------------------------------
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
+    ) -> list[CreatedTopic]:
         """Creates what can be created; one answer for each name.
 
         This and the others raise Rejected when the whole request is refused and nothing has changed: an excessive one (POLICY_VIOLATION),
         or a metadata log that cannot be written (KAFKA_STORAGE_ERROR).
         """
         return await self.controller.run(
-            lambda: create_topics(self.catalog, topics, self._placement(), self._check_configs, lambda: new_topic_id(self._random_bytes)),
+            lambda: create_topics(
+                self.catalog, topics, self._placement(), self._check_configs, lambda: new_topic_id(self._random_bytes), charge=charge
+            ),
             lambda answers, refused: [replace(each, error=each.error or refused.get(each.name)) for each in answers],
             validate_only=validate_only,
         )
 
-    async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
+    async def delete_topics(self, refs: Sequence[TopicRef], *, charge: Callable[[int], None] = lambda _: None) -> list[DeletedTopic]:
         """Deletes what can be deleted; one answer for each distinct reference."""
-        return await self.controller.run(lambda: delete_topics(self.catalog, refs), lambda answers, _: answers)
+        return await self.controller.run(lambda: delete_topics(self.catalog, refs, charge), lambda answers, _: answers)
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[tuple[str, Rejected | None]]:
         """Grows what can be grown; (name, error or None) for each name."""
         return await self.controller.run(
-            lambda: create_partitions(self.catalog, topics, self._placement()),
+            lambda: create_partitions(self.catalog, topics, self._placement(), charge),
             lambda answers, refused: [(name, error or refused.get(name)) for name, error in answers],
             validate_only=validate_only,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,20 +37,22 @@ class ClusterDecisions:
     broker_configs: BrokerConfigs
     is_forwarded: bool = False
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
+    ) -> list[CreatedTopic]:
         """As `TopicService`, whose methods of these names say what is returned and raised."""
-        return await self.active.run(partial(_create_topics, topics=topics), validate_only=validate_only)
+        return await self.active.run(partial(_create_topics, topics=topics, charge=charge), validate_only=validate_only)
 
-    async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
+    async def delete_topics(self, refs: Sequence[TopicRef], *, charge: Callable[[int], None] = lambda _: None) -> list[DeletedTopic]:
         """As above."""
-        return await self.active.run(lambda state: delete_topics(state.catalog, refs))
+        return await self.active.run(lambda state: delete_topics(state.catalog, refs, charge))
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[tuple[str, Rejected | None]]:
         """As above."""
         return await self.active.run(
-            lambda state: create_partitions(state.catalog, topics, Placement.in_cluster(state)), validate_only=validate_only
+            lambda state: create_partitions(state.catalog, topics, Placement.in_cluster(state), charge), validate_only=validate_only
         )
 
     async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
@@ -64,9 +66,11 @@ class ClusterDecisions:
         return await self.active.run(lambda state: alter_client_quotas(state.image, entries), validate_only=validate_only)
 
 
-def _create_topics(state: ControllerState, topics: Sequence[NewTopic]) -> Effects[MetadataRecord, list[CreatedTopic]]:
+def _create_topics(
+    state: ControllerState, topics: Sequence[NewTopic], charge: Callable[[int], None]
+) -> Effects[MetadataRecord, list[CreatedTopic]]:
     def check(overrides: Mapping[str, str]) -> None:
         check_topic_configs(overrides, state.settings)
 
     placement = Placement.in_cluster(state)
-    return create_topics(state.catalog, topics, placement, check, lambda: new_topic_id(state.random.randbytes))
+    return create_topics(state.catalog, topics, placement, check, lambda: new_topic_id(state.random.randbytes), charge=charge)

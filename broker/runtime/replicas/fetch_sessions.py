@@ -190,6 +190,17 @@ class FetchSessions:
         if session is not None:
             self._partitions -= len(session.targets)
 
+    def untold(self, session_id: int) -> bool:
+        """The newest answer of a session is not sent, so that its next one has to tell all. Whether there is still a session: one that this
+        answer would have begun is closed."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch == 1:
+            self.remove(session_id)
+            return False
+        for target in session.targets.values():
+            target.told_high_watermark = target.told_log_start_offset = -1
+        return True
+
     def _update(self, session: FetchSession, targets: Sequence[FetchTarget], forgotten: Iterable[tuple[TopicKey, int]]) -> None:
         before = len(session.targets)
         if self._partitions + len(targets) > limits.FETCH_SESSION_PARTITIONS:

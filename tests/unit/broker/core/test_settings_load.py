@@ -66,7 +66,7 @@ log.retention.hours=168
     assert any("num.io.threads" in note for note in loaded.notes)
 
 
-@pytest.mark.parametrize("name", ["metric.reporters", "controlled.shutdown.max.retries", "quota.window.num", "cordoned.log.dirs"])
+@pytest.mark.parametrize("name", ["metric.reporters", "controlled.shutdown.max.retries", "share.coordinator.threads", "cordoned.log.dirs"])
 def test_settings_of_kafkas_that_mean_nothing_here_do_not_stop_the_start(name: str) -> None:
     loaded = load({name: "1"}, {}, None)
     assert loaded.notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]

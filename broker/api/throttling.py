@@ -1,0 +1,142 @@
+"""Quotas at the handler: what a request used is measured when it is answered, the answer tells how long its client has to wait, and its
+connection is not read for so long (KIP-219).
+
+Rules:
+- While no client is limited a dispatcher asks nothing of this, and nothing of it is imported.
+- A Produce is measured by its bytes, also when it is refused; a consumer's Fetch by those of its answer. One that is too much is answered
+  without records, and what it read is not counted; none is given more than its quota allows in all windows.
+- Every request is measured by the time that it takes of the loop, until it is answered or waits: 100 % is all of the loop's time. What
+  other brokers and controllers ask is not measured, nor what a producer without acknowledgements does.
+- What the controller, or the handler, says that its client has to wait is kept where it is more (`RequestHandlerHelper`).
+
+Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandlerHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.quotas.rates import INT32_MAX, Windows
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import encode_response
+from ottla.protocol.messages.k01_fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Context
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+    from ottla.protocol.codec import Request
+    from ottla.protocol.messages.k01_fetch import FetchRequest
+
+_OLD_HEADER_BYTES: Final = 4
+_HEADER_BYTES: Final = 5
+"""Of a response, which are not counted; its four bytes of size are."""
+_OF_NODES: Final = frozenset(
+    {
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+"""What only other nodes ask (KAFKA: ApiKeys.clusterAction)."""
+
+
+class OfANode(Protocol):
+    """What is needed of a broker's services, or a controller's."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def quotas(self) -> Quotas | None: ...
+
+
+class Throttling:
+    """One for all connections. `sessions` are those of a broker's fetches; a controller has none."""
+
+    def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
+        self._quotas, self._clock, self._sessions = quotas, clock, sessions
+
+    def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
+        """What `handle` gives, with how long the client has to wait in it. `size` is that of the request's frame."""
+        key = request.header.api_key
+        if key == ApiKey.FETCH:
+            if self._sessions is None or _of_follower(ctx, request.body):
+                return handle()
+            self._limit(ctx, request.body)
+        if key in _OF_NODES:
+            return handle()
+        begun_ns = self._clock.spent_ns()
+        answer = handle()
+        spent_ns = self._clock.spent_ns() - begun_ns
+        if isinstance(answer, Awaitable):
+            return self._later(ctx, request, size, spent_ns, answer)
+        return self._throttled(ctx, request, size, spent_ns, answer)
+
+    async def _later(self, ctx: Context, request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
+        return self._throttled(ctx, request, size, spent_ns, await answer)
+
+    def _throttled(self, ctx: Context, request: Request, size: int, spent_ns: int, response: Any) -> Any:
+        key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()
+        user, client_id = ctx.peer.principal.name, ctx.client_id or ""
+        told_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
+        if key != ApiKey.PRODUCE or request.body.acks != 0:
+            used_ms = quotas.request.use(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)
+            wait_ms = max(wait_ms, quotas.request.waits(used_ms))
+        if key == ApiKey.PRODUCE:
+            wait_ms = max(wait_ms, quotas.produce.waits(quotas.produce.use(user, client_id, size, now_ms)))
+        elif key == ApiKey.FETCH and quotas.fetch:
+            written = sum(map(len, encode_response(key, ctx.version, 0, response)))
+            response_bytes = written - (_HEADER_BYTES if ctx.version >= FetchResponse.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
+            wait_ms = max(wait_ms, quotas.fetch.waits(quotas.fetch.use(user, client_id, response_bytes, now_ms)))
+            if wait_ms:
+                quotas.fetch.take_back(user, client_id, response_bytes, now_ms)
+        if not wait_ms:
+            return response
+        if key == ApiKey.FETCH:
+            response = self._without_records(response)
+        if wait_ms != told_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = wait_ms
+        ctx.peer.throttle(wait_ms)
+        return response
+
+    def _limit(self, ctx: Context, request: FetchRequest) -> None:
+        most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
+        request.max_bytes = min(request.max_bytes, int(min(most, INT32_MAX)))
+
+    def _without_records(self, response: FetchResponse) -> FetchResponse:
+        """A session goes on with what it is told next; one that has just begun has not."""
+        assert self._sessions is not None
+        kept = self._sessions.untold(response.session_id)
+        return FetchResponse(session_id=response.session_id if kept else 0)
+
+
+def _of_follower(ctx: Context, request: FetchRequest) -> bool:
+    return (request.replica_state.replica_id if ctx.version >= 15 else request.replica_id) >= 0
+
+
+def make_quotas(settings: BrokerSettings) -> Quotas:
+    """With the windows that are set."""
+    return Quotas(
+        Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1_000),
+        Windows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds * 1_000),
+    )
+
+
+def mutations(ctx: Any, quotas: Quotas, *, strict: bool) -> Mutations:
+    """What a request that changes topics is charged."""
+    mono_ms = ctx.services.clock.mono_ms
+    return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

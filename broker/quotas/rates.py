@@ -1,0 +1,133 @@
+"""How a rate is measured, and how long one has to wait until it is right again.
+
+Rules, to the last bit of a double those of Kafka:
+- A rate is what was recorded in the last windows, over the time that they cover; never over less than all but one of the windows, so that
+  a short burst is spread over them.
+- Samples are kept as long as anything of them lies in those windows; what a sample began with is kept when the windows have passed it.
+- A bucket of tokens fills steadily up to what all windows allow; it may be emptied below nothing once, and is then refilled first.
+
+Times are in milliseconds of one clock, values in any unit; rates are by the second.
+
+Source: KAFKA Rate, SampledStat, WindowedSum, TokenBucket, QuotaUtils.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from typing import Final, NamedTuple
+
+_SECOND_MS: Final = 1000.0
+INT32_MAX: Final = 2**31 - 1
+
+
+class Windows(NamedTuple):
+    """Over what is measured: `number` windows of `ms` each."""
+
+    number: int = 11
+    ms: int = 1000
+
+
+@dataclass(slots=True)
+class _Sample:
+    begin_ms: int
+    last_ms: int
+    value: float = 0.0
+
+    def reset(self, now_ms: int) -> None:
+        self.begin_ms = self.last_ms = now_ms
+        self.value = 0.0
+
+
+class Rate:
+    """What is recorded, by the second."""
+
+    __slots__ = ("_current", "_samples", "windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """So much now; less than nothing takes back."""
+        samples = self._samples
+        if not samples:
+            samples.append(_Sample(now_ms, now_ms))
+        sample = samples[self._current]
+        if now_ms - sample.begin_ms >= self.windows.ms:
+            sample = self._advance(now_ms)
+        sample.value += value
+        sample.last_ms = now_ms
+
+    def measure(self, now_ms: int) -> float:
+        """By the second."""
+        covered_ms = self.covered_ms(now_ms)
+        total = 0.0
+        for sample in self._samples:
+            total += sample.value  # sum() rounds otherwise, from Python 3.12 on
+        return total / (covered_ms / _SECOND_MS)
+
+    def covered_ms(self, now_ms: int) -> int:
+        """The time over which it is measured."""
+        number, window_ms = self.windows
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= number * window_ms:
+                sample.reset(now_ms)
+        elapsed_ms = now_ms - min((sample.begin_ms for sample in self._samples), default=now_ms)
+        missing = number - 1 - elapsed_ms // window_ms
+        return max(elapsed_ms + max(missing, 0) * window_ms, 1)
+
+    def wait_ms(self, bound: float, now_ms: int) -> int:
+        """How long until it is `bound` again, if nothing is recorded meanwhile; 0 where it is not above that."""
+        rate = self.measure(now_ms)
+        if rate <= bound:
+            return 0
+        return rounded((rate - bound) / bound * self.covered_ms(now_ms)) if bound else INT32_MAX
+
+    def _advance(self, now_ms: int) -> _Sample:
+        """The next sample; there is one more than windows, for that which only partly lies in them."""
+        self._current = (self._current + 1) % (self.windows.number + 1)
+        if self._current >= len(self._samples):
+            self._samples.append(_Sample(now_ms, now_ms))
+        else:
+            self._samples[self._current].reset(now_ms)
+        return self._samples[self._current]
+
+
+class TokenBucket:
+    """Tokens that `take`s are paid with (KIP-599). It begins full."""
+
+    __slots__ = ("_tokens", "_updated_ms", "windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+        self._tokens = 0.0
+        self._updated_ms: int | None = None
+
+    def take(self, count: float, rate: float, now_ms: int) -> None:
+        """Takes so many, whether they are there or not."""
+        self._tokens = min(self._burst(rate), self.left(rate, now_ms) - count)
+
+    def left(self, rate: float, now_ms: int) -> float:
+        """How many there are; less than none when more were taken."""
+        burst = self._burst(rate)
+        if self._updated_ms is None:
+            self._tokens = burst
+        else:
+            self._tokens = min(burst, self._tokens + rate * ((now_ms - self._updated_ms) / _SECOND_MS))
+        self._updated_ms = now_ms
+        return self._tokens
+
+    def wait_ms(self, rate: float, now_ms: int) -> int:
+        """How long until none are missing."""
+        left = self.left(rate, now_ms)
+        return rounded(-left / rate * _SECOND_MS) if left < 0 else 0
+
+    def _burst(self, rate: float) -> float:
+        return self.windows.number * (self.windows.ms / _SECOND_MS) * rate
+
+
+def rounded(ms: float) -> int:
+    """To the nearest, as Java rounds; no more than a throttle time can say."""
+    return INT32_MAX if ms >= INT32_MAX else floor(ms + 0.5)

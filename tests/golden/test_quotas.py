@@ -1,0 +1,87 @@
+"""Random quotas and random use of them: everybody waits as long as Kafka's own classes say.
+
+The committed ones were made by `client_compat/kafka/QuotaRates.java`, which says how; where there is a JDK, new ones are made, too.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from client_compat.kafka.jars import java
+from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.quotas.rates import Windows
+from tests.support.apache_kafka import jars_or_skip
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "client_compat" / "kafka" / "QuotaRates.java"
+LINES = (ROOT / "tests" / "golden" / "quotas.txt").read_text().splitlines()
+
+
+class Replay:
+    """The lines of Kafka's, done here."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.quotas = Quotas(windows, windows)
+        self.limits: dict[QuotaTarget, dict[str, float]] = {}
+
+    def set(self, kind: str, user: str, client: str, limit: str) -> None:
+        parts = {"user": user, "client-id": client}
+        target = frozenset((part, None if name == "*" else name) for part, name in parts.items() if name != "-")
+        values = self.limits.setdefault(target, {})
+        if limit == "-":
+            values.pop(kind, None)
+        else:
+            values[kind] = float(limit)
+        self.quotas.change(self.limits)
+
+    def use(self, kind: str, user: str, client: str, amount: float, now_ms: int) -> int:
+        """How long one has to wait."""
+        if kind != "controller_mutation_rate":
+            quota = self.quotas.produce if kind == "producer_byte_rate" else self.quotas.request
+            return quota.use(user, client, amount, now_ms)
+        if not self.quotas.mutation:
+            return 0
+        mutations = self.quotas.mutation.of_request(user, client, strict=True, mono_ms=lambda: now_ms)
+        try:
+            mutations.charge(amount)
+        except Rejected:
+            return mutations.wait_ms()
+        return 0
+
+
+def check(lines: Sequence[str], windows: Windows) -> int:
+    """How many uses were throttled."""
+    replay, throttled = Replay(windows), 0
+    for number, line in enumerate(lines):
+        what, kind, user, client, value, *rest = line.split()
+        if what == "quota":
+            replay.set(kind, user, client, value)
+            continue
+        now_ms, expected = map(int, rest)
+        assert replay.use(kind, user, client, float(value), now_ms) == expected, f"line {number + 1}: {line}"
+        throttled += expected > 0
+    return throttled
+
+
+def test_everybody_waits_as_long_as_kafkas_classes_say() -> None:
+    assert check(LINES, Windows(11, 1_000)) > len(LINES) // 10
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(11, 1), (2, 3), (1, 1)])
+def test_everybody_waits_as_long_as_kafkas_classes_say_of_new_ones(number: int, seconds: int) -> None:
+    classpath = f"{jars_or_skip()}/*"
+    if shutil.which("javac") is None:
+        pytest.skip("there is no JDK here (Debian: openjdk-17-jdk-headless)")
+    seed = random.randrange(1 << 31)
+    print("seed", seed)
+    command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(PROGRAM)]
+    made = subprocess.run([*command, str(seed), "20000", str(number), str(seconds)], capture_output=True, timeout=120, check=True)
+    assert check(made.stdout.decode().splitlines(), Windows(number, seconds * 1_000)) > 100

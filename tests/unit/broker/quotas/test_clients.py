@@ -1,0 +1,42 @@
+"""What is kept of clients' use; how long they wait is compared with Kafka's own classes in tests/golden/test_quotas.py."""
+
+from __future__ import annotations
+
+from ottla.broker.quotas.clients import IDLE_MS, UseQuota
+from ottla.broker.quotas.rates import INT32_MAX, Windows
+
+
+def quota(limit: float = 10.0) -> UseQuota:
+    found = UseQuota("consumer_byte_rate", Windows())
+    found.change({frozenset([("client-id", None)]): {"consumer_byte_rate": limit}})
+    return found
+
+
+def test_what_is_taken_back_was_not_used() -> None:
+    found = quota()
+    assert found.use("u", "c", 1_000, 0) == 90_000
+    found.take_back("u", "c", 1_000, 0)
+    assert found.use("u", "c", 100, 0) == 0
+
+
+def test_clients_that_were_idle_for_an_hour_are_forgotten() -> None:
+    found = quota()
+    for number in range(1_000):
+        found.use("u", f"c{number}", 1, number)
+    found.use("u", "last", 1, IDLE_MS + 500)
+    assert len(found._meters) == 500
+
+
+def test_a_wait_is_one_that_an_answer_can_tell() -> None:
+    assert quota(1e-9).use("u", "c", 1e9, 0) == INT32_MAX
+
+
+def test_what_can_be_used_at_once_is_all_but_one_window() -> None:
+    assert quota().most_at_once("u", "c", 0) == 100.0
+    assert UseQuota("consumer_byte_rate", Windows()).most_at_once("u", "c", 0) > 1e18
+
+
+def test_without_quotas_nothing_is_measured() -> None:
+    found = UseQuota("consumer_byte_rate", Windows())
+    assert found.use("u", "c", 1e12, 0) == 0
+    assert not found._meters

@@ -1,0 +1,273 @@
+"""Clients that use more than their quotas: how long they are told to wait, and that they are not read until then (KIP-219).
+
+The broker's clock moves only by hand, so every wait is exact, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.clock import MovableClock, VirtualClock
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
+from tests.support.quota_calls import ANYBODY, LOCAL, Target, set_quota
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+
+CLIENT: Target = (("client-id", "test"),)
+VALUE = bytes(20_000)
+WINDOW_S = 10
+"""A rate is never over less."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    """Time stands still there until a test moves it."""
+    with RunningBroker(tmp_path / "data", {"connections.max.idle.ms": "30000"}, clock=VirtualClock()) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(broker: RunningBroker) -> Iterator[Client]:
+    """A client without quotas, with a topic `t`."""
+    with broker.client("admin") as client:
+        create(client, "t", 2)
+        yield client
+
+
+def produce_request(*, acks: int = -1) -> ProduceRequest:
+    batch = build_batch([SimpleRecord(None, VALUE, 1)])
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
+
+
+def fetch_request(offset: int = 0, **fields: Any) -> FetchRequest:
+    topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=45_000)])]
+    return FetchRequest(**{"max_bytes": 1 << 20, "session_epoch": -1, "topics": topics, **fields})
+
+
+def size_of(request: Message, version: int) -> int:
+    return len(b"".join(encode_request(request.API_KEY, version, 1, "test", request))) - PREFIX_BYTES
+
+
+def wait_ms(amount: int, limit: float, window_s: int = WINDOW_S) -> int:
+    """What Kafka has one wait that used so much at once."""
+    return round((amount / window_s - limit) / limit * window_s * 1000)
+
+
+def is_silent(client: Client, admin: Client) -> bool:
+    """Whether nothing has come to the client when another one was answered what it asked later."""
+    admin.call(ApiVersionsRequest("x", "1"))
+    return not select.select([client._socket], [], [], 0)[0]
+
+
+def answer(client: Client, request: Message, version: int) -> Any:
+    return decode_response(request.API_KEY, version, client.read_frame())[1]
+
+
+ASK = ApiVersionsRequest("x", "1")
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 13])
+def test_a_producer_that_sends_too_much_is_told_so_and_read_no_more(broker: RunningBroker, admin: Client, version: int) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1000.0)
+    request = produce_request()
+    if version == 13:
+        request.topic_data[0].topic_id = broker.broker.services.topics.image.topic_ids["t"]
+    with broker.client() as client:
+        response = client.call(request, version)
+        expected = wait_ms(size_of(request, version), 1000)
+        assert response.throttle_time_ms == expected
+        assert response.responses[0].partition_responses[0].error_code == 0, "what was sent is written all the same"
+        client.send(ASK, 3)
+        broker.clock.advance((expected - 1) / 1000)
+        assert is_silent(client, admin)
+        broker.clock.advance(0.001)
+        assert answer(client, ASK, 3).error_code == 0
+        assert client.call(produce_request(), 9).throttle_time_ms > 0, "what it used before counts"
+
+
+def test_a_producer_without_acknowledgements_is_read_no_more(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1000.0)
+    with broker.client() as client:
+        client.call(produce_request(acks=0), 9)
+        client.send(ASK, 3)
+        assert is_silent(client, admin)
+        broker.clock.advance(wait_ms(size_of(produce_request(acks=0), 9), 1000) / 1000)
+        assert answer(client, ASK, 3).error_code == 0
+
+
+def test_who_is_within_the_quota_does_not_wait(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=100_000.0)
+    with broker.client() as client:
+        assert client.call(produce_request(), 9).throttle_time_ms == 0
+    with broker.client("another") as client:
+        assert [client.call(produce_request(), 9).throttle_time_ms for _ in range(100)] == [0] * 100
+
+
+def test_all_connections_of_a_user_share_his_quota(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, ANYBODY, producer_byte_rate=3000.0)
+    with broker.client("one") as one, broker.client("two") as two:
+        assert one.call(produce_request(), 9).throttle_time_ms == 0
+        assert two.call(produce_request(), 9).throttle_time_ms > 0
+
+
+def test_a_quota_that_is_removed_holds_no_longer_and_the_lane_is_taken_again(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1.0)
+    set_quota(admin, CLIENT, producer_byte_rate=None)
+    with broker.client() as client:
+        assert client.call(produce_request(), 9).throttle_time_ms == 0
+    assert broker.broker._dispatcher.throttling is None
+
+
+def test_a_quota_holds_after_a_restart(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1000.0)
+    broker.restart()
+    with broker.client() as client:
+        assert client.call(produce_request(), 9).throttle_time_ms == wait_ms(size_of(produce_request(), 9), 1000)
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_consumer_that_reads_too_much_is_answered_without_records_until_it_has_waited(
+    broker: RunningBroker, admin: Client, session_epoch: int
+) -> None:
+    for _ in range(5):
+        admin.call(produce_request(), 9)
+    set_quota(admin, CLIENT, consumer_byte_rate=5000.0)
+    with broker.client() as client:
+        first = client.call(fetch_request(session_epoch=session_epoch), 11)
+        assert first.throttle_time_ms == 0
+        assert len(first.responses[0].partitions[0].records) == 45_000
+        request = fetch_request(2, session_id=first.session_id, session_epoch=session_epoch + (session_epoch == 0))
+        second = client.call(request, 11)
+        assert (second.responses, second.error_code, second.session_id) == ([], 0, first.session_id)
+        assert second.throttle_time_ms > 0
+        client.send(ASK, 3)
+        assert is_silent(client, admin)
+        broker.clock.advance(second.throttle_time_ms / 1000)
+        assert answer(client, ASK, 3).error_code == 0
+        broker.clock.advance(12)
+        request.session_epoch += session_epoch == 0
+        third = client.call(request, 11)
+        assert third.throttle_time_ms == 0
+        assert third.responses[0].partitions[0].records, "what was not sent is sent now"
+
+
+def test_no_answer_has_more_than_the_quota_allows_in_all_windows(broker: RunningBroker, admin: Client) -> None:
+    for _ in range(3):
+        admin.call(produce_request(), 9)
+    set_quota(admin, CLIENT, consumer_byte_rate=3000.0)
+    with broker.client() as client:
+        answer = client.call(fetch_request(), 11)
+        assert answer.throttle_time_ms < 100, "only what is around the records is too much"
+        broker.clock.advance(answer.throttle_time_ms / 1000)
+        assert len(client.call(fetch_request(), 11).responses[0].partitions[0].records) == 3000 * WINDOW_S
+
+
+def test_a_session_that_was_not_told_of_is_closed(broker: RunningBroker, admin: Client) -> None:
+    admin.call(produce_request(), 9)
+    set_quota(admin, CLIENT, consumer_byte_rate=1.0)
+    with broker.client() as client:
+        assert client.call(fetch_request(session_epoch=0), 11).session_id == 0
+    assert len(broker.broker.services.fetch_sessions) == 0
+
+
+def test_a_request_that_takes_too_long_waits_a_window_at_most(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", clock=MovableClock()) as broker, broker.client() as client:
+        set_quota(client, CLIENT, request_percentage=0.000001)
+        assert client.call(ASK, 3).throttle_time_ms == 1000
+        client.send(ASK, 3)
+        broker.clock.advance(1)
+        assert answer(client, ASK, 3).throttle_time_ms == 1000
+
+
+def create_request(name: str, partitions: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
+
+
+def test_topics_beyond_the_mutation_quota_are_refused_and_the_client_waits(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, controller_mutation_rate=1.0)
+    with broker.client() as client:
+        made = client.call(create_request("a", 12), 7)
+        assert (made.topics[0].error_code, made.throttle_time_ms) == (0, 0), "a bucket of 11 may be overdrawn once"
+        refused = client.call(create_request("b", 1), 6)
+        topic = refused.topics[0]
+        assert (topic.error_code, topic.error_message) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+        assert refused.throttle_time_ms == 1000
+        client.send(create_request("b", 1), 6)
+        assert is_silent(client, admin)
+        broker.clock.advance(1)
+        assert answer(client, create_request("b", 1), 6).topics[0].error_code == 0
+        grown = client.call(CreatePartitionsRequest([CreatePartitionsTopic("a", 13, None)]), 3)
+        assert (grown.results[0].error_code, grown.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 1000)
+        broker.clock.advance(1)
+        gone = client.call(DeleteTopicsRequest(topic_names=["a"]), 5)
+        assert gone.responses[0].error_code == 0
+        again = client.call(DeleteTopicsRequest(topic_names=["b"]), 5)
+        assert (again.responses[0].error_code, again.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 12_000)
+
+
+def test_clients_that_do_not_know_the_error_are_served_and_wait(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, controller_mutation_rate=1.0)
+    with broker.client() as client:
+        made = client.call(create_request("a", 20), 5)
+        assert (made.topics[0].error_code, made.throttle_time_ms) == (0, 9_000)
+        broker.clock.advance(9)
+        gone = client.call(DeleteTopicsRequest(topic_names=["a"]), 4)
+        assert (gone.responses[0].error_code, gone.throttle_time_ms) == (0, 20_000)
+
+
+def test_who_has_to_wait_is_not_idle_and_whoever_leaves_meanwhile_is_noticed(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, producer_byte_rate=1.0)
+    with broker.client() as client:
+        assert client.call(produce_request(), 9).throttle_time_ms > 1_000_000
+        for _ in range(50):
+            broker.clock.advance(1)
+            admin.call(ASK, 3)
+        assert broker.broker.connection_count == 2
+    broker.call_until(lambda running: running.connection_count == 1)
+
+
+def test_connections_beyond_the_brokers_rate_are_answered_later(broker: RunningBroker, admin: Client) -> None:
+    admin.call(alter_broker({"max.connection.creation.rate": "1"}))
+    for _ in range(10):
+        broker.client().close()
+    with broker.client() as late:
+        late.send(ASK, 3)
+        assert is_silent(late, admin)
+        broker.clock.advance(1)
+        assert answer(late, ASK, 3).error_code == 0
+
+
+def test_connections_beyond_their_addresss_rate_are_closed_after_a_while(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, LOCAL, connection_creation_rate=1.0)
+    for _ in range(10):
+        with broker.client() as early:
+            assert early.call(ASK, 3).error_code == 0
+    with broker.client() as late:
+        late.send(ASK, 3)
+        assert is_silent(late, admin)
+        broker.clock.advance(1)
+        with pytest.raises(ConnectionError):
+            late.read_frame()
+    with broker.client() as later:
+        assert later.call(ASK, 3).error_code == 0
+
+
+def alter_broker(settings: dict[str, str]) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", [AlterableConfig(name, 0, to) for name, to in settings.items()])])
