@@ -66,6 +66,10 @@ class Client:
         """Close the connection; no harm in doing so twice."""
         self._socket.close()
 
+    def fileno(self) -> int:
+        """Of its socket, for `select`: a response may be on its way."""
+        return self._socket.fileno()
+
     def call(self, request: Message, version: int | None = None) -> Any:
         """Send a request and wait for its response: at `version`, or at the highest that both sides know.
 

@@ -41,6 +41,11 @@ class Meters(Generic[MeterT]):
         """Whether there are quotas of this kind."""
         return bool(self.limits)
 
+    @property
+    def measured(self) -> int:
+        """Those whose use is known."""
+        return len(self._meters)
+
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
         """From now on these hold."""
         self.limits = Limits(quotas, self.key)

@@ -42,6 +42,11 @@ class ConnectionQuota:
         """Whether there are quotas of addresses."""
         return bool(self._limits)
 
+    @property
+    def measured(self) -> int:
+        """Addresses whose connections are counted."""
+        return len(self._addresses)
+
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
         """From now on these hold."""
         of_addresses = {target: values[KEY] for target, values in quotas.items() if KEY in values}

@@ -24,7 +24,7 @@ def test_clients_that_were_idle_for_an_hour_are_forgotten() -> None:
     for number in range(1_000):
         found.use("u", f"c{number}", 1, number)
     found.use("u", "last", 1, IDLE_MS + 500)
-    assert len(found._meters) == 500
+    assert found.measured == 500
 
 
 def test_a_wait_is_one_that_an_answer_can_tell() -> None:
@@ -39,4 +39,4 @@ def test_what_can_be_used_at_once_is_all_but_one_window() -> None:
 def test_without_quotas_nothing_is_measured() -> None:
     found = UseQuota("consumer_byte_rate", Windows())
     assert found.use("u", "c", 1e12, 0) == 0
-    assert not found._meters
+    assert found.measured == 0
