@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ demo: $(STAMP) ## The main job: flights through three clients, lost acks, a SIGK
 
 demo-transactions: $(STAMP) ## Exactly once: two instances of one transactional id, five SIGKILLs, and the twin without transactions
 	@$(PY) -m client_compat.demo_transactions $(ARGS)
+
+demo-cluster: $(STAMP) ## Three brokers whose leaders are killed under load: what acks=all keeps, what acks=1 and an unclean election lose (ARGS=--short)
+	@$(PY) -m client_compat.demo_cluster $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)

@@ -1,4 +1,4 @@
-"""A KRaft cluster on loopback, each node a process: Apache Kafka's controllers, and brokers of either kind by their ids.
+"""A KRaft cluster on loopback, each node a process: controllers of either kind, and brokers of either kind by their ids.
 
 Rules: a broker keeps its id, port and directory whatever serves it; every process is ended by its own id; timers are short, so that a
 broker that stands still is noticed in seconds.
@@ -90,6 +90,7 @@ class Node:
     kind: Kind = Kind.KAFKA
     jvm: Sequence[str] = SMALL_JVM
     ottla: Sequence[str] = OTTLA
+    options: Sequence[str] = ()
 
     @property
     def properties(self) -> Path:
@@ -103,7 +104,7 @@ class Node:
     def command(self) -> list[str]:
         """What serves the directory. Raises `KafkaMissing`."""
         if self.kind == Kind.OTTLA:
-            return [*self.ottla, "serve", "--config", str(self.properties)]
+            return [*self.ottla, "serve", "--config", str(self.properties), *self.options]
         return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD, jvm=self.jvm)
 
     def format(self, options: Sequence[str] = ()) -> None:
@@ -136,7 +137,8 @@ class Cluster:
     """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
     everywhere.
 
-    Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout, say.
+    Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout, say, and `options`
+    are further arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -148,6 +150,7 @@ class Cluster:
     jvm: Sequence[str] = SMALL_JVM
     ottla: Sequence[str] = OTTLA
     controller_kind: Kind = Kind.KAFKA
+    options: Sequence[str] = ()
     quorum: list[Node] = field(init=False)
     brokers: list[Node] = field(init=False)
     _voters: str = field(init=False)
@@ -165,7 +168,7 @@ class Cluster:
             controller.kind, controller.ottla = self.controller_kind, self.ottla
         self.brokers = [self._node("broker", FIRST_BROKER + at, free_port(), self.version, found) for at in range(len(self.kinds))]
         for broker, kind in zip(self.brokers, self.kinds, strict=True):
-            broker.kind, broker.jvm, broker.ottla = kind, self.jvm, self.ottla
+            broker.kind, broker.jvm, broker.ottla, broker.options = kind, self.jvm, self.ottla, self.options
 
     @property
     def bootstrap(self) -> str:
@@ -180,8 +183,9 @@ class Cluster:
         return self.brokers[node_id - FIRST_BROKER]
 
     def start(self) -> None:
-        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed` or `KafkaMissing`."""
-        for version in {self.version, self.controller_version}:
+        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed`, or `KafkaMissing`
+        where a node is Kafka's."""
+        for version in {node.version for node in self.nodes if node.kind == Kind.KAFKA}:
             jars(version)
         voters = ["--standalone"] if self.controller_kind == Kind.OTTLA else ["--initial-controllers", self._voters]
         with ThreadPoolExecutor(2) as pool:

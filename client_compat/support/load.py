@@ -2,12 +2,14 @@
 acks=all, unless it is told to be careless.
 
 A value is `client:number`, unique. Each client runs in its own process and writes, when told to stop and all is answered, one integer a
-value to its acknowledgement file: its place, or a code below zero (`client_compat.support.places`).
+value to its acknowledgement file: its place, or a code below zero (`client_compat.support.places`); and to a second file when it was
+answered, in milliseconds of the clock, or 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -31,6 +33,8 @@ CLIENTS = ("aiokafka", "confluent-kafka")
 PADDING = b"." * 80
 BACKOFF_MS = 20
 DELIVERY_TIMEOUT_MS = 120_000
+STATISTICS_MS = 200
+NOT_TOLD = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class Load:
     def acks_of(self, client: int) -> Path:
         return self.directory / f"acks-{self.clients[client]}"
 
+    def times_of(self, client: int) -> Path:
+        return self.directory / f"times-{self.clients[client]}"
+
     @property
     def client_log(self) -> Path:
         return self.directory / "clients.log"
@@ -60,44 +67,81 @@ def value_of(client: int, number: int) -> bytes:
     return b"%d:%d:%s" % (client, number, PADDING)
 
 
+def parts_of(value: bytes) -> tuple[int, int]:
+    """The client and the number of a value. Raises ValueError where it is none."""
+    client, number = value.split(b":", 2)[:2]
+    return int(client), int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the clients' processes and the one that kills know together. Counts are by client; `repeated` are records that it sent again,
+    `NOT_TOLD` where the client does not say."""
+
+    sent: Any
+    answered: Any
+    repeated: Any
+    stop: Event
+    still: Event
+    """While it is set nothing new is sent."""
+
+    @classmethod
+    def among(cls, clients: int) -> Shared:
+        return cls(RawArray("q", clients), RawArray("q", clients), RawArray("q", [NOT_TOLD] * clients), SPAWN.Event(), SPAWN.Event())
+
+
 class _Values(Feed):
-    """One client's values until it is told to stop. `answered` is shared with the process that kills."""
+    """One client's values until it is told to stop."""
 
     in_flight_max: ClassVar[int] = 1_000
 
-    def __init__(self, client: int, load: Load, answered: Any, stop: Event) -> None:
-        self._client, self._load, self._answered, self._stop = client, load, answered, stop
-        self.places = array("q")
-        """By number: where it was acknowledged."""
+    def __init__(self, client: int, load: Load, shared: Shared) -> None:
+        self._client, self._load, self._shared = client, load, shared
+        self.places, self.times = array("q"), array("q")
+        """By number: where and when it was acknowledged."""
 
     def records(self) -> Iterator[Item | None]:
         began = time.monotonic()
-        while not self._stop.is_set():
-            number = len(self.places)
-            if number > self._load.rate_max * (time.monotonic() - began):
+        while not self._shared.stop.is_set():
+            number, now = len(self.places), time.monotonic()
+            if self._shared.still.is_set():
+                yield None
+                began += time.monotonic() - now
+                continue
+            if number > self._load.rate_max * (now - began):
                 yield None
                 continue
             self.places.append(NOT_ACKED)
+            self.times.append(0)
+            self._shared.sent[self._client] = number + 1
             yield number, None, value_of(self._client, number)
 
     def acked(self, number: int, partition: int, offset: int) -> None:
         self.places[number] = place(partition, offset) if offset >= 0 else SOMEWHERE
-        self._answered[self._client] += 1
+        self.times[number] = time.time_ns() // 1_000_000
+        self._shared.answered[self._client] += 1
+
+    def count_repeated(self, statistics: str) -> None:
+        """librdkafka's `stats_cb`: what it transmitted beyond what it was given was sent again."""
+        topics = json.loads(statistics)["topics"].values()
+        transmitted = sum(partition["txmsgs"] for topic in topics for partition in topic["partitions"].values())
+        repeated = self._shared.repeated
+        repeated[self._client] = max(repeated[self._client], transmitted - len(self.places), 0)
 
     def failed(self, number: int, error: object) -> None:
         self.places[number] = REFUSED
         logging.getLogger(self._load.clients[self._client]).error("value %d refused: %s", number, error)
 
 
-def main(client: int, load: Load, answered: Any, stop: Event) -> None:
+def main(client: int, load: Load, shared: Shared) -> None:
     """The whole life of one producer process."""
     log_to(load.client_log)
-    values = _Values(client, load, answered, stop)
+    values = _Values(client, load, shared)
     match load.clients[client]:
         case "aiokafka":
             asyncio.run(_send_with_aiokafka(values, load))
         case "confluent-kafka":
-            send_with_confluent(values, load.topic, _confluent_settings(load))
+            send_with_confluent(values, load.topic, {**_confluent_settings(load), "stats_cb": values.count_repeated})
         case name:
             with KINDS[name].program(load.directory / f"program-{name}.log") as program:
                 producer = Client(name, program, load.bootstrap).producer(
@@ -105,6 +149,7 @@ def main(client: int, load: Load, answered: Any, stop: Event) -> None:
                 )
                 send_with_program(values, load.topic, producer, DELIVERY_TIMEOUT_MS)
     load.acks_of(client).write_bytes(values.places.tobytes())
+    load.times_of(client).write_bytes(values.times.tobytes())
 
 
 async def _send_with_aiokafka(values: Feed, load: Load) -> None:
@@ -132,16 +177,37 @@ def _confluent_settings(load: Load) -> dict[str, object]:
         "reconnect.backoff.ms": BACKOFF_MS,
         "reconnect.backoff.max.ms": 5 * BACKOFF_MS,
         "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+        "statistics.interval.ms": STATISTICS_MS,
     }
 
 
 @dataclass(frozen=True, slots=True)
 class RunningLoad:
-    """The producer processes at work; `answered` counts each client's acknowledgements."""
+    """The producer processes at work; counts are by client."""
 
-    answered: Sequence[int]
-    _stop: Event
+    shared: Shared
     _clients: Workers
+
+    @property
+    def sent(self) -> Sequence[int]:
+        return list(self.shared.sent)
+
+    @property
+    def answered(self) -> Sequence[int]:
+        """Acknowledgements."""
+        return list(self.shared.answered)
+
+    @property
+    def repeated(self) -> Sequence[int]:
+        """Records sent again; `NOT_TOLD` where the client does not say."""
+        return list(self.shared.repeated)
+
+    def hold(self) -> None:
+        """Send nothing new, until `go_on`; what is out is waited for by the clients."""
+        self.shared.still.set()
+
+    def go_on(self) -> None:
+        self.shared.still.clear()
 
     def check(self) -> None:
         """Raises `RunFailed` when a client has given up."""
@@ -149,7 +215,7 @@ class RunningLoad:
 
     def finish(self, timeout_s: float) -> None:
         """Stop sending and wait until all is answered. Raises `RunFailed` when a client gives up or takes longer."""
-        self._stop.set()
+        self.shared.stop.set()
         self._clients.finish(timeout_s)
 
 
@@ -157,6 +223,6 @@ class RunningLoad:
 def under(load: Load) -> Iterator[RunningLoad]:
     """All clients at work until `finish`; none is left afterwards."""
     count = len(load.clients)
-    answered, stop = RawArray("q", count), SPAWN.Event()
-    with Workers(main, [(client, load, answered, stop) for client in range(count)], load.client_log, math.inf) as clients:
-        yield RunningLoad(answered, stop, clients)
+    shared = Shared.among(count)
+    with Workers(main, [(client, load, shared) for client in range(count)], load.client_log, math.inf) as clients:
+        yield RunningLoad(shared, clients)

@@ -19,6 +19,8 @@ ANSWER_TIMEOUT_S = 20.0
 _LOGGER = logging.getLogger("client_compat.reading")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+"""A dead broker is no news here: without a handler its warnings would go to the terminal."""
 
 
 class Consumed(NamedTuple):

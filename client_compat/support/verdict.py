@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from client_compat.support.load import Load
+from client_compat.support.load import Load, parts_of
 from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
 from client_compat.support.reading import read_with_aiokafka
 
@@ -26,6 +26,8 @@ class AckVerdict:
     unanswered: int = 0
     foreign: int = 0
     samples: list[str] = field(default_factory=list)
+    losses: list[tuple[str, int, int]] = field(default_factory=list)
+    """What is lost: client, number, and the place where it was acknowledged."""
 
     @property
     def good(self) -> bool:
@@ -53,7 +55,7 @@ def judge(load: Load, partitions: int) -> AckVerdict:
     last: dict[tuple[int, int], int] = {}
     for partition, offset, value in read_with_aiokafka(load.bootstrap, load.topic, partitions, "read_uncommitted"):
         verdict.in_log += 1
-        client, number = (int(part) for part in value.split(b":", 2)[:2])
+        client, number = parts_of(value)
         if client >= len(load.clients) or number >= len(told[client]):
             verdict.foreign += 1
             verdict.note(f"partition {partition} offset {offset} holds a value nobody sent: {value[:40]!r}")
@@ -81,6 +83,7 @@ def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[in
             verdict.unanswered += 1
         elif not copies:
             verdict.lost += 1
+            verdict.losses.append((client, number, acked))
             verdict.note(f"{client} {number}, acknowledged{'' if acked == SOMEWHERE else f' at {describe_place(acked)}'}, is lost")
         elif acked not in (SOMEWHERE, *copies):
             verdict.misplaced += 1

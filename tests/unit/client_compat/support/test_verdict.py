@@ -42,5 +42,9 @@ def test_a_fault_is_named_by_partition_and_offset() -> None:
     assert judged([place(3, 17)], {}).samples == ["client 0, acknowledged at partition 3 offset 17, is lost"]
 
 
+def test_what_is_lost_is_told_with_its_place() -> None:
+    assert judged([place(0, 0), place(1, 5)], {0: [place(0, 0)]}).losses == [("client", 1, place(1, 5))]
+
+
 def test_a_value_that_the_client_was_told_is_there_already_may_stand_anywhere() -> None:
     assert judged([place(0, 0), SOMEWHERE], {0: [place(0, 0)], 1: [place(5, 7)]}).good

@@ -1,0 +1,275 @@
+"""The three acts: what is done to the brokers, under which load.
+
+Rule: what an act loses is lost by what it does, never by chance. In the second act both followers stand still until the leader alone has
+acknowledged records behind all that a fetch of theirs could have been answered with; in the third the broker that will lead was not there
+when anything was written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client_compat.cluster_mixed.replicas import high_watermarks
+from client_compat.demo_cluster.record import Event, Kind, PartitionView, Recording
+from client_compat.demo_cluster.watch import Watch
+from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Node, running
+from client_compat.kafka.cluster import Kind as Whose
+from client_compat.matrix.truth import until
+from client_compat.support.load import CLIENTS, Load, RunningLoad, under
+from client_compat.support.verdict import AckVerdict, judge
+
+RATE_MAX = 150
+"""Records a second and client."""
+FLUSH_S = 60.0
+SERVED_S = 60.0
+ALONE = 60
+"""Acknowledgements that the leader of the second act gives alone before it dies, at least."""
+FETCH_WAITS_S = 0.7
+"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
+LOOK_S = 0.02
+QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
+LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+"""Longer than two brokers stand still: none leaves the in-sync set for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many leaders the first act kills, and how long is looked at a cluster at peace."""
+
+    kills: int = 3
+    calm_s: float = 1.0
+
+
+FULL, SHORT = Pace(), Pace(kills=1, calm_s=0.3)
+
+
+@dataclass(slots=True)
+class Stage:
+    """An act under way."""
+
+    cluster: Cluster
+    watch: Watch
+    load: RunningLoad
+    pace: Pace
+    dead: list[int] = field(default_factory=list)
+    """Brokers that stay as they died."""
+
+    def calm(self, seconds: float | None = None) -> None:
+        """Let it run, undisturbed."""
+        end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
+        while time.monotonic() < end:
+            self.load.check()
+            time.sleep(LOOK_S)
+
+    def kill(self, broker: Node, why: str) -> None:
+        leads = [str(index) for index, one in enumerate(self.watch.recording.latest.partitions) if one.leader == broker.node_id]
+        broker.process.kill()
+        self.watch.tell(Kind.KILL, broker.node_id, f"broker {broker.node_id} is killed, {why.format(', '.join(leads) or 'nothing')}")
+
+    def stop(self, broker: Node) -> None:
+        broker.stop()
+        self.watch.tell(Kind.STOP, broker.node_id, f"broker {broker.node_id} is stopped")
+
+    def still(self, brokers: Sequence[Node]) -> None:
+        for broker in brokers:
+            self.watch.still.add(broker.node_id)
+            broker.process.pause()
+            self.watch.tell(Kind.STILL, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
+
+    def wake(self, brokers: Sequence[Node]) -> None:
+        for broker in brokers:
+            broker.process.resume()
+            self.watch.still.discard(broker.node_id)
+            self.watch.tell(Kind.WOKEN, broker.node_id, f"broker {broker.node_id} goes on")
+
+    def start(self, broker: Node) -> None:
+        self.watch.tell(Kind.START, broker.node_id, f"broker {broker.node_id} is started again")
+        broker.start()
+
+    def wait_served(self) -> None:
+        """Until every client was answered anew. Raises `RunFailed` or `TruthFailed`."""
+        before = self.load.answered
+        self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
+
+    def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
+        """Until it holds of every partition, as it is seen from now on."""
+        self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Raises `TruthFailed` when it does not come to hold, `RunFailed` when a client gives up."""
+        for _ in until(what, SERVED_S):
+            self.load.check()
+            if holds():
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act. `play` is called with everything running, and returns with everything acknowledged that will be."""
+
+    key: str
+    title: str
+    what: str
+    partitions: int
+    play: Callable[[Stage], None]
+    careless: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=lambda: QUICK_SESSION)
+    stopped_first: int | None = None
+    """A broker that is stopped before anything is written."""
+
+
+def led_without(broker: Node) -> Callable[[PartitionView], bool]:
+    """Whether somebody else leads, and it is out of sync."""
+    return lambda one: one.leader not in {None, broker.node_id} and broker.node_id not in one.in_sync
+
+
+def leaders_die(stage: Stage) -> None:
+    """One broker after the other, each while it leads; each comes back."""
+    for broker in stage.cluster.brokers[: stage.pace.kills]:
+        stage.calm()
+        stage.kill(broker, "leader of partition {}")
+        stage.wait_led(led_without(broker), "every partition has a living leader")
+        stage.wait_served()
+        stage.start(broker)
+        stage.cluster.settle()
+    stage.calm()
+
+
+def leader_dies_alone(stage: Stage) -> None:
+    """The followers stand still while the leader acknowledges; it dies before they wake up."""
+    stage.calm()
+    leader = stage.cluster.broker(stage.watch.recording.latest.partitions[0].leader or 0)
+    followers = [broker for broker in stage.cluster.brokers if broker is not leader]
+    stage.still(followers)
+    stage.calm(FETCH_WAITS_S)
+    before = sum(stage.load.answered)
+    stage.until("the leader acknowledges alone", lambda: sum(stage.load.answered) >= before + ALONE)
+    stage.kill(leader, "with records that nobody else has")
+    stage.dead.append(leader.node_id)
+    stage.wake(followers)
+    stage.wait_led(led_without(leader), "a follower leads")
+    stage.wait_served()
+    stage.calm()
+
+
+def the_late_one_leads(stage: Stage) -> None:
+    """Two of three have everything, and die; the third, which has nothing, may lead."""
+    late = stage.cluster.broker(LATE)
+    first, second = [broker for broker in stage.cluster.brokers if broker is not late]
+    stage.wait_served()
+    stage.calm()
+    stage.load.hold()
+    stage.until("everything is acknowledged", lambda: stage.load.answered == stage.load.sent)
+    stage.until("both have noted on disk that all of it is committed", lambda: _all_committed(stage, [first, second]))
+    stage.calm()
+    stage.watch.tell(Kind.NOTE, None, "the clients pause: all that they sent is acknowledged, on two disks, and committed")
+    for broker in (first, second):
+        stage.kill(broker, "and has everything")
+    stage.dead.append(first.node_id)
+    stage.start(late)
+    stage.wait_led(lambda one: one.leader == LATE, "the late broker leads")
+    stage.start(second)
+    stage.wait_led(lambda one: one.leader == LATE and second.node_id in one.in_sync, "a second replica is in sync")
+    stage.watch.tell(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
+    stage.load.go_on()
+    stage.wait_served()
+    stage.calm()
+
+
+def _all_committed(stage: Stage, brokers: Sequence[Node]) -> bool:
+    marks = [high_watermarks(broker.directory).get(f"{stage.watch.topic}-0") for broker in brokers]
+    return all(mark == sum(stage.load.answered) for mark in marks)
+
+
+LATE = 3
+ACTS = (
+    Act(
+        "safe",
+        "acks=all, idempotent, two in sync at least",
+        "Each broker is killed while it leads and clients write. Nothing that was acknowledged may be missing, nothing may be there twice.",
+        3,
+        leaders_die,
+    ),
+    Act(
+        "alone",
+        "acks=1",
+        "The followers stand still (SIGSTOP), the leader acknowledges alone, and is killed before they go on. What only it had is gone.",
+        1,
+        leader_dies_alone,
+        careless=True,
+        settings=LONG_SESSION,
+    ),
+    Act(
+        "unclean",
+        "acks=all, idempotent, unclean election",
+        f"Broker {LATE} is stopped; two have every record and acknowledge it, as they must. Both are killed, and broker {LATE}, which has "
+        "none of it, comes back and may lead: unclean.leader.election.enable=true.",
+        1,
+        the_late_one_leads,
+        config={"unclean.leader.election.enable": "true"},
+        stopped_first=LATE,
+    ),
+)
+
+
+@dataclass(slots=True)
+class Played:
+    """An act that is over: its brokers have stopped, and their directories are as they left them. `leaders` are brokers that hold what
+    consumers were given, `dead` those that stayed dead."""
+
+    act: Act
+    cluster: Cluster
+    load: Load
+    recording: Recording
+    acks: AckVerdict
+    leaders: list[int]
+    dead: list[int]
+    seconds: float
+
+
+def play(
+    act: Act,
+    directory: Path,
+    pace: Pace,
+    on_sample: Callable[[Act, Recording], None] = lambda act, recording: None,
+    on_event: Callable[[Act, Recording, Event], None] = lambda act, recording, event: None,
+) -> Played:
+    """A new cluster in `directory`, the act, and what its clients were told against what a consumer is given afterwards. Raises
+    `BrokerFailed`, `RunFailed` or `TruthFailed`."""
+    began = time.monotonic()
+    cluster = Cluster(directory, ALL_OTTLA, settings=act.settings, controller_kind=Whose.OTTLA, options=("--log-level", "debug"))
+    recording = Recording(CLIENTS)
+    watch = Watch(
+        cluster, act.key, act.partitions, recording, lambda found: on_sample(act, found), lambda found, event: on_event(act, found, event)
+    )
+    with running(cluster):
+        cluster.create_topic(act.key, act.partitions, act.config)
+        load = Load(cluster.bootstrap, act.key, directory, RATE_MAX, CLIENTS, act.careless)
+        with watch.looking(), _loaded(act, watch, load, pace) as stage:
+            act.play(stage)
+            stage.load.finish(FLUSH_S)
+            acks = judge(load, act.partitions)
+        leaders = [one.leader for one in recording.latest.partitions]
+        cluster.stop()
+    return Played(act, cluster, load, recording, acks, [one for one in leaders if one is not None], stage.dead, time.monotonic() - began)
+
+
+@contextmanager
+def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
+    """The clients at work; without the broker that is to be away, if there is one."""
+    with under(load) as running_load:
+        stage = Stage(watch.cluster, watch, running_load, pace)
+        running_load.hold()
+        if act.stopped_first is not None:
+            away = watch.cluster.broker(act.stopped_first)
+            stage.stop(away)
+            stage.wait_led(led_without(away), "the others lead without it")
+        watch.load = running_load
+        running_load.go_on()
+        stage.wait_served()
+        yield stage

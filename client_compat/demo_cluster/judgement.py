@@ -1,0 +1,153 @@
+"""What each act kept and lost, found twice: by what consumers are given, and by what is on the brokers' disks.
+
+Rule: nothing is counted that is not read: acknowledgements from the clients' files, records from the directories as the brokers left them,
+by the audit's own reader; and the audit judges the same directories.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from client_compat.cluster_mixed import replicas
+from client_compat.cluster_mixed.replicas import ReplicasVerdict
+from client_compat.demo_cluster.acts import Played
+from client_compat.support.demonstration import Promise
+from client_compat.support.load import parts_of
+from client_compat.support.places import OFFSET_BITS, SOMEWHERE
+from client_compat.support.verdict import AckVerdict
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.tables import Filters, read
+from ottla.spark_jobs.verdict import Verdict
+
+SAMPLES_MAX = 8
+Value = tuple[int, int]
+"""Client and number."""
+
+
+class Lost(NamedTuple):
+    """One record that was acknowledged and that no consumer is given. `held_by`: brokers on whose disks it is; `there_now`: what stands at
+    its offset where it was lost, if anything."""
+
+    client: str
+    number: int
+    partition: int | None
+    offset: int | None
+    at_ms: int
+    held_by: tuple[int, ...]
+    there_now: str | None
+
+    @property
+    def where(self) -> str:
+        return "an offset that the client was not told" if self.offset is None else f"partition {self.partition}, offset {self.offset}"
+
+
+@dataclass(slots=True)
+class Judged:
+    """One act and every verdict on it. `acked_ms`: when each acknowledgement came; `missing`: acknowledged, and on no disk of those who
+    lead."""
+
+    played: Played
+    audit: Verdict
+    replicas: ReplicasVerdict
+    acked_ms: list[int]
+    lost: list[Lost] = field(default_factory=list)
+    missing: int = 0
+
+    @property
+    def acks(self) -> AckVerdict:
+        return self.played.acks
+
+    @property
+    def only_on_the_dead(self) -> int:
+        """Lost records that are on a dead broker's disk, and on nobody else's."""
+        return sum(bool(one.held_by) and set(one.held_by) <= set(self.played.dead) for one in self.lost)
+
+    @property
+    def differing(self) -> list[str]:
+        """Where the audit says that the replicas' copies differ."""
+        samples = [sample for one in self.audit.directories for sample in one.rules["replicas"].samples]
+        return [f"{one.where}: {one.kind}, {one.evidence['equal_copies']} of {one.evidence['copies']} have the same" for one in samples]
+
+
+def judge(played: Played) -> Judged:
+    """Read everything that the act left. Raises OSError and what the audit raises."""
+    act, brokers = played.act, played.cluster.brokers
+    directories = [broker.directory for broker in brokers]
+    verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")
+    judged = Judged(played, verdict, replicas.compare(directories), [])
+    stored = {broker.node_id: on_disk(broker.directory, act.key) for broker in brokers}
+    times = [_times(played.load.times_of(client)) for client in range(len(played.load.clients))]
+    judged.acked_ms = sorted(at for of_client in times for at in of_client if at)
+    leading = [stored[node_id] for node_id in dict.fromkeys(played.leaders)]
+    held = {value for values in leading for value in values}
+    judged.missing = sum(bool(at) and (client, number) not in held for client, told in enumerate(times) for number, at in enumerate(told))
+    standing = {place: value for values in leading for value, places in values.items() for place in places}
+    for name, number, place in played.acks.losses:
+        client = played.load.clients.index(name)
+        partition, offset = (None, None) if place == SOMEWHERE else (place >> OFFSET_BITS, place & (1 << OFFSET_BITS) - 1)
+        now = None if partition is None or offset is None else standing.get((partition, offset))
+        judged.lost.append(
+            Lost(
+                name,
+                number,
+                partition,
+                offset,
+                at_ms=times[client][number],
+                held_by=tuple(node_id for node_id, values in stored.items() if (client, number) in values),
+                there_now=None if now is None else f"{played.load.clients[now[0]]} {now[1]}",
+            )
+        )
+    judged.lost.sort(key=lambda one: one.at_ms)
+    return judged
+
+
+def on_disk(directory: Path, topic: str) -> Mapping[Value, Sequence[tuple[int, int]]]:
+    """Every value in a broker's directory, with its places: partition and offset."""
+    found: dict[Value, list[tuple[int, int]]] = defaultdict(list)
+    for batch in read("records", [directory], ["partition", "offset", "value"], Filters(topics=frozenset({topic}))):
+        for row in batch.to_pylist():
+            found[parts_of(row["value"])].append((row["partition"], row["offset"]))
+    return dict(found)
+
+
+def _times(path: Path) -> array[int]:
+    times = array("q")
+    times.frombytes(path.read_bytes())
+    return times
+
+
+def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
+    """Everything that the demo promises, kept or not."""
+    acks = safe.acks
+    wrong = acks.misplaced + acks.reordered + acks.refused + acks.unanswered + acks.foreign
+    return [
+        Promise(f"acks=all: lost {acks.lost}, doubled {acks.doubled}, otherwise wrong {wrong}, of {acks.acked:,} acknowledged", acks.good),
+        Promise(f"acks=all: {_copies(safe.replicas)}; the audit: {safe.audit.headline.lower()}", _equal(safe)),
+        Promise(f"acks=1: lost {alone.acks.lost:,} of {alone.acks.acked:,} acknowledged", alone.acks.lost > 0),
+        _found(alone, "acks=1"),
+        Promise(f"unclean election: lost {unclean.acks.lost:,} of {unclean.acks.acked:,} acknowledged", unclean.acks.lost > 0),
+        _found(unclean, "unclean election"),
+        Promise(
+            f"unclean election: the audit finds that the copies differ ({', '.join(unclean.differing[:1]) or 'it does not'})",
+            bool(unclean.differing),
+        ),
+    ]
+
+
+def _equal(judged: Judged) -> bool:
+    return judged.audit.exit_code == 0 and judged.replicas.good and judged.missing == 0
+
+
+def _copies(found: ReplicasVerdict) -> str:
+    return f"{found.batches:,} batches of {found.partitions} partitions compared on three disks, {found.differ} differ"
+
+
+def _found(judged: Judged, name: str) -> Promise:
+    acks, dead = judged.acks, " and ".join(f"broker {one}'s" for one in judged.played.dead)
+    text = f"{name}: on the disks, too, {judged.missing:,} acknowledged records are missing where it is led; {judged.only_on_the_dead:,}"
+    return Promise(f"{text} of them are in dead {dead} directory, and nowhere else", acks.lost == judged.missing == judged.only_on_the_dead)

@@ -1,0 +1,123 @@
+"""What is remembered of an act: how the cluster was, moment by moment, and what was done to it.
+
+Moments are milliseconds of the clock, those of the acknowledgements too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+
+class State(StrEnum):
+    """Of a broker: its process is gone, stands still (SIGSTOP), runs and is not taken for alive by the controller, or serves."""
+
+    SERVES = "serves"
+    FENCED = "fenced"
+    STILL = "stands still"
+    DEAD = "dead"
+
+
+class Kind(StrEnum):
+    """Of an event."""
+
+    KILL = "SIGKILL"
+    STOP = "stopped"
+    STILL = "SIGSTOP"
+    WOKEN = "SIGCONT"
+    START = "started"
+    LEADER = "leader"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition. `leader`: None where nobody leads. `log_ends`: of each replica that answers, by broker."""
+
+    leader: int | None = None
+    leader_epoch: int = -1
+    in_sync: tuple[int, ...] = ()
+    high_watermark: int | None = None
+    log_ends: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What leaders remember of one idempotent producer: its last sequence, by partition."""
+
+    producer_id: int
+    epoch: int
+    last_sequences: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look. `sent`, `answered` and `repeated` are the clients' own counts (`client_compat.support.load.Shared`); `absorbed` are batches
+    that brokers had already and did not store again."""
+
+    at_ms: int
+    states: Mapping[int, State] = field(default_factory=dict)
+    partitions: Sequence[PartitionView] = ()
+    windows: Sequence[Window] = ()
+    sent: Sequence[int] = ()
+    answered: Sequence[int] = ()
+    repeated: Sequence[int] = ()
+    absorbed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What was done, or seen."""
+
+    at_ms: int
+    kind: Kind
+    broker: int | None
+    text: str
+
+
+@dataclass(slots=True)
+class Recording:
+    """All of one act."""
+
+    clients: Sequence[str]
+    samples: list[Sample] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def latest(self) -> Sample:
+        return self.samples[-1] if self.samples else Sample(now_ms())
+
+    @property
+    def began_ms(self) -> int:
+        return self.samples[0].at_ms if self.samples else now_ms()
+
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Span(Generic[Value]):
+    """From one moment to the next, the same value."""
+
+    from_ms: int
+    to_ms: int
+    value: Value
+
+
+def spans(samples: Sequence[Sample], value_of: Callable[[Sample], Value]) -> list[Span[Value]]:
+    """What held how long, by looks; each lasts until the look that saw another."""
+    found: list[Span[Value]] = []
+    for sample in samples:
+        value = value_of(sample)
+        if found:
+            found[-1] = Span(found[-1].from_ms, sample.at_ms, found[-1].value)
+        if not found or found[-1].value != value:
+            found.append(Span(sample.at_ms, sample.at_ms, value))
+    return found
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
