@@ -138,3 +138,9 @@ CONTROLLER_LOOK_MS = 100
 
 CONTROLLER_SOCKET_MS = 30_000
 """How long the controller may take for one answer: Kafka's controller.socket.timeout.ms."""
+
+TLS_HANDSHAKE_MS = 60_000
+"""Who has not shaken hands after so long is cut off, or after connections.max.idle.ms, where that is shorter."""
+
+TLS_WRITE_BYTES = 256 * 1024
+"""What TLS is given to encrypt at a time: larger pieces are cut, so that what is encrypted and cannot be sent is bounded."""

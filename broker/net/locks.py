@@ -7,6 +7,7 @@ Source: KAFKA ChannelBuilders, SaslChannelBuilder, JaasContext.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,9 @@ from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKin
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.security.tls import TlsLock
+
+logger = logging.getLogger(__name__)
 
 _MODULES: Final = "org.apache.kafka.common.security"
 _PLAIN_MODULE: Final = f"{_MODULES}.plain.PlainLoginModule"
@@ -45,6 +49,7 @@ FindCredential = Callable[[ScramKind, str, bool], Credential | None]
 class ListenerLock:
     """Of one listener."""
 
+    tls: TlsLock | None
     sasl: SaslLock | None
 
 
@@ -66,11 +71,28 @@ def locks_of(settings: BrokerSettings, listeners: Sequence[Listener], around: Su
         if not protocol:
             continue
         security = ListenerSecurity(settings, listener.name)
-        if protocol.uses_tls:
-            raise SettingsError(f"listeners: {listener.name} uses {protocol.name}, which is not available in this version")
+        tls = _tls_lock(listener, security) if protocol.uses_tls else None
         sasl = _sasl_lock(listener, security, login_file, around, settings.connections_max_idle_ms) if protocol.uses_sasl else None
-        found[listener.name] = ListenerLock(sasl)
+        found[listener.name] = ListenerLock(tls, sasl)
     return found
+
+
+def _tls_lock(listener: Listener, security: ListenerSecurity) -> TlsLock:
+    from ottla.broker.security.tls import TlsLock  # noqa: PLC0415 # a listener without TLS does not pay for OpenSSL
+
+    client_auth = str(security.value("ssl.client.auth"))
+    if listener.protocol.uses_sasl and security.own("ssl.client.auth") is None and client_auth != "none":
+        logger.warning(
+            "ssl.client.auth=%s holds for listeners of SSL; for %s it would have to be listener.name.%s.ssl.client.auth",
+            client_auth,
+            listener.name,
+            listener.name.lower(),
+        )
+        client_auth = "none"
+    try:
+        return TlsLock(security, client_auth, lambda path: Path(path).read_bytes())
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"listeners: {listener.name} cannot have TLS: {error}") from error
 
 
 def _sasl_lock(listener: Listener, security: ListenerSecurity, login_file: LoginFile, around: Surroundings, max_idle_ms: int) -> SaslLock:

@@ -1,7 +1,8 @@
-"""A connection of a listener that asks who its peer is: first the log-in, then what any connection is.
+"""A connection of a listener that asks who its peer is: first TLS, then the log-in, then what any connection is.
 
 Rules that hold inside:
-- It is counted and limited when it is accepted, as any other.
+- It is counted and limited when it is accepted, as any other: a handshake that never ends is one connection, and ends with its time.
+- A handshake that fails closes at once and without an answer; only log-ins are refused late.
 - Until the log-in is done no request reaches a handler but ApiVersions; after it, where a log-in is good for good, nothing of this is left
   between the session and its handlers.
 
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
+from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
-from ottla.broker.core.principal import USER, Principal
+from ottla.broker.core.principal import ANONYMOUS, USER, Principal
 from ottla.broker.faults.answers import refusal
 from ottla.broker.net.connection import Connection
 from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, LogIn, Moment, SaslExchange, Step
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker.net.locks import ListenerLock
     from ottla.broker.net.session import PendingReply
     from ottla.broker.security.sasl import SaslLock
+    from ottla.broker.security.tls import TlsLock
 
 _HANDSHAKE = ApiKey.SASL_HANDSHAKE.to_bytes(2, "big")
 
@@ -42,11 +47,140 @@ class SecuredConnection(Connection):
     def __init__(self, shared: Shared, listener: Listener, lock: ListenerLock) -> None:
         super().__init__(shared, listener)
         self._lock = lock
+        self._shaking_hands: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+        self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Counted, and then asked for more before it is served."""
         super().connection_made(transport)
+        if self._transport.is_closing():
+            return
+        if self._lock.tls is not None:
+            self._transport.pause_reading()  # what comes now is for the handshake
+            self._shaking_hands = asyncio.get_running_loop().create_task(self._shake_hands(self._lock.tls))
+        else:
+            self._ask_for_log_in()
+
+    def data_received(self, data: bytes) -> None:
+        """What comes before TLS has its place is TLS's; what comes in the very turn in which the handshake ends waits for its end."""
+        if self._shaking_hands is None:
+            super().data_received(data)
+        else:
+            self._early.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Told once, whoever tells it."""
+        if not self._is_lost:
+            self._is_lost = True
+            super().connection_lost(error)
+
+    def stop_reading(self) -> None:
+        """Who has not been let in is not waited for."""
+        if self._shaking_hands is None:
+            super().stop_reading()
+        else:
+            self.abort()
+
+    async def _shake_hands(self, tls: TlsLock) -> None:
+        plain, host = self._transport, self.peer.host if self.peer is not None else ""
+        if plain.is_closing():
+            return
+        if self._early:  # uvloop reads before a new connection's first turn is over, whatever that says
+            asyncio.get_running_loop().call_soon(_hand_over, plain, b"".join(self._early))
+            self._early = []
+        try:
+            with tls.handshake(plain) as context:
+                transport = await asyncio.get_running_loop().start_tls(
+                    plain,
+                    self,
+                    context,
+                    server_side=True,
+                    ssl_handshake_timeout=limits.TLS_HANDSHAKE_MS / 1000,
+                    ssl_shutdown_timeout=limits.LINGER_MS / 1000,
+                )
+            if transport is None or transport.is_closing():
+                raise ConnectionResetError("it hung up")
+            assert self.peer is not None
+            self.peer.principal = Principal(USER, tls.principal_name(transport.get_extra_info("ssl_object").getpeercert(True)))
+        except (OSError, ValueError) as error:
+            if isinstance(error, ssl.SSLError | ValueError):
+                peer_logger.info("Failed authentication with %s (SSL handshake failed: %s)", host, shown(_reason(error)))
+            plain.abort()
+            self.connection_lost(error)
+            return
+        self._shaking_hands = None
+        if self._is_lost:
+            return
+        self._transport = cast(asyncio.Transport, TlsTransport(transport, plain))
+        self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
+        self.last_active_ms = self._shared.mono_ms()
+        self._ask_for_log_in()
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+
+    def _ask_for_log_in(self) -> None:
         if self._lock.sasl is not None and self.peer is not None:
+            self.peer.principal = ANONYMOUS
             _LogInGate(self, self._shared, self.peer, self._lock.sasl).close()
+
+    def _close(self) -> None:
+        """With TLS the peer is told of the end by TLS itself, behind the last answer."""
+        if not isinstance(self._transport, TlsTransport):
+            super()._close()
+        elif not self._lingers and not self._transport.is_closing():
+            self._lingers = True
+            self._lingered()
+
+
+class TlsTransport:
+    """One end of TLS over `plain`, as a connection uses a transport.
+
+    What is written is encrypted at once: small pieces together, and large ones cut, so that TLS stops taking more when the peer reads
+    nothing. Unsent is what either of the two holds.
+    """
+
+    def __init__(self, tls: asyncio.Transport, plain: asyncio.Transport) -> None:
+        self._tls, self._plain = tls, plain
+        self.pause_reading, self.resume_reading = tls.pause_reading, tls.resume_reading
+        self.set_write_buffer_limits = tls.set_write_buffer_limits
+        self.is_closing, self.close, self.abort = tls.is_closing, tls.close, tls.abort
+
+    def writelines(self, buffers: Iterable[Buffer]) -> None:
+        """In order."""
+        small: list[Buffer] = []
+        for buffer in buffers:
+            if len(buffer) < limits.TLS_WRITE_BYTES:
+                small.append(buffer)
+                continue
+            if small:
+                self._tls.write(b"".join(small))
+                small = []
+            view = memoryview(buffer)
+            for at in range(0, len(view), limits.TLS_WRITE_BYTES):
+                self._tls.write(view[at : at + limits.TLS_WRITE_BYTES])
+        if small:
+            self._tls.write(b"".join(small))
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the system has not taken."""
+        return self._tls.get_write_buffer_size() + self._plain.get_write_buffer_size()
+
+
+def _hand_over(plain: asyncio.Transport, data: bytes) -> None:
+    """Give TLS, which has taken its place meanwhile, what came before."""
+    tls = cast(Any, plain.get_protocol())  # a BufferedProtocol; uvloop's does not say so
+    while data:
+        buffer = tls.get_buffer(len(data))
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        tls.buffer_updated(count)
+        data = data[count:]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error)
 
 
 class _LogInGate:

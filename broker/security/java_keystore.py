@@ -1,0 +1,115 @@
+"""Java's own kind of keystore (JKS, version 2): keys with their certificates, and certificates that are trusted.
+
+Rules that hold inside:
+- A count or length of the file is compared with what is left of it before it is believed.
+- The integrity of the whole is checked where there is a password; without one a truststore is read as Java reads it.
+- A key is protected by its own password. That protection is weak (SHA-1, once): it is the file's, not ours.
+
+Source: JDK JavaKeyStore, KeyProtector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.broker.security.pem import StoreError
+
+MAGIC: Final = b"\xfe\xed\xfe\xed"
+JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
+_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
+"""The DER of the number of the one way in which keys are protected, 1.3.6.1.4.1.42.2.17.1.1."""
+_WHITENER: Final = b"Mighty Aphrodite"
+_DIGEST_BYTES: Final = 20
+_KEY_TAG: Final = 1
+_CERTIFICATE_TAG: Final = 2
+
+
+class JavaEntry(NamedTuple):
+    """One entry. A key has its DER as PKCS#8, if it was opened, and its certificates, its own first."""
+
+    alias: str
+    is_key: bool
+    key: bytes | None
+    certificates: list[bytes]
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, count: int) -> bytes:
+        if count < 0 or self._at + count > len(self._data):
+            raise StoreError("the keystore is cut off")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def number(self) -> int:
+        value: int = struct.unpack(">i", self.take(4))[0]
+        return value
+
+    def text(self) -> str:
+        size: int = struct.unpack(">H", self.take(2))[0]
+        return self.take(size).decode("utf-8", "replace")
+
+    def certificate(self) -> bytes:
+        if (kind := self.text()) != "X.509":
+            raise StoreError(f"a certificate of the keystore is {kind}: allowed is X.509")
+        return self.take(self.number())
+
+
+def read_java_keystore(data: bytes, password: str | None, key_password: str | None = None, *, open_keys: bool = True) -> list[JavaEntry]:
+    """All entries, keys opened with their password, which is by default the store's. Raises StoreError."""
+    if password is not None:
+        body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+        if not hmac.compare_digest(hashlib.sha1(_wide(password) + _WHITENER + body).digest(), digest):
+            raise StoreError("Keystore was tampered with, or password was incorrect")
+    reader = _Reader(data)
+    if reader.take(4) != MAGIC or reader.number() != 2:
+        raise StoreError("no keystore of Java's, or of another version than 2")
+    opens = key_password if key_password is not None else password
+    return list(_entries(reader, opens if open_keys else None))
+
+
+def _entries(reader: _Reader, key_password: str | None) -> Iterator[JavaEntry]:
+    for _ in range(reader.number()):
+        tag, alias = reader.number(), reader.text()
+        reader.take(8)  # when it was made
+        if tag == _CERTIFICATE_TAG:
+            yield JavaEntry(alias, False, None, [reader.certificate()])
+        elif tag == _KEY_TAG:
+            protected = reader.take(reader.number())
+            chain = [reader.certificate() for _ in range(reader.number())]
+            yield JavaEntry(alias, True, None if key_password is None else _recovered(protected, key_password), chain)
+        else:
+            raise StoreError(f"an entry of the keystore has the tag {tag}: allowed are a key and a certificate")
+
+
+def _recovered(protected: bytes, password: str) -> bytes:
+    """The key: an XOR with a chain of digests, and a digest behind it."""
+    at = protected.find(_PROTECTOR)
+    start = protected.find(b"\x04", at + len(_PROTECTOR))
+    if at < 0 or start < 0:
+        raise StoreError("the key is protected in a way that is not Java's own")
+    size, start = protected[start + 1], start + 2
+    if size & 0x80:
+        count = size & 0x7F
+        start += count
+    wrapped = protected[start:]
+    if len(wrapped) < 2 * _DIGEST_BYTES:
+        raise StoreError("the key is cut off")
+    previous, secret = wrapped[:_DIGEST_BYTES], wrapped[_DIGEST_BYTES:-_DIGEST_BYTES]
+    wide, key = _wide(password), b""
+    for begin in range(0, len(secret), _DIGEST_BYTES):
+        previous = hashlib.sha1(wide + previous).digest()
+        key += bytes(a ^ b for a, b in zip(secret[begin : begin + _DIGEST_BYTES], previous, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(wide + key).digest(), wrapped[-_DIGEST_BYTES:]):
+        raise StoreError("Cannot recover key")
+    return key
+
+
+def _wide(password: str) -> bytes:
+    return password.encode("utf-16-be")

@@ -1,0 +1,64 @@
+"""Keys and certificates in PEM, as Kafka reads them (KIP-651): files, and settings in which a newline may have become a blank.
+
+Rules that hold inside: text between the blocks does not count; there is one key. Whether it is PKCS#8, the only kind that Kafka reads, is
+seen by who opens it.
+
+Source: KAFKA DefaultSslEngineFactory.PemParser, PemStore.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+
+class StoreError(ValueError):
+    """Keys or certificates that cannot be used; the text says why, without them."""
+
+
+def _blocks(name: str) -> re.Pattern[str]:
+    spaced = name.replace(" ", r"\s+")
+
+    def edge(word: str) -> str:
+        return rf"-+{word}\s*.*{spaced}[^-]*-+\s+"
+
+    return re.compile(edge("BEGIN") + r"(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*" + r"([a-zA-Z0-9/+=\s]*)" + edge("END"))
+
+
+_CERTIFICATE: Final = "CERTIFICATE"
+_PRIVATE_KEY: Final = "PRIVATE KEY"
+_PATTERNS: Final = {name: _blocks(name) for name in (_CERTIFICATE, _PRIVATE_KEY)}
+
+
+def certificates(text: str) -> list[bytes]:
+    """The DER of each certificate. Raises StoreError."""
+    return _entries(_CERTIFICATE, text)
+
+
+def private_key(text: str) -> bytes:
+    """The DER of the one key, maybe encrypted. Raises StoreError."""
+    found = _entries(_PRIVATE_KEY, text)
+    if len(found) != 1:
+        raise StoreError(f"Expected one private key, but found {len(found)}")
+    return found[0]
+
+
+def block(name: str, der: bytes) -> bytes:
+    """PEM that OpenSSL reads."""
+    body = base64.b64encode(der).decode()
+    lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
+    return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n".encode()
+
+
+def _entries(name: str, text: str) -> list[bytes]:
+    found = []
+    for match in _PATTERNS[name].finditer(text + "\n"):
+        try:
+            found.append(base64.b64decode(re.sub(r"\s", "", match[1]), validate=True))
+        except binascii.Error as error:
+            raise StoreError(f"a {name} entry in PEM is not base64") from error
+    if not found:
+        raise StoreError(f"No matching {name} entries in PEM file")
+    return found

@@ -1,0 +1,179 @@
+"""The key, the certificates and the trust anchors that the settings name, whatever kind of store they lie in.
+
+Rules that hold inside:
+- Which settings go together, and what is said where they do not, is Kafka's. `PEM` is believed; of any other type the file's first bytes
+  say what it is, as Java looks at them.
+- What Kafka would refuse is refused: keys that are not PKCS#8, or neither RSA, DSA nor EC.
+- No text of an error has a password or a key in it.
+
+Source: KAFKA DefaultSslEngineFactory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key, pkcs12
+
+from ottla.broker.security import pem
+from ottla.broker.security.java_keystore import JCEKS_MAGIC, MAGIC, read_java_keystore
+from ottla.broker.security.pem import StoreError
+
+if TYPE_CHECKING:
+    from ottla.broker.core.listener_security import ListenerSecurity
+
+_PEM: Final = "PEM"
+Read = Callable[[str], bytes]
+
+
+class KeyMaterial(NamedTuple):
+    """A key as PKCS#8 in DER, and its certificates in DER, its own first."""
+
+    key: bytes
+    chain: Sequence[bytes]
+
+
+def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
+    """None where no keystore is set. Raises StoreError, or OSError of the file."""
+    kind, path, password = (
+        security.value("ssl.keystore.type"),
+        security.text("ssl.keystore.location"),
+        security.text("ssl.keystore.password"),
+    )
+    key, chain, key_password = (security.text(name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.key.password"))
+    if key is not None:
+        if kind != _PEM:
+            raise StoreError(f"SSL private key can be specified only for PEM, but key store type is {kind}.")
+        if chain is None:
+            raise StoreError("SSL private key is specified, but certificate chain is not specified.")
+        if path is not None:
+            raise StoreError("Both SSL key store location and separate private key are specified.")
+        if password is not None:
+            raise StoreError("SSL key store password cannot be specified with PEM format, only key password may be specified.")
+        return _from_pem(key, chain, key_password)
+    if chain is not None:
+        raise StoreError("SSL certificate chain is specified, but private key is not specified")
+    if path is None:
+        if password is not None:
+            raise StoreError("SSL key store is not specified, but key store password is specified.")
+        return None
+    if kind == _PEM:
+        if password is not None:
+            raise StoreError("SSL key store password cannot be specified with PEM format, only key password may be specified")
+        text = read(path).decode("utf-8", "replace")
+        return _from_pem(text, text, key_password)
+    if password is None:
+        raise StoreError("SSL key store is specified, but key store password is not specified.")
+    return _from_store(read(path), password, key_password)
+
+
+def trust_anchors(security: ListenerSecurity, read: Read) -> Sequence[bytes] | None:
+    """The certificates that are trusted, in DER; None where no truststore is set. Raises as `key_material`."""
+    kind, path = security.value("ssl.truststore.type"), security.text("ssl.truststore.location")
+    password, certificates = security.text("ssl.truststore.password"), security.text("ssl.truststore.certificates")
+    if certificates is not None:
+        if kind != _PEM:
+            raise StoreError(f"SSL trust store certs can be specified only for PEM, but trust store type is {kind}.")
+        if path is not None:
+            raise StoreError("Both SSL trust store location and separate trust certificates are specified.")
+        path = ""
+    elif path is None:
+        if password is not None:
+            raise StoreError("SSL trust store is not specified, but trust store password is specified.")
+        return None
+    if kind == _PEM:
+        if password is not None:
+            raise StoreError("SSL trust store password cannot be specified for PEM format.")
+        return pem.certificates(read(path).decode("utf-8", "replace") if certificates is None else certificates)
+    return _anchors(read(path), password)
+
+
+def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
+    certificates = pem.certificates(chain)
+    for certificate in certificates:
+        _certificate(certificate)
+    return KeyMaterial(_opened(pem.private_key(key), password), certificates)
+
+
+def _opened(der: bytes, password: str | None) -> bytes:
+    """The key without its own password. Raises StoreError."""
+    try:
+        key = load_der_private_key(der, None if password is None else password.encode())
+    except TypeError as error:
+        raise StoreError("Private key could not be loaded: it has a password and ssl.key.password is not set, or the reverse") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise StoreError("Private key could not be loaded: a wrong password, or no key of PKCS#8") from error
+    if not isinstance(key, rsa.RSAPrivateKey | dsa.DSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise StoreError("Private key could not be loaded: allowed are RSA, DSA and EC")
+    plain = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    if password is None and not _is_pkcs8(der):
+        raise StoreError("Private key could not be loaded: it is not PKCS#8 (openssl pkcs8 -topk8 makes it so)")
+    return plain
+
+
+def _is_pkcs8(der: bytes) -> bool:
+    """A SEQUENCE of the version 0 and, where PKCS#1 and SEC1 have a number or octets, another SEQUENCE."""
+    at = 2 + (der[1] & 0x7F if der[1] & 0x80 else 0)
+    return der[at : at + 2] == b"\x02\x01" and der[at + 3 : at + 4] == b"\x30"
+
+
+def _from_store(data: bytes, password: str, key_password: str | None) -> KeyMaterial:
+    if data.startswith(MAGIC):
+        for entry in read_java_keystore(data, password, key_password):
+            if entry.key is not None:
+                return KeyMaterial(_opened(entry.key, None), entry.certificates)
+        raise StoreError("the keystore has no key")
+    key, own, others = _pkcs12(data, password)
+    if key is None or own is None:
+        raise StoreError("the keystore has no key")
+    if key_password is not None and key_password != password:
+        raise StoreError("ssl.key.password must be the keystore's where that is PKCS12")
+    return KeyMaterial(_opened(key, None), _chain(own, others))
+
+
+def _anchors(data: bytes, password: str | None) -> list[bytes]:
+    if data.startswith(MAGIC):
+        entries = read_java_keystore(data, password, open_keys=False)
+        found = [entry.certificates[0] for entry in entries if not entry.is_key]
+    else:
+        _, own, others = _pkcs12(data, password)
+        found = [certificate for certificate in (own, *others) if certificate is not None]
+    if not found:
+        raise StoreError("the truststore has no certificate")
+    return found
+
+
+def _pkcs12(data: bytes, password: str | None) -> tuple[bytes | None, bytes | None, list[bytes]]:
+    """The key, its certificate, and the other certificates."""
+    if data.startswith(JCEKS_MAGIC):
+        raise StoreError("a store of type JCEKS is not supported: keytool -importkeystore makes PKCS12 of it")
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise StoreError(f"keystore password was incorrect, or no store of a kind that is known: {error}") from error
+    key = None if store.key is None else store.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    own = None if store.cert is None else store.cert.certificate.public_bytes(Encoding.DER)
+    return key, own, [each.certificate.public_bytes(Encoding.DER) for each in store.additional_certs]
+
+
+def _chain(own: bytes, others: Sequence[bytes]) -> list[bytes]:
+    """From a certificate upwards, by who issued whom."""
+    by_subject = {_certificate(each).subject.public_bytes(): each for each in others}
+    chain = [own]
+    while True:
+        last = _certificate(chain[-1])
+        issuer = by_subject.pop(last.issuer.public_bytes(), None)
+        if issuer is None:
+            return chain
+        chain.append(issuer)
+
+
+def _certificate(der: bytes) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError as error:
+        raise StoreError("a certificate cannot be read") from error

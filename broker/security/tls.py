@@ -1,0 +1,180 @@
+"""TLS of a listener as OpenSSL's context, made of Java's names for versions and cipher suites. Imported only where a listener uses TLS.
+
+Rules that hold inside:
+- A suite, or a set of versions, that OpenSSL cannot be held to stops the start: nobody is served with less than was asked for.
+- Any certificate of a truststore is an anchor, as with Java, also one that is no authority's own.
+- The key touches no disk: where the system can, it goes to OpenSSL through a file in memory.
+
+Source: KAFKA DefaultSslEngineFactory; the names are IANA's, as JSSE has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from cryptography.x509 import load_der_x509_certificate
+
+from ottla.broker.security import pem
+from ottla.broker.security.java_dn import java_name
+from ottla.broker.security.pem import StoreError
+from ottla.broker.security.principal_rules import PrincipalRules
+from ottla.broker.security.stores import KeyMaterial, key_material, trust_anchors
+
+if TYPE_CHECKING:
+    from ottla.broker.core.listener_security import ListenerSecurity
+
+ANONYMOUS_NAME: Final = "ANONYMOUS"
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""Older ones are switched off in Java, too, whatever a setting says."""
+_OF_1_3: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+_EXCHANGES: Final = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "DHE_RSA": "DHE-RSA-", "DHE_DSS": "DHE-DSS-", "RSA": ""}
+_CIPHERS: Final = {
+    "AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "CHACHA20_POLY1305_SHA256": "CHACHA20-POLY1305",
+    "AES_128_CBC_SHA256": "AES128-SHA256",
+    "AES_256_CBC_SHA384": "AES256-SHA384",
+    "AES_256_CBC_SHA256": "AES256-SHA256",
+    "AES_128_CBC_SHA": "AES128-SHA",
+    "AES_256_CBC_SHA": "AES256-SHA",
+}
+_SPARE_MAX: Final = 32
+_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class _Handshake(ssl.SSLObject):
+    """Tells the peer why it failed. The loop's TLS drops that with the connection; a client would take it for one that broke, and try
+    again for good (Java's raises SslAuthenticationException for what is told)."""
+
+    outgoing: ssl.MemoryBIO
+    plain: asyncio.Transport | None
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if (alert := self.outgoing.read()) and self.plain is not None:
+                with suppress(OSError):
+                    os.write(self.plain.get_extra_info("socket").fileno(), alert)
+            raise
+
+
+class CarriedContext(ssl.SSLContext):
+    """Stands for a listener's context at one handshake, and knows what carries that."""
+
+    shared: ssl.SSLContext
+    plain: asyncio.Transport | None = None
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **named: Any) -> ssl.SSLObject:
+        made = self.shared.wrap_bio(incoming, outgoing, *args, **named)
+        assert isinstance(made, _Handshake)
+        made.outgoing, made.plain = outgoing, self.plain
+        return made
+
+
+class TlsLock:
+    """The context of one listener, and whom a client's certificate stands for. Raises StoreError, OSError, ValueError."""
+
+    def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
+        self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))
+        self._security, self._client_auth, self._read = security, client_auth, read
+        self.context = self._made()
+        self._spare: list[CarriedContext] = []
+
+    @contextmanager
+    def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
+        """The context for one handshake over `plain`. They are used again: making one takes as long as a signature."""
+        context = self._spare.pop() if self._spare else CarriedContext(ssl.PROTOCOL_TLS_SERVER)
+        context.shared, context.plain = self.context, plain
+        try:
+            yield context
+        finally:
+            context.plain = None
+            if len(self._spare) < _SPARE_MAX:
+                self._spare.append(context)
+
+    def principal_name(self, certificate: bytes | None) -> str:
+        """The name of who showed this certificate (DER), or none. Raises ValueError where no rule is for it."""
+        if certificate is None:
+            return ANONYMOUS_NAME
+        return self._rules.name_for(java_name(load_der_x509_certificate(certificate).subject.public_bytes()))
+
+    def _made(self) -> ssl.SSLContext:
+        security = self._security
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslobject_class = _Handshake
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        suites = security.items("ssl.cipher.suites")
+        context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
+        if older := [name for name in suites if name not in _OF_1_3]:
+            context.set_ciphers(":".join(map(openssl_name, older)))
+        material = key_material(security, self._read)
+        if material is None:
+            raise StoreError("neither ssl.keystore.location nor ssl.keystore.key is set: a listener with TLS needs a key and a certificate")
+        _load(context, material)
+        if self._client_auth != "none":
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            anchors = trust_anchors(security, self._read)
+            if anchors is None:
+                context.set_default_verify_paths()
+            else:
+                context.load_verify_locations(cadata=b"".join(anchors))
+            context.verify_mode = _AUTH[self._client_auth]
+        return context
+
+
+def openssl_name(suite: str) -> str:
+    """What OpenSSL calls a suite of TLS 1.2. Raises StoreError for one that it does not have."""
+    exchange, with_, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if not suite.startswith("TLS_") or not with_ or exchange not in _EXCHANGES or cipher not in _CIPHERS:
+        raise StoreError(f"ssl.cipher.suites: {suite} is not supported")
+    return _EXCHANGES[exchange] + _CIPHERS[cipher]
+
+
+def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The oldest and the newest. Suites say which versions there can be, too."""
+    names = [name for name in _VERSIONS if name in enabled]
+    if suites:
+        newest = set(suites) & _OF_1_3
+        if "TLSv1.3" in names and newest and newest != _OF_1_3:
+            raise StoreError(
+                f"ssl.cipher.suites: OpenSSL offers {', '.join(sorted(_OF_1_3))} together, or not at all: name all three, or none of them"
+            )
+        names = [name for name in names if (newest if name == "TLSv1.3" else set(suites) - _OF_1_3)]
+    if not names:
+        raise StoreError(f"ssl.enabled.protocols={','.join(enabled)} leaves no version: allowed are {', '.join(_VERSIONS)}")
+    return _VERSIONS[names[0]], _VERSIONS[names[-1]]
+
+
+def _load(context: ssl.SSLContext, material: KeyMaterial) -> None:
+    text = pem.block("PRIVATE KEY", material.key) + b"".join(pem.block("CERTIFICATE", each) for each in material.chain)
+    with _file_of(text) as path:
+        try:
+            context.load_cert_chain(path)
+        except ssl.SSLError as error:
+            raise StoreError(f"OpenSSL does not take the certificate and its key: {error.reason or error}") from error
+
+
+@contextmanager
+def _file_of(text: bytes) -> Iterator[str]:
+    """`load_cert_chain` takes files only."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        try:
+            os.write(file, text)
+            yield f"/proc/self/fd/{file}"
+        finally:
+            os.close(file)
+        return
+    with tempfile.NamedTemporaryFile(prefix="ottla-") as named:  # mode 0600
+        named.write(text)
+        named.flush()
+        yield named.name

@@ -1,0 +1,84 @@
+"""Keys and certificates of a test, in every form in which users have them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+HOST = "127.0.0.1"
+PASSWORD = "store pass"
+KEYTOOL = shutil.which("keytool")
+
+
+class Certificates:
+    """An authority's, a server's and a client's. `of` issues another one; each file has the key, as PKCS#8, and its chain."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._authority = trustme.CA()
+        self.ca = directory / "ca.pem"
+        self._authority.cert_pem.write_to_path(self.ca)
+        self.server = self.of("server", HOST, "localhost")
+        self.client = self.of("client", "ann@example.org", common_name="ann")
+
+    def of(self, file: str, *names: str, common_name: str | None = None) -> Path:
+        issued = self._authority.issue_cert(*names, common_name=common_name, organization_name="Ottla's, tests")
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path = self._directory / f"{file}.pem"
+        path.write_bytes(pkcs8 + b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+        return path
+
+    def pem_settings(self, prefix: str = "") -> dict[str, str]:
+        """A server's, with clients that this authority's certificates let in."""
+        found = {
+            "keystore.type": "PEM",
+            "keystore.location": str(self.server),
+            "truststore.type": "PEM",
+            "truststore.location": str(self.ca),
+        }
+        return {f"{prefix}ssl.{name}": text for name, text in found.items()}
+
+    def pkcs12(self, file: Path) -> Path:
+        """The server's key and chain in a store that OpenSSL made."""
+        path = self._directory / f"{file.stem}.p12"
+        _run("openssl", "pkcs12", "-export", "-in", str(file), "-out", str(path), "-passout", f"pass:{PASSWORD}", "-name", "server")
+        return path
+
+    def jks(self, file: Path, key_password: str = PASSWORD) -> Path:
+        """The same in Java's own kind of store."""
+        path = self._directory / f"{file.stem}.jks"
+        passwords = ("-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, "-destkeypass", key_password)
+        stores = ("-srckeystore", str(self.pkcs12(file)), "-destkeystore", str(path), "-deststoretype", "JKS")
+        _run("keytool", "-importkeystore", "-noprompt", "-srcalias", "server", *stores, *passwords)
+        return path
+
+    def truststore(self, kind: str) -> Path:
+        """The authority's certificate in a store that keytool made."""
+        path = self._directory / f"trust.{kind.lower()}"
+        path.unlink(missing_ok=True)
+        _run(
+            "keytool",
+            "-importcert",
+            "-noprompt",
+            "-alias",
+            "ca",
+            "-file",
+            str(self.ca),
+            "-keystore",
+            str(path),
+            "-storetype",
+            kind,
+            "-storepass",
+            PASSWORD,
+        )
+        return path
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.security.principal_rules import NoRule, PrincipalRules
+
+NAME = "CN=kafka1,OU=ServiceUsers,O=Unknown,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "principal"),
+    [
+        ("DEFAULT", NAME, NAME),
+        (r"RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", NAME, "kafka1"),
+        (r"RULE:^CN=(.*?), *OU=(.*?),.*$/$1@$2/L, DEFAULT", NAME, "kafka1@serviceusers"),
+        (r"RULE:^CN=([^,]+).*$/$1/U", NAME, "KAFKA1"),
+        (r"RULE:^CN=x$/never/, RULE:^.*OU=Service.*$/second/,DEFAULT", NAME, "second"),
+        (r"RULE:^CN=(.*?),.*$/$1@$4/", NAME, "kafka1@$4"),
+        (r"RULE:^CN=(.*?),.*$/$12/", NAME, "kafka12"),
+        (r"RULE:^CN=(.*?),.*$/\$1/", NAME, "$1"),
+        (r"RULE:^CN=(?<user>.*?),.*$/$1/", NAME, "kafka1"),
+        (r"RULE:.*/x/", NAME, "xx"),
+        (r"RULE:^CN=a\/b$/slash/,DEFAULT", "CN=a/b", "slash"),
+    ],
+)
+def test_the_first_rule_for_a_whole_name_makes_it_a_principal(rules: str, name: str, principal: str) -> None:
+    assert PrincipalRules(rules).name_for(name) == principal
+
+
+def test_a_name_that_no_rule_is_for_is_nobodys() -> None:
+    with pytest.raises(NoRule, match="No rules apply to CN=other"):
+        PrincipalRules("RULE:^CN=kafka.*$/kafka/").name_for("CN=other")
+
+
+@pytest.mark.parametrize("rules", [r"RULE:CN=(.*/$1/", r"RULE:^CN=\p{Alpha}+$/x/", r"RULE:x/y", "NOTHING"])
+def test_a_rule_that_is_none_is_refused_at_the_start(rules: str) -> None:
+    with pytest.raises(ValueError, match="Invalid rule"):
+        PrincipalRules(rules)
