@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.app import Broker
 from ottla.broker.controller_node import ControllerNode
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 BROKERS_MAX: Final = 100
 
 logger = logging.getLogger("ottla.broker")
+
+WHO: Final = ContextVar("WHO", default="")
+"""The node whose work this is: what it starts, and whoever connects to it, goes on in the same context."""
 
 SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
 """The settings of a node, for which these were given over all others; raises SettingsError."""
@@ -90,10 +94,12 @@ class NodesTogether:
             self._layout.format(self._world.files, self._world.random.randbytes, self.clock.now_ms(), self._cluster_id)
         except LogDirRefused as error:
             raise StartError(str(error)) from error
-        await self.controller.start()
+        await _named("controller", self.controller.start())
         port = self.controller.address[1]
         made = {number: self._broker(number, port) for number in range(1, self._layout.brokers + 1)}
-        started = await asyncio.gather(*(broker.start() for broker in made.values()), return_exceptions=True)
+        started = await asyncio.gather(
+            *(_named(f"broker {number}", broker.start()) for number, broker in made.items()), return_exceptions=True
+        )
         self.brokers = {number: made[number] for number, error in zip(made, started, strict=True) if error is None}
         errors = [error for error in started if error is not None]
         if errors:
@@ -107,11 +113,29 @@ class NodesTogether:
 
     async def stop(self) -> None:
         """Every node, in order."""
-        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
-        await self.controller.stop()
+        await asyncio.gather(*(_named(f"broker {number}", broker.stop()) for number, broker in self.brokers.items()))
+        await _named("controller", self.controller.stop())
 
     # --- what each is --------------------------------------------------------------------------------------------------------------
 
     def _broker(self, number: int, controller_port: int) -> Broker:
         settings = self._settings_of(self._layout.broker_settings(number, controller_port))
         return Broker(settings, self._faults_of(), self._world_of(), self._exit_now)
+
+
+def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    context = copy_context()
+    context.run(WHO.set, who)
+    return asyncio.create_task(work, context=context)
+
+
+def name_who_speaks() -> None:
+    """Every line of the log says whose it is, where it is one node's."""
+
+    def name(record: logging.LogRecord) -> bool:
+        if who := WHO.get():
+            record.name = f"{who} {record.name}"
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(name)

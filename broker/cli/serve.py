@@ -151,11 +151,12 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
     from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
-    from ottla.broker.together import NodesTogether  # noqa: PLC0415 # only several nodes pay for it
+    from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
 
     if options.admin_port is not None:
         raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")
     common = parse_assignments(options.assignments)
+    name_who_speaks()
 
     def settings_of(node: Mapping[str, str]) -> BrokerSettings:
         given = load({**common, **node}, os.environ, options.config).settings.explicit

@@ -19,7 +19,7 @@ from typing import Final
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key, parse_setting
 from ottla.broker.configs.config_op import OpType
 from ottla.broker.controller.alter_configs import AlterResource, named_twice, wanted_of, wanted_overrides
 from ottla.broker.controller.clear_elr import cleared_elr
@@ -95,6 +95,8 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
         raise _invalid(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
     if name == MIN_ISR and state.has_elr and value is None:
         raise _invalid(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    if name == MIN_ISR and value is not None:
+        _check_min_isr(value)
     if name != CORDONED:
         return
     if state.metadata_level < CORDONED_DIRECTORIES:
@@ -103,6 +105,14 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
     if not forwarded and not _items(value) <= known:
         what = "via controllers,  the new value must be a subset of the current configuration value."
         raise _invalid(f"When updating {CORDONED} {what}")
+
+
+def _check_min_isr(value: str) -> None:
+    """The controller obeys it. Kafka's takes any text from who asks it itself, and fails at the next decision on a partition."""
+    try:
+        parse_setting(MIN_ISR, value)
+    except Rejected as error:
+        raise _invalid(error.message) from error
 
 
 def _items(value: str | None) -> set[str]:

@@ -27,7 +27,7 @@ from ottla.broker.cluster.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, parse_setting
 from ottla.broker.controller.broker_sessions import BrokerSessions, Contact
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -137,10 +137,14 @@ class ControllerState:
         return broker is not None and broker.is_active
 
     def topic_setting(self, topic: str, name: str) -> str:
-        """What is in force of `MIN_ISR` or `UNCLEAN`: set on the topic, on this node, on all nodes, or in this node's settings."""
+        """What is in force of `MIN_ISR` or `UNCLEAN`: set on the topic, on this node, on all nodes, or in this node's settings.
+
+        A text that is no value of the setting is passed over: Kafka's controller writes any that it is asked for itself.
+        """
         own = str(self.settings.node_id)
         for kind, resource in (ResourceType.TOPIC, topic), (ResourceType.BROKER, own), (ResourceType.BROKER, CLUSTER_DEFAULT):
-            if (text := self.catalog.configs(kind, resource).get(name)) is not None:
+            text = self.catalog.configs(kind, resource).get(name)
+            if text is not None and is_a_value(name, text):
                 return text
         return str(self.settings.value(name))
 
@@ -151,3 +155,12 @@ class ControllerState:
     def may_elect_uncleanly(self, topic: str) -> bool:
         """Whether a replica that may lack acknowledged records can lead where no other is left."""
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
+
+
+def is_a_value(name: str, text: str) -> bool:
+    """Whether a broker's setting can be this."""
+    try:
+        parse_setting(name, text)
+    except Rejected:
+        return False
+    return True

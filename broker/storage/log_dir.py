@@ -247,6 +247,7 @@ class LogDir:
             rng=self._rng,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             verifies_transactions=self.settings.transaction_partition_verification_enable,
+            of_a_member=self.settings.is_member,
         )
 
     # --- partitions ------------------------------------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ class OpenRequest:
     log_start_offset: int = 0
     producer_expiration_ms: int = 86_400_000
     verifies_transactions: bool = True
+    of_a_member: bool = False
+    """Whether who finds the directory without its topic's id takes it for a stray (KAFKA `LogManager.isStrayReplica`)."""
 
 
 @dataclass(slots=True)
@@ -103,7 +105,11 @@ def new_log(request: OpenRequest) -> PartitionLog:
 
     def make_directory() -> None:
         request.files.make_dir(request.directory)
-        request.files.write(request.directory / PARTITION_METADATA, encode_metadata(request.topic_id), sync=False)
+        name, data = request.directory / PARTITION_METADATA, encode_metadata(request.topic_id)
+        if request.of_a_member:  # on disk before any record is (KAFKA `UnifiedLog.append`)
+            request.files.write_atomic(name, data)
+        else:  # a node of its own knows its partitions by their names
+            request.files.write(name, data, sync=False)
         load.epochs.begin_file()
 
     segment = Segment(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +25,7 @@ from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support import program
+from client_compat.support.program import replace
 from client_compat.support.progress import progress
 
 REPORT = ROOT / "client_compat"
@@ -64,7 +64,7 @@ def main(
         console.print("[red]The report is of all clients and scenarios: --write-report goes without --client and --scenario.[/]")
         raise typer.Exit(2)
     jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios]
-    cells, ready = _run(console, jobs, workers, _kept(directory, resume=resume), directory)
+    cells, ready = _run(console, jobs, workers, _kept(console, directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
     document = json.dumps(as_json(cells, scenarios, versions), indent=0, separators=(",", ":"), ensure_ascii=False) + "\n"
@@ -80,11 +80,11 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
     return chosen(names, [f"^{re.escape(word)}$" if word in names else word for word in wanted or ()])
 
 
-def _kept(directory: Path, *, resume: bool) -> Kept:
-    """An empty directory, with the cells of the run before where they are wanted."""
+def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
+    """An empty directory, with the cells of the run before where they are wanted. One that no run left ends the program."""
     finished = Kept(directory / CELLS) if resume else None
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    replace(console, directory, CELLS)
+    (directory / CELLS).touch()
     kept = Kept(directory / CELLS)
     for cell in finished.cells.values() if finished else ():
         kept.add(cell, finished.ready.get(cell.client) if finished else None)

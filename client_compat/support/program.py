@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -35,12 +36,20 @@ def new_console(*, stderr: bool = False, highlight: bool = True) -> Console:
 
 
 def replace(console: Console, directory: Path, marker: str) -> None:
-    """Make `directory` anew. An earlier run's, which holds `marker`, is removed; anything else ends the program."""
+    """Make `directory` anew. An earlier run's, which holds `marker`, is emptied; anything else ends the program."""
+    if directory.exists() and not directory.is_dir():
+        _refuse(console, directory, "is no directory")
     if directory.exists() and any(directory.iterdir()) and not (directory / marker).exists():
-        console.print(f"[red]{escape(str(directory))} holds something that no run of this left: choose another with --dir.[/]")
-        raise typer.Exit(2)
+        _refuse(console, directory, "holds something that no run of this left")
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        _refuse(console, directory, "cannot be emptied")
+
+
+def _refuse(console: Console, directory: Path, why: str) -> NoReturn:
+    console.print(f"[red]{escape(str(directory))} {why}: choose another with --dir.[/]")
+    raise typer.Exit(2)
 
 
 @contextmanager

@@ -59,4 +59,9 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
         with running.client() as client:
             port, _ = leader_of(client, "t")
         assert produce_to(port, b"y") == (0, 3)
+    log = process.log_text().splitlines()
+    for said in ("The broker is RUNNING", "created topic t with 1 partition(s)", "The broker is SHUTTING_DOWN"):
+        who = [line.partition("INFO    ")[2].partition(" ottla.")[0] for line in log if said in line]
+        assert set(who) == {"broker 1", "broker 2", "broker 3"}
+    assert any("INFO    controller ottla." in line for line in log)
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"controller", "broker1", "broker2", "broker3"}

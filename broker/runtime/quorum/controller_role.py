@@ -197,3 +197,4 @@ class ControllerRole:
         log.clean(now_ms)
         for remove in log.doomed(now_ms):
             await self._flusher.run(remove)
+        await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # after a crash all that follows is read again

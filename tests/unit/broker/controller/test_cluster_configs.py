@@ -170,3 +170,19 @@ def test_directories_are_not_cordoned_below_the_level_that_has_that() -> None:
     controller = LiveController(level=29)
     controller.add_broker(1)
     assert "requires metadata.version" in problem(controller, resource(BROKER, "1", cordoned_log_dirs="/a"))[1]
+
+
+@pytest.mark.parametrize("text", ["many", "0", "", "2147483648"])
+def test_how_many_replicas_are_needed_is_a_number_for_who_asks_the_controller_itself(controller: LiveController, text: str) -> None:
+    for broker in ("", "1"):
+        code, message = problem(controller, resource(BROKER, broker, min_insync_replicas=text), forwarded=False)
+        assert code == ErrorCode.INVALID_CONFIG
+        assert MIN_ISR in message
+
+
+def test_a_number_of_replicas_that_is_none_is_passed_over_where_a_log_has_it(controller: LiveController) -> None:
+    """As a controller of Kafka's may have written it."""
+    controller.write(ConfigRecord(BROKER, "", MIN_ISR, "many"))
+    topic = controller.state.catalog.topic("a")
+    assert topic is not None
+    assert controller.state.min_isr(topic) == 1

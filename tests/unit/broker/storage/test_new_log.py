@@ -7,11 +7,14 @@ import errno
 import itertools
 from pathlib import Path
 
+from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import load
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.formatting import format_directory
 from ottla.broker.storage.leader_epochs import decode_epochs
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import NOT_FOUND, Isolation
@@ -159,3 +162,42 @@ def test_a_partition_that_nobody_uses_holds_no_descriptor_after_a_start(tmp_path
     append(again.logs["topic", 1])
     assert again.logs["topic", 1].segments.active.is_open
     again.close()
+
+
+MEMBER = {"process.roles": "broker", "node.id": "1", "controller.quorum.bootstrap.servers": "c:9093", "controller.listener.names": "C"}
+
+
+def opened_by_a_member(files: MemoryFiles) -> LogDir:
+    """A directory that is formatted where it was not."""
+    path, settings = Path("/data"), load({**MEMBER, "listener.security.protocol.map": "C:PLAINTEXT,PLAINTEXT:PLAINTEXT"}, {}, None).settings
+    if not files.exists(path):
+        files.make_dir(path)
+        format_directory(
+            path, "AAAAAAAAAAAAAAAAAAAAAQ", settings.node_id, bootstrap_levels({}, None, dynamic_quorum=True), NOW_MS, files=files
+        )
+    return LogDir.open(path, settings, NOW_MS, files=files)
+
+
+def test_of_a_member_a_partition_says_whose_it_is_before_it_has_a_record_and_a_power_loss_leaves_that() -> None:
+    """A directory that does not would be a stray of the cluster, whatever is left of its records."""
+    files = MemoryFiles()
+    log = opened_by_a_member(files).create_log("topic", 0, TOPIC_ID, LogConfig())
+    assert not files.exists(Path("/data/topic-0"))
+    append(log)
+    files.power_loss()
+    assert opened_by_a_member(files).logs["topic", 0].topic_id == TOPIC_ID
+
+
+def test_of_a_member_a_crash_amid_the_making_of_a_partition_leaves_nothing_in_its_way() -> None:
+    for calls in range(12):
+        files = MemoryFiles()
+        log_dir = opened_by_a_member(files)
+        files.on_call = dying_after(calls)
+        with contextlib.suppress(OSError, Rejected):
+            append(log_dir.create_log("topic", 0, TOPIC_ID, LogConfig()))
+        files.heal()
+        files.process_died()
+        again = opened_by_a_member(files)
+        if again.logs:
+            again.mark_stray("topic", 0)
+        append(again.create_log("topic", 0, TOPIC_ID, LogConfig()))

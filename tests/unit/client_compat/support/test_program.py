@@ -46,6 +46,21 @@ def test_what_no_run_left_is_kept_and_ends_the_program(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(typer.Exit) as ended:
+        replace(quiet(), tmp_path / "file", MARKER)
+    assert ended.value.exit_code == 2
+
+
+def test_a_directory_that_cannot_be_removed_itself_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a disk is mounted."""
+    (tmp_path / MARKER).touch()
+    monkeypatch.setattr("os.rmdir", lambda *_, **__: (_ for _ in ()).throw(OSError("busy")))
+    replace(quiet(), tmp_path, MARKER)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("failure", [BrokerFailed("[port] taken"), RunFailed("[port] taken"), KeyError("[port] taken")])
 def test_what_a_program_expects_to_fail_ends_it_with_a_line(failure: Exception) -> None:
     console = quiet()

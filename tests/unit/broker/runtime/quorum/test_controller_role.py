@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, run_owned
 
 
 async def create(cluster: OwnedCluster, *replicas: int) -> None:
@@ -70,6 +71,19 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
         await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
 
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
+
+
+def test_a_crash_leaves_little_to_be_read_again() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        await create(cluster, 1, 2)
+        end = cluster.place.running.role.voter.high_watermark
+        await cluster.pass_ms(70_000)
+        cluster.place.crash()
+        checkpoint = cluster.place.files.read_bytes(DIRECTORY / RECOVERY_POINT)
+        assert decode_offsets(checkpoint)["__cluster_metadata", 0] >= end
+        await cluster.done(cluster.place.start())
+
+    run_owned(scene, 2)
 
 
 def test_the_log_begins_where_a_snapshot_ends_and_a_new_disk_is_filled_from_it() -> None:
