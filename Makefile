@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,9 @@ audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
+
+chaos: $(STAMP) maven ## Kill, stop, freeze, cut off and fill the disks of three brokers and a controller 500 times under load, and judge what is left (ARGS="--faults 20 --seed 3")
+	@$(PY) -m client_compat.chaos $(ARGS)
 
 cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a cluster 100 times under load, and judge their directories (ARGS="--faults 12 --fault takeover")
 	@$(PY) -m client_compat.cluster_mixed $(ARGS)

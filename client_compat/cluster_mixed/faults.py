@@ -1,22 +1,34 @@
-"""What is done to a broker, and how the cluster comes back from it.
+"""What is done to a node, and how the cluster comes back from it.
 
-Rule: a fault ends with every process running; what it broke is mended by the cluster alone.
+Rule: a fault ends with every process running, every link whole and space on every disk; what it broke is mended by the cluster alone.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 
-from client_compat.kafka.cluster import Cluster, Kind, Node
+from client_compat.kafka.cluster import FIRST_CONTROLLER, Cluster, Kind, Node
+from client_compat.support.brokers import HOST, BrokerFailed
+from client_compat.support.links import Way
+from ottla.protocol.client import Client
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 DOWN_S = (0.0, 4.5)
 """Shorter and longer than a broker's session."""
 STILL_S = (0.5, 6.0)
 CUT_OFF_S = (0.3, 1.5)
 """Within a session: nobody has left the in-sync set when the leader dies."""
+CUT_S = (0.5, 7.0)
+FULL_TIMEOUT_S = 60.0
+LOOK_S = 0.1
+DECIDE_TIMEOUT_S = 1.0
+TOPIC_RESOURCE, SET = 2, 0
+RETENTION_MS = 7 * 86_400_000
 
 
 class Fault(StrEnum):
@@ -26,30 +38,34 @@ class Fault(StrEnum):
     KILL = "kill"
     STOP = "stop"
     CUT_OFF = "cut-off"
+    LINK = "cut-link"
+    DISK = "full-disk"
     TAKEOVER = "takeover"
 
 
-def restart(cluster: Cluster, broker: Node, rng: random.Random) -> None:
+def restart(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """Stopped as an operator does it, and started."""
-    broker.stop()
-    broker.start()
+    node.stop()
+    node.start()
+    return ""
 
 
-def kill(cluster: Cluster, broker: Node, rng: random.Random) -> None:
+def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """SIGKILL, and started again, sometimes before the controller knows."""
-    broker.process.kill()
-    time.sleep(rng.uniform(*DOWN_S))
-    broker.start()
+    node.process.kill()
+    return _start_later(node, rng)
 
 
-def stand_still(cluster: Cluster, broker: Node, rng: random.Random) -> None:
+def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
     """SIGSTOP: its connections stay open, and it wakes up with what it believed."""
-    broker.process.pause()
-    time.sleep(rng.uniform(*STILL_S))
-    broker.process.resume()
+    still = rng.uniform(*STILL_S)
+    node.process.pause()
+    time.sleep(still)
+    node.process.resume()
+    return f"for {still:.1f} s"
 
 
-def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> None:
+def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
     """It takes what its followers do not get, and dies with that."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
@@ -58,23 +74,86 @@ def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> None:
     broker.process.kill()
     for other in others:
         other.process.resume()
-    time.sleep(rng.uniform(*DOWN_S))
-    broker.start()
+    return _start_later(broker, rng)
 
 
-def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> None:
+def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
+    """Nothing arrives from it at some others, or from them, or neither; its clients reach it all the time."""
+    assert cluster.links is not None, "the cluster was made with links that can be cut"
+    ways, said = ways_to_cut(node, cluster.nodes, rng)
+    cut = rng.uniform(*CUT_S)
+    with cluster.links.cut(ways):
+        time.sleep(cut)
+    return f"{said}, for {cut:.1f} s"
+
+
+def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[set[Way], str]:
+    """Those between it and one other node, or all brokers, or all nodes; and that in words."""
+    others = [other for other in nodes if other is not node]
+    chosen = rng.choice([[rng.choice(others)], [other for other in others if other.node_id < FIRST_CONTROLLER], others])
+    to, back = rng.choice([(True, True), (True, False), (False, True)])
+    ways = {(node.node_id, other.node_id) for other in chosen if to} | {(other.node_id, node.node_id) for other in chosen if back}
+    word = "from and to" if to and back else "to" if to else "from"
+    return ways, f"{word} {', '.join(str(other.node_id) for other in chosen)}"
+
+
+def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
+    """Nothing more can be written; it ends by itself, as a member of a cluster does, and is started when there is space again."""
+    assert node.disk is not None, "the node has a disk of its own"
+    node.disk.fill()
+    try:
+        end = time.monotonic() + FULL_TIMEOUT_S
+        while node.process.alive:
+            if time.monotonic() > end:
+                raise BrokerFailed(f"{node.process.name} did not end within {FULL_TIMEOUT_S:.0f} s of its disk being full")
+            if node in cluster.quorum:
+                have_decided(cluster)
+            time.sleep(LOOK_S)
+    finally:
+        node.disk.free()
+    return _start_later(node, rng)
+
+
+def have_decided(cluster: Cluster) -> None:
+    """A setting of each topic becomes another one, for a controller to write down. It may refuse."""
+    config = [AlterableConfig("retention.ms", SET, str(RETENTION_MS + time.monotonic_ns() % RETENTION_MS))]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, config) for topic in cluster.topics])
+    with (
+        suppress(OSError, ProtocolError),
+        Client(HOST, cluster.brokers[0].process.port, client_id="faults", timeout_s=DECIDE_TIMEOUT_S) as client,
+    ):
+        client.call(request)
+
+
+def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> str:
     """Stopped, and the other kind of broker started on its directory, under its id."""
     broker.stop()
     broker.kind = Kind.OTTLA if broker.kind == Kind.KAFKA else Kind.KAFKA
     broker.start()
+    return f"now {broker.kind}"
 
 
-DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], None]] = {
+def _start_later(node: Node, rng: random.Random) -> str:
+    down = rng.uniform(*DOWN_S)
+    time.sleep(down)
+    node.start()
+    return f"for {down:.1f} s"
+
+
+DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.RESTART: restart,
     Fault.KILL: kill,
     Fault.STOP: stand_still,
     Fault.CUT_OFF: cut_off,
+    Fault.LINK: cut_link,
+    Fault.DISK: fill_disk,
     Fault.TAKEOVER: take_over,
 }
+"""Each says what it drew."""
 EVERY = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
 """What a broker comes back from by itself."""
+CHAOS = (*EVERY, Fault.LINK, Fault.DISK)
+AT_ONCE = frozenset({Fault.RESTART, Fault.KILL, Fault.STOP, Fault.LINK, Fault.DISK})
+"""What may be done to two nodes at once."""
+BROKERS_ALONE = frozenset({Fault.CUT_OFF, Fault.TAKEOVER})
+"""What is not done to a controller."""

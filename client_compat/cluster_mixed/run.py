@@ -1,4 +1,4 @@
-"""The run: load, faults on every broker in turn, and then the verdicts, over the wire and over the brokers' directories.
+"""The run: load, faults on every node in turn, and then the verdicts, over the wire and over the brokers' directories.
 
 Rules: a fault counts as under load only when every client was answered since the last one; the next one waits until the cluster has
 settled. The random source is an argument: a seed repeats the plan, not the interleaving.
@@ -12,18 +12,21 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client_compat.cluster_mixed import replicas, transactions
-from client_compat.cluster_mixed.faults import DO, Fault
+from client_compat.cluster_mixed.faults import AT_ONCE, BROKERS_ALONE, DO, Fault
+from client_compat.cluster_mixed.groups import GroupVerdict, RunningGroups, reading
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
-from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, group_of, transacting
-from client_compat.kafka.cluster import Cluster, Node, running
+from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, group_of, transacting, with_offsets
+from client_compat.kafka.cluster import FIRST_CONTROLLER, Cluster, Node, running
 from client_compat.support.load import Load, RunningLoad, under
-from client_compat.support.reading import committed, read_with_confluent
+from client_compat.support.reading import committed, ends, read_with_confluent
+from client_compat.support.small_disk import small_disk
 from client_compat.support.verdict import AckVerdict, judge
 from client_compat.support.workers import RunFailed
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
 PARTITIONS = 6
-RATE_MAX = 200
+RATE_MAX, CHAOS_RATE_MAX = 200, 50
+"""Values a second from each client; a long run is to be judged in minutes."""
 SERVED_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 180.0
 LOOK_S = 0.05
@@ -51,20 +55,37 @@ class MixedRun:
     """Clients that were killed because a call to them did not come back, once for each time."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
+    groups: GroupVerdict | None = None
+    """None of a careless run, which takes back what readers were given."""
     replicas: ReplicasVerdict = field(default_factory=ReplicasVerdict)
     audit: Verdict | None = None
 
     @property
     def good(self) -> bool:
-        audited = self.audit is not None and self.audit.exit_code == 0
-        return audited and self.acks.good and self.transactions.good and self.replicas.good
+        if self.hung or self.audit is None or self.audit.exit_code:
+            return False
+        return self.acks.good and self.transactions.good and (not self.groups or self.groups.good) and self.replicas.good
 
 
-def plan(brokers: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node, Fault]]:
-    """The next fault on the next broker, without end; every broker gets every fault."""
-    round_length = math.lcm(len(brokers), len(faults))
+def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node, Fault]]:
+    """The next fault on the next node, without end; every broker gets every fault, and every controller those that are for it."""
+    round_length = math.lcm(len(nodes), len(faults))
     for number in itertools.count():
-        yield brokers[number % len(brokers)], faults[(number + number // round_length) % len(faults)]
+        node, fault = nodes[number % len(nodes)], faults[(number + number // round_length) % len(faults)]
+        if node.node_id < FIRST_CONTROLLER or fault not in BROKERS_ALONE:
+            yield node, fault
+
+
+def rounds(planned: Iterator[tuple[Node, Fault]], rng: random.Random, *, pairs: bool) -> Iterator[list[tuple[Node, Fault]]]:
+    """What is done at once: with `pairs` two faults half of the time, where they can be."""
+    for first in planned:
+        at_once = [first]
+        if pairs and first[1] in AT_ONCE and rng.random() < 0.5 and (second := next(planned, None)) is not None:
+            if second[1] in AT_ONCE and second[0] is not first[0]:
+                at_once.append(second)
+            else:
+                yield [second]
+        yield at_once
 
 
 def run(
@@ -74,35 +95,24 @@ def run(
     faults: Sequence[Fault],
     seed: int,
     *,
+    chaos: bool = False,
     careless: bool = False,
-    on_fault: Callable[[MixedRun, Node, Fault], None] = lambda run, broker, fault: None,
+    on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, said: None,
 ) -> MixedRun:
-    """`count` faults in a new cluster. Raises `BrokerFailed`, `RunFailed`, `KafkaMissing` or `ClientMissing`."""
+    """`count` faults in a new cluster; with `chaos` on its controllers, too, and some of them at once.
+
+    Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`.
+    """
     rng, found, began = random.Random(seed), MixedRun(), time.perf_counter()
-    with running(cluster):
+    todo = rounds(itertools.islice(plan(cluster.nodes if chaos else cluster.brokers, faults), count), rng, pairs=chaos)
+    with ExitStack() as stack:
+        if Fault.DISK in faults:
+            for node in cluster.nodes:
+                node.disk = stack.enter_context(small_disk(node.directory))
+        stack.enter_context(running(cluster))
         for topic in (TOPIC, TXN_TOPIC):
             cluster.create_topic(topic, PARTITIONS, CARELESS if careless else None)
-        load = Load(cluster.bootstrap, TOPIC, cluster.directory, RATE_MAX, clients, careless)
-        with ExitStack() as stack:
-            acks = stack.enter_context(under(load))
-            txns = stack.enter_context(transacting(clients, cluster.directory, cluster.bootstrap, TXN_TOPIC, PARTITIONS))
-            for broker, fault in itertools.islice(plan(cluster.brokers, faults), count):
-                wait_until_served(acks, txns)
-                at = time.perf_counter()
-                DO[fault](cluster, broker, rng)
-                cluster.settle()
-                found.back_seconds.append(time.perf_counter() - at)
-                found.faults[broker.node_id, fault] += 1
-                on_fault(found, broker, fault)
-            wait_until_served(acks, txns)
-            txns.finish(FLUSH_TIMEOUT_S)
-            acks.finish(FLUSH_TIMEOUT_S)
-        found.acks = judge(load, PARTITIONS)
-        found.hung = [one.name for one in txns.loads for _ in range(one.hung)]
-        told = {one.name: one.outcomes for one in txns.loads}
-        offsets = {one: committed(cluster.bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told}
-        seen = read_with_confluent(cluster.bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")
-        found.transactions = transactions.judge(told, offsets, PARTITIONS, ((one.partition, one.value) for one in seen))
+        _under_load(cluster, clients, todo, rng, found, chaos=chaos, careless=careless, on_fault=on_fault)
         cluster.settle()
         cluster.stop()
     directories = [broker.directory for broker in cluster.brokers]
@@ -112,6 +122,50 @@ def run(
     return found
 
 
+def _under_load(
+    cluster: Cluster,
+    clients: Sequence[str],
+    todo: Iterator[list[tuple[Node, Fault]]],
+    rng: random.Random,
+    found: MixedRun,
+    *,
+    chaos: bool,
+    careless: bool,
+    on_fault: Callable[[MixedRun, Node, Fault, str], None],
+) -> None:
+    """The faults, and what clients were told and are given, judged."""
+    directory, bootstrap = cluster.directory, cluster.bootstrap
+    load = Load(bootstrap, TOPIC, directory, CHAOS_RATE_MAX if chaos else RATE_MAX, clients, careless)
+    with ExitStack() as stack:
+        acks = stack.enter_context(under(load))
+        txns = stack.enter_context(transacting(clients, directory, bootstrap, TXN_TOPIC, PARTITIONS))
+        groups = stack.enter_context(reading([] if careless else clients, directory, bootstrap, TOPIC, PARTITIONS))
+        running_ones = (acks, txns, groups)
+        for at_once in todo:
+            wait_until_served(running_ones)
+            at = time.perf_counter()
+            randoms = [random.Random(rng.random()) for _ in at_once]
+            with ThreadPoolExecutor(len(at_once)) as pool:
+                said = list(pool.map(lambda one, own: DO[one[1]](cluster, one[0], own), at_once, randoms))
+            cluster.settle()
+            found.back_seconds.append(time.perf_counter() - at)
+            for (node, fault), text in zip(at_once, said, strict=True):
+                found.faults[node.node_id, fault] += 1
+                on_fault(found, node, fault, text)
+        wait_until_served(running_ones)
+        txns.finish(FLUSH_TIMEOUT_S)
+        acks.finish(FLUSH_TIMEOUT_S)
+        groups.finish(ends(bootstrap, TOPIC, PARTITIONS), FLUSH_TIMEOUT_S)
+    found.acks = judge(load, PARTITIONS)
+    found.hung = [*(one.name for one in txns.loads for _ in range(one.hung)), *groups.hung]
+    told = {one.name: one.outcomes for one in txns.loads}
+    offsets = {one: committed(bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told if with_offsets(one)}
+    seen = read_with_confluent(bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")
+    found.transactions = transactions.judge(told, offsets, PARTITIONS, ((one.partition, one.value) for one in seen))
+    if not careless:
+        found.groups = groups.judge(read_with_confluent(bootstrap, TOPIC, PARTITIONS, "read_uncommitted"))
+
+
 def audited(directories: Sequence[Path]) -> Verdict:
     """`ottla audit --replicas` over all directories."""
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
@@ -119,13 +173,17 @@ def audited(directories: Sequence[Path]) -> Verdict:
     return audit(directories, replicas=True, engine="duckdb")
 
 
-def wait_until_served(acks: RunningLoad, txns: RunningTransactions) -> None:
-    """Until every client was answered anew. Raises `RunFailed`."""
-    before, deadline = [*acks.answered, *txns.answered], time.monotonic() + SERVED_TIMEOUT_S
-    while any(now == then for now, then in zip((*acks.answered, *txns.answered), before, strict=True)):
-        acks.check()
-        txns.check()
+def wait_until_served(loads: Sequence[RunningLoad | RunningTransactions | RunningGroups]) -> None:
+    """Until every client, and every group, was answered anew. Raises `RunFailed`."""
+
+    def answered() -> list[int]:
+        return [count for load in loads for count in load.answered]
+
+    before, deadline = answered(), time.monotonic() + SERVED_TIMEOUT_S
+    while any(now == then for now, then in zip(answered(), before, strict=True)):
+        for load in loads:
+            load.check()
         if time.monotonic() > deadline:
-            waiting = [now - then for now, then in zip((*acks.answered, *txns.answered), before, strict=True)]
-            raise RunFailed(f"a client was not answered within {SERVED_TIMEOUT_S:.0f} s (answers since, by client: {waiting})")
+            waiting = [now - then for now, then in zip(answered(), before, strict=True)]
+            raise RunFailed(f"a client or a group was not served within {SERVED_TIMEOUT_S:.0f} s (answers since, one by one: {waiting})")
         time.sleep(LOOK_S)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +23,9 @@ from client_compat.kafka.jars import default_version, jars
 from client_compat.kafka.reference import FORMAT_TIMEOUT_S, NEW_CLUSTER_ID, SETTINGS, SMALL_JVM, TOLD, java_command
 from client_compat.support.admin import create_topic, delete_topic
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
+from client_compat.support.links import Links
 from client_compat.support.ports import free_port
+from client_compat.support.small_disk import SmallDisk
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 
@@ -35,6 +37,8 @@ STOP_TIMEOUT_S = 60.0
 LOOK_S = 0.1
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
+BETWEEN = "BETWEEN"
+"""The listener of links that can be cut."""
 CLEAN_EXITS = (0, 143)
 """Of a node after SIGTERM; a JVM says 143."""
 
@@ -91,6 +95,8 @@ class Node:
     jvm: Sequence[str] = SMALL_JVM
     ottla: Sequence[str] = OTTLA
     options: Sequence[str] = ()
+    disk: SmallDisk | None = None
+    """What its directory is, where it has one of its own."""
 
     @property
     def properties(self) -> Path:
@@ -137,8 +143,8 @@ class Cluster:
     """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
     everywhere.
 
-    Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout, say, and `options`
-    are further arguments of their `ottla serve`.
+    With `can_be_cut` they reach each other, not their clients, through `links`. Its Kafka brokers, not its controllers, run with `jvm`;
+    `ottla` is the command of its others, of another checkout, say, and `options` are further arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -151,22 +157,27 @@ class Cluster:
     ottla: Sequence[str] = OTTLA
     controller_kind: Kind = Kind.KAFKA
     options: Sequence[str] = ()
+    can_be_cut: bool = False
+    links: Links | None = field(init=False)
     quorum: list[Node] = field(init=False)
     brokers: list[Node] = field(init=False)
     _voters: str = field(init=False)
-    _topics: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.links = Links(self._processes) if self.can_be_cut else None
         ports = [free_port() for _ in range(self.controllers)]
         ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers)
-        self._voters = ",".join(f"{node_id}@{HOST}:{port}:{_directory_id(node_id)}" for node_id, port in zip(ids, ports, strict=True))
-        found = {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports)}
+        dialled = [self._dialled(node_id, port) for node_id, port in zip(ids, ports, strict=True)]
+        self._voters = ",".join(f"{node_id}@{HOST}:{port}:{_directory_id(node_id)}" for node_id, port in zip(ids, dialled, strict=True))
+        found = {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in dialled)}
         self.quorum = [
-            self._node("controller", node_id, port, self.controller_version, found) for node_id, port in zip(ids, ports, strict=True)
+            self._node("controller", node_id, port, self.controller_version, {**found, **_listeners({"CONTROLLER": (port, at)})})
+            for node_id, port, at in zip(ids, ports, dialled, strict=True)
         ]
         for controller in self.quorum:
             controller.kind, controller.ottla = self.controller_kind, self.ottla
-        self.brokers = [self._node("broker", FIRST_BROKER + at, free_port(), self.version, found) for at in range(len(self.kinds))]
+        self.brokers = [self._broker(FIRST_BROKER + at, found) for at in range(len(self.kinds))]
         for broker, kind in zip(self.brokers, self.kinds, strict=True):
             broker.kind, broker.jvm, broker.ottla, broker.options = kind, self.jvm, self.ottla, self.options
 
@@ -199,12 +210,12 @@ class Cluster:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Three replicas of each partition; returns when every broker knows it. Raises KafkaException or `BrokerFailed`."""
         create_topic(self.bootstrap, name, partitions, config, replicas=3)
-        self._topics.add(name)
+        self.topics.add(name)
         self.settle()
 
     def delete_topic(self, name: str) -> None:
         """What `create_topic` made. Raises KafkaException."""
-        self._topics.discard(name)
+        self.topics.discard(name)
         delete_topic(self.bootstrap, name)
 
     def settle(self) -> None:
@@ -227,7 +238,7 @@ class Cluster:
                 return
             if len(seen.brokers) < len(self.brokers):
                 yield f"{broker.process.name} sees brokers {sorted(one.node_id for one in seen.brokers)}"
-            if missing := self._topics.difference(topic.name or "" for topic in seen.topics):
+            if missing := self.topics.difference(topic.name or "" for topic in seen.topics):
                 yield f"{broker.process.name} does not know {sorted(missing)}"
             for topic in seen.topics:
                 for one in topic.partitions:
@@ -255,29 +266,45 @@ class Cluster:
             if node.process.alive:
                 node.stop()
 
-    def _node(self, word: str, node_id: int, port: int, version: str, found: Mapping[str, str]) -> Node:
+    def _broker(self, node_id: int, found: Mapping[str, str]) -> Node:
+        port = free_port()
+        listeners, own = {"PLAINTEXT": (port, port)}, dict[str, str]()
+        if self.links is not None:
+            between = free_port()
+            listeners[BETWEEN] = between, self._dialled(node_id, between)
+            own["listener.security.protocol.map"] = f"{SETTINGS['listener.security.protocol.map']},{BETWEEN}:PLAINTEXT"
+        own |= {**_listeners(listeners), "inter.broker.listener.name": list(listeners)[-1], "broker.rack": f"rack-{node_id}"}
+        return self._node("broker", node_id, port, self.version, {**found, **own})
+
+    def _node(self, word: str, node_id: int, port: int, version: str, settings: Mapping[str, str]) -> Node:
         directory = self.directory / f"{word}-{node_id}"
-        listener = "CONTROLLER" if word == "controller" else "PLAINTEXT"
-        own = {
-            "process.roles": word,
-            "node.id": str(node_id),
-            "log.dirs": str(directory),
-            "listeners": f"{listener}://{HOST}:{port}",
-            "advertised.listeners": f"{listener}://{HOST}:{port}",
-            **({} if word == "controller" else {"inter.broker.listener.name": listener, "broker.rack": f"rack-{node_id}"}),
-        }
+        own = {"process.roles": word, "node.id": str(node_id), "log.dirs": str(directory)}
         process = BrokerProcess([], port, directory.with_name(f"{directory.name}.log"))
-        return Node(node_id, directory, {**COMMON, **found, **own, **self.settings}, version, process)
+        return Node(node_id, directory, {**COMMON, **settings, **own, **self.settings}, version, process)
+
+    def _dialled(self, node_id: int, port: int) -> int:
+        """The port at which others find the node that listens at `port`."""
+        return port if self.links is None else self.links.to(node_id, port)
+
+    def _processes(self) -> Mapping[int, int]:
+        return {node.node_id: node.process.pid for node in self.nodes if node.process.alive}
+
+
+def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """By their names: the port of each, and the one at which it is dialled."""
+    own, told = (",".join(f"{name}://{HOST}:{at[which]}" for name, at in ports.items()) for which in (0, 1))
+    return {"listeners": own, "advertised.listeners": told}
 
 
 @contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, started; no process of it is left afterwards."""
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        end(node.process for node in (*cluster.brokers, *cluster.quorum))
+    with cluster.links or nullcontext():
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            end(node.process for node in (*cluster.brokers, *cluster.quorum))
 
 
 def end(processes: Iterable[BrokerProcess]) -> None:

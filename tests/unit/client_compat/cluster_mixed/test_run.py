@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 from pathlib import Path
 
-from client_compat.cluster_mixed.faults import EVERY, Fault
-from client_compat.cluster_mixed.run import MixedRun, plan
-from client_compat.kafka.cluster import Cluster, Kind
+from client_compat.cluster_mixed.faults import AT_ONCE, CHAOS, EVERY, Fault
+from client_compat.cluster_mixed.run import MixedRun, plan, rounds
+from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind
 
 
 def test_every_broker_gets_every_fault(tmp_path: Path) -> None:
@@ -20,6 +21,23 @@ def test_every_broker_gets_every_fault(tmp_path: Path) -> None:
 def test_brokers_take_turns_also_with_one_kind_of_fault(tmp_path: Path) -> None:
     brokers = Cluster(tmp_path, [Kind.OTTLA] * 3).brokers
     assert [broker.node_id for broker, _ in itertools.islice(plan(brokers, [Fault.TAKEOVER]), 6)] == [1, 2, 3, 1, 2, 3]
+
+
+def test_every_node_gets_every_fault_that_is_for_it(tmp_path: Path) -> None:
+    nodes = Cluster(tmp_path, ALL_OTTLA, controller_kind=Kind.OTTLA).nodes
+    done = {(node.node_id, fault) for node, fault in itertools.islice(plan(nodes, CHAOS), 60)}
+    assert done == {(node.node_id, fault) for node in nodes for fault in CHAOS if node.node_id < 100 or fault != Fault.CUT_OFF}
+
+
+def test_two_nodes_are_broken_at_once_and_none_twice(tmp_path: Path) -> None:
+    nodes = Cluster(tmp_path, ALL_OTTLA, controller_kind=Kind.OTTLA).nodes
+    planned = list(itertools.islice(plan(nodes, CHAOS), 300))
+    done = list(rounds(iter(planned), random.Random(1), pairs=True))
+    assert sorted(planned, key=str) == sorted((one for at_once in done for one in at_once), key=str)
+    pairs = [at_once for at_once in done if len(at_once) > 1]
+    assert len(pairs) > 50
+    assert all(first[0] is not second[0] and {first[1], second[1]} <= AT_ONCE for first, second in pairs)
+    assert all(len(at_once) == 1 for at_once in rounds(iter(planned), random.Random(1), pairs=False))
 
 
 def test_a_run_that_judged_nothing_is_not_good() -> None:

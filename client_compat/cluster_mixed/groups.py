@@ -1,0 +1,294 @@
+"""Groups of real clients that read what is written, and commit how far they are; what they were given and told is judged at the end.
+
+Rules: a group has two members at least: one classic group those of different clients, one of KIP-848 those that can, and aiokafka one of
+its own. A member that fails is opened anew. What a group was given stands in the log as it was given; of what is in the log nothing is
+missing. What a member is told to be committed is never behind an offset whose commit was acknowledged before it asked; aiokafka 0.14 is
+not asked: it takes an OffsetFetch that was refused for one of a group without offsets, and begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from client_compat.matrix.clients import CLIENTS
+from client_compat.matrix.control import ClientError, ClientMissing, ProgramFailed
+from client_compat.matrix.facades import Client, Consumer, ConsumerOptions, Partition
+from client_compat.support.reading import Consumed
+from client_compat.support.workers import RunFailed
+
+Protocol = Literal["classic", "consumer"]
+ASSIGNOR: Final = "range"
+WITH_KIP_848: Final = ("confluent-kafka", "java")
+MISLED: Final = "aiokafka"
+SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS = 10_000, 1_000
+POLL_RECORDS, POLL_MS = 500, 300
+LOOK_EVERY = 10
+"""Polls between two looks at what is committed."""
+POLLS_MAX = 100
+"""Then a member leaves, and comes back."""
+PAUSE_S = 0.2
+NOTHING: Final = -1
+SAMPLES_MAX = 10
+_LOG = logging.getLogger("client_compat.groups")
+_LOG.propagate = False
+
+
+@dataclass(slots=True)
+class GroupVerdict:
+    """Counts of records, but for `backwards`, of looks at committed offsets; `samples` names the first that are wrong."""
+
+    given: int = 0
+    """By group and place: a record that is given again counts once."""
+    missed: int = 0
+    different: int = 0
+    """Given otherwise than it stands in the log, or not in the log at all."""
+    backwards: int = 0
+    samples: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return self.given > 0 and not (self.missed or self.different or self.backwards)
+
+    def note(self, text: str) -> None:
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append(text)
+
+
+def checksum(value: bytes) -> int:
+    return zlib.crc32(value)
+
+
+class Group:
+    """What all members of a group were given, and told of their commits. Its methods may be called on any thread."""
+
+    def __init__(self, name: str, protocol: Protocol, partitions: int) -> None:
+        self.name, self.protocol = name, protocol
+        self.given = [array("q") for _ in range(partitions)]
+        """By partition and offset: the value's checksum."""
+        self.committed = [0] * partitions
+        """The highest offset whose commit was acknowledged."""
+        self.commits = 0
+        """How many were acknowledged, which grows while the group moves."""
+        self.verdict = GroupVerdict()
+        self._lock = threading.Lock()
+
+    def take(self, partition: int, offset: int, value: bytes) -> None:
+        given, sum_ = self.given[partition], checksum(value)
+        with self._lock:
+            given.extend([NOTHING] * (offset + 1 - len(given)))
+            if given[offset] not in (NOTHING, sum_):
+                self.verdict.different += 1
+                self.verdict.note(f"{self.name}: offset {offset} of partition {partition} was given with two different values")
+            given[offset] = sum_
+
+    def acknowledged(self, offsets: Mapping[int, int]) -> None:
+        with self._lock:
+            self.commits += 1
+            for partition, offset in offsets.items():
+                self.committed[partition] = max(self.committed[partition], offset)
+
+    def told(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
+        """What is committed, as a member was told that asked when `before` was acknowledged."""
+        for partition, offset in offsets.items():
+            if (offset or 0) < before[partition]:
+                with self._lock:
+                    self.verdict.backwards += 1
+                    told = f"{offset} is committed, after {before[partition]} was acknowledged"
+                    self.verdict.note(
+                        f"{self.name}: at {time.strftime('%H:%M:%S')} {client} was told for partition {partition} that {told}"
+                    )
+
+    def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
+        """Against the whole topic."""
+        verdict, found = self.verdict, [dict[int, int]() for _ in self.given]
+        for partition, offset, value in log:
+            found[partition][offset] = checksum(value)
+        for partition, (given, stands) in enumerate(zip(self.given, found, strict=True)):
+            for offset, sum_ in enumerate(given):
+                verdict.given += sum_ != NOTHING
+                if sum_ != NOTHING and stands.get(offset) != sum_:
+                    verdict.different += 1
+                    verdict.note(f"{self.name}: offset {offset} of partition {partition} was given with a value that the log has not there")
+            for offset in stands:
+                if offset >= len(given) or given[offset] == NOTHING:
+                    verdict.missed += 1
+                    verdict.note(f"{self.name}: offset {offset} of partition {partition} was given to no member")
+        return verdict
+
+
+class Member:
+    """One member, on a thread that drives its program until `stop`."""
+
+    def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
+        self.name = f"{group.name} {client}"
+        self.hung = 0
+        """Programs that were killed because a call of the client's did not come back."""
+        self.error: Exception | None = None
+        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._group, self._client, self._program_log, self._stop = group, client, log, stop
+        self._bootstrap, self._topic = bootstrap, topic
+        self._log = _LOG.getChild(self.name)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._one_program()
+        except (ClientMissing, ProgramFailed) as error:
+            self.error = error
+
+    def _one_program(self) -> None:
+        with CLIENTS[self._client].program(self._program_log) as program:
+            try:
+                while not self._stop.is_set():
+                    self._one_consumer(Client(self._client, program, self._bootstrap))
+            except ProgramFailed as error:
+                self._log.error("its program is killed: %s", error)
+                self.hung += 1
+                program.kill()
+
+    def _one_consumer(self, client: Client) -> None:
+        """From its opening to its first failure, or until it leaves, and the others share what it had."""
+        consumer = None
+        try:
+            consumer = client.consumer(**self._options())
+            consumer.subscribe([self._topic])
+            committed: dict[Partition, int] = {}
+            for number in range(1, POLLS_MAX):
+                if self._stop.is_set():
+                    break
+                self._poll(consumer, committed, look=number % LOOK_EVERY == 0)
+        except ClientError as error:
+            self._log.warning("%s", error)
+            self._stop.wait(PAUSE_S)
+        if consumer is not None:
+            with suppress(ClientError):
+                consumer.close()
+
+    def _options(self) -> ConsumerOptions:
+        options: ConsumerOptions = {"group": self._group.name, "auto_commit": False, "reset": "earliest"}
+        if self._group.protocol == "consumer":
+            options["group_protocol"] = "consumer"
+        else:
+            options["assignor"] = ASSIGNOR
+            options["session_timeout_ms"], options["heartbeat_interval_ms"] = SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS
+        return options
+
+    def _poll(self, consumer: Consumer, committed: dict[Partition, int], *, look: bool) -> None:
+        """`committed` is how far this consumer has committed what it has now."""
+        for taken in consumer.poll(POLL_RECORDS, POLL_MS):
+            self._group.take(taken.partition, taken.offset, taken.value or b"")
+        if not (mine := consumer.assignment()):
+            return
+        step = "position"
+        try:
+            # Its positions, and not the last records: after a rebalance they begin where somebody else has committed.
+            offsets = {one: at for one, at in consumer.position(mine).items() if at and at != committed.get(one)}
+            if offsets:
+                step = "commit"
+                consumer.commit(offsets)
+                committed.update(offsets)
+                self._group.acknowledged({partition: offset for (_, partition), offset in offsets.items()})
+            if look and self._client != MISLED:
+                step = "committed"
+                before = list(self._group.committed)
+                told = consumer.committed(mine)
+                self._group.told(self._client, before, {partition: offset for (_, partition), offset in told.items()})
+        except ClientError as error:  # a rebalance, or a coordinator that moves: it goes on where it is
+            self._log.warning("%s: %s", step, error)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGroups:
+    """The members at work."""
+
+    groups: Sequence[Group]
+    members: Sequence[Member]
+    _stop: threading.Event
+
+    @property
+    def answered(self) -> list[int]:
+        return [group.commits for group in self.groups]
+
+    @property
+    def hung(self) -> list[str]:
+        return [member.name for member in self.members for _ in range(member.hung)]
+
+    def check(self) -> None:
+        """Raises `RunFailed` when a member's program cannot be started."""
+        for member in self.members:
+            if member.error is not None:
+                raise RunFailed(f"{member.name}: {member.error}")
+
+    def finish(self, ends: Sequence[int], timeout_s: float) -> None:
+        """Let them read and commit to the `ends` of the partitions, and leave. Raises `RunFailed`."""
+        deadline = time.monotonic() + timeout_s
+        while behind := [group for group in self.groups if any(at < end for at, end in zip(group.committed, ends, strict=True))]:
+            self.check()
+            if time.monotonic() > deadline:
+                said = "; ".join(f"{group.name} has committed {group.committed}" for group in behind)
+                raise RunFailed(f"a group does not move: the partitions end at {list(ends)}, and {said}, after {timeout_s:.0f} s")
+            time.sleep(PAUSE_S)
+        self._stop.set()
+        for member in self.members:
+            member.thread.join(timeout_s)
+            if member.thread.is_alive():
+                raise RunFailed(f"{member.name} did not leave within {timeout_s:.0f} s")
+        self.check()
+
+    def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
+        """All groups together."""
+        whole = GroupVerdict()
+        for group in self.groups:
+            one = group.judge(log)
+            whole.given += one.given
+            whole.missed += one.missed
+            whole.different += one.different
+            whole.backwards += one.backwards
+            for sample in one.samples:
+                whole.note(sample)
+        return whole
+
+
+@contextmanager
+def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningGroups]:
+    """All members at work until `finish`; no program is left afterwards."""
+    stop = threading.Event()
+    wanted: Mapping[Group, Sequence[str]] = {
+        Group("classic-group", "classic", partitions): [client for client in clients if client != MISLED],
+        Group("classic-group-of-aiokafka", "classic", partitions): [client for client in clients if client == MISLED],
+        Group("consumer-group", "consumer", partitions): [client for client in clients if client in WITH_KIP_848],
+    }
+    members = [
+        Member(group, client, directory / f"{group.name}-{number}-{client}.log", bootstrap, topic, stop=stop)
+        for group, names in wanted.items()
+        for number, client in enumerate([*names, *names] if len(names) == 1 else names)
+    ]
+    groups = [group for group, names in wanted.items() if names]
+    with ExitStack() as stack:
+        stack.enter_context(logged_to(_LOG, directory / "groups.log"))
+        stack.callback(stop.set)
+        for member in members:
+            member.thread.start()
+        yield RunningGroups(groups, members, stop)
+
+
+@contextmanager
+def logged_to(logger: logging.Logger, path: Path) -> Iterator[None]:
+    """What went wrong, and when."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,115 @@
+"""Links between nodes, over real sockets: both nodes are this process, each by a port of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from client_compat.support.brokers import HOST
+from client_compat.support.links import Links
+
+ONE, TWO = 1, 2
+A_MOMENT_S = 0.2
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server((HOST, 0)) as made:
+        made.settimeout(PATIENCE_S)
+        yield made
+
+
+def connected(links: Links, port: int, listener: socket.socket) -> tuple[socket.socket, socket.socket]:
+    """The end of node 1, which dialled, and that of node 2."""
+    dialled = socket.create_connection((HOST, port), PATIENCE_S)
+    accepted, _ = listener.accept()
+    accepted.settimeout(PATIENCE_S)
+    return dialled, accepted
+
+
+def nothing_comes(end: socket.socket) -> bool:
+    end.settimeout(A_MOMENT_S)
+    try:
+        return end.recv(1) is None
+    except TimeoutError:
+        return True
+    finally:
+        end.settimeout(PATIENCE_S)
+
+
+def test_a_way_that_is_cut_carries_nothing_and_the_other_does_and_what_was_sent_arrives_in_the_end(listener: socket.socket) -> None:
+    links = Links(lambda: {ONE: os.getpid()})
+    port = links.to(TWO, listener.getsockname()[1])
+    with links:
+        one, two = connected(links, port, listener)
+        with closing(one), closing(two):
+            one.sendall(b"a")
+            assert two.recv(1) == b"a"
+            with links.cut([(ONE, TWO)]):
+                one.sendall(b"b")
+                two.sendall(b"c")
+                assert one.recv(1) == b"c"
+                assert nothing_comes(two)
+            assert two.recv(1) == b"b"
+
+
+def test_a_connection_that_is_made_while_the_link_is_cut_is_served_after_it(listener: socket.socket) -> None:
+    links = Links(lambda: {ONE: os.getpid()})
+    port = links.to(TWO, listener.getsockname()[1])
+    with links:
+        with links.cut([(ONE, TWO), (TWO, ONE)]):
+            one, two = connected(links, port, listener)
+            one.sendall(b"a")
+            assert nothing_comes(two)
+        with closing(one), closing(two):
+            assert two.recv(1) == b"a"
+
+
+def test_a_way_that_is_cut_twice_is_whole_when_both_are_over(listener: socket.socket) -> None:
+    links = Links(lambda: {ONE: os.getpid()})
+    port = links.to(TWO, listener.getsockname()[1])
+    with links:
+        one, two = connected(links, port, listener)
+        with closing(one), closing(two):
+            with links.cut([(ONE, TWO)]):
+                with links.cut([(ONE, TWO)]):
+                    one.sendall(b"a")
+                assert nothing_comes(two)
+            assert two.recv(1) == b"a"
+
+
+def test_who_is_no_node_is_not_let_through_and_a_node_that_is_down_refuses(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    links = Links(dict)
+    at = links.to(TWO, port)
+    with links, socket.create_connection((HOST, at), PATIENCE_S) as stranger:
+        assert ended(stranger)
+    listener.close()
+    links = Links(lambda: {ONE: os.getpid()})
+    at = links.to(TWO, port)
+    with links, socket.create_connection((HOST, at), PATIENCE_S) as one:
+        assert ended(one)
+
+
+def ended(end: socket.socket) -> bool:
+    try:
+        return end.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_who_ends_a_connection_ends_it_for_the_other(listener: socket.socket) -> None:
+    links = Links(lambda: {ONE: os.getpid()})
+    port = links.to(TWO, listener.getsockname()[1])
+    with links:
+        one, two = connected(links, port, listener)
+        one.sendall(b"last")
+        one.close()
+        with closing(two):
+            assert two.recv(4) == b"last"
+            assert ended(two)
