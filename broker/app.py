@@ -57,6 +57,8 @@ from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from ottla.broker.api.authorizer import Authorizer
+    from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
@@ -294,7 +296,15 @@ class Broker:
             random_bytes=self.world.random.randbytes,
             stop_at_once=self.stop_at_once,
             listeners=self._server.listeners,
+            authorizer=self._authorizer(catalog),
         )
+
+    def _authorizer(self, catalog: Catalog) -> Authorizer | None:
+        if not self.settings.authorizer_class_name:
+            return None
+        from ottla.broker.api.authorizer import authorizer_of  # noqa: PLC0415 # who has none does not pay for it
+
+        return authorizer_of(self.settings, lambda: catalog.image.acls, self.clock)
 
     def _open_alone(self) -> MetadataParts:
         partitions = Partitions(self._flusher, self.clock)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
 from ottla.broker.api.quota_switch import obey
@@ -88,7 +89,16 @@ class ControllerPart:
         )
         await role.start()
         services = ControllerServices(
-            settings, world.clock, self._timers, role.active, role.voter, role.serving, role.features, role.decisions, self._stop_at_once
+            settings,
+            world.clock,
+            self._timers,
+            role.active,
+            role.voter,
+            role.serving,
+            role.features,
+            role.decisions,
+            self._stop_at_once,
+            authorizer_of(settings, lambda: role.newest.image.acls, world.clock),
         )
         self._dispatcher = ControllerDispatcher(services)
         self._obey_quotas(services)

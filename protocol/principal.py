@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.protocol.schema import Message, boolean, encode_prefixed, string
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Message, boolean, decode, encode_prefixed, read_prefix, string
 
 
 @dataclass(slots=True)
@@ -14,10 +15,14 @@ class DefaultPrincipalData(Message, versions="0", flexible="0+"):
     token_authenticated: bool = boolean()
 
 
-def principal_bytes(name: str) -> bytes:
-    """A user."""
-    return encode_prefixed(DefaultPrincipalData("User", name), 0)
+def principal_bytes(kind: str, name: str, *, by_token: bool = False) -> bytes:
+    """Somebody of a kind, which is "User" nearly always; `by_token`: known by a delegation token."""
+    return encode_prefixed(DefaultPrincipalData(kind, name, by_token), 0)
 
 
-ANONYMOUS = principal_bytes("ANONYMOUS")
-"""Who is not asked who it is."""
+def read_principal(data: bytes) -> DefaultPrincipalData:
+    """Raises ProtocolError."""
+    version, body = read_prefix(data)
+    if version != 0:
+        raise ProtocolError(f"a principal of version {version}")
+    return decode(DefaultPrincipalData, body, version)

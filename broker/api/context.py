@@ -16,6 +16,7 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
+    from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.features import Features
     from ottla.broker.configs.broker_config import BrokerConfigs
@@ -133,6 +134,8 @@ class Services:
     """What decides about topics, settings and producer ids; None in a member of a cluster, whose controller does."""
     forwarding: Forwarding | None = None
     """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
+    authorizer: Authorizer | None = None
+    """Who may do what; None where everybody may do everything."""
 
     @property
     def topic_service(self) -> TopicService:
@@ -144,10 +147,11 @@ class Services:
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "peer", "services", "version")
+    __slots__ = ("api_key", "client_id", "peer", "services", "version")
 
-    def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services) -> None:
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services, api_key: int = -1) -> None:
         self.version = version
         self.client_id = client_id
         self.peer = peer
         self.services = services
+        self.api_key = api_key

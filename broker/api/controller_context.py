@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.api.context import Peer
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.features import Features
@@ -35,6 +36,8 @@ class ControllerServices:
     """Those of the cluster, now."""
     topic_service: ClusterDecisions
     stop_at_once: Callable[[BaseException], None]
+    authorizer: Authorizer | None = None
+    """Who may do what; None where everybody may do everything."""
     quotas: Quotas | None = None
     """Made for the first quota that there is."""
     forwarding: None = None
@@ -58,10 +61,11 @@ class ControllerServices:
 class ControllerContext:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "peer", "services", "version")
+    __slots__ = ("api_key", "client_id", "peer", "services", "version")
 
-    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ControllerServices) -> None:
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ControllerServices, api_key: int = -1) -> None:
         self.version = version
         self.client_id = client_id
         self.peer = peer
         self.services = services
+        self.api_key = api_key

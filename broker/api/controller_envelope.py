@@ -1,7 +1,8 @@
 """Envelope (key 58), version 0: a client's request that a broker hands on, answered as if the client had sent it here (KIP-590).
 
-What no envelope may hold is INVALID_REQUEST, a version that is not known here UNSUPPORTED_VERSION: then the broker ends that client's
-connection (Kafka's `EnvelopeUtils`).
+Only a broker may send one, which may do CLUSTER_ACTION; what is in it is judged for the client that it names. What no envelope may hold is
+INVALID_REQUEST, a version that is not known here UNSUPPORTED_VERSION: then the broker ends that client's connection (Kafka's
+`EnvelopeUtils`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.routes import FORWARDED, SPLIT
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.principal import Principal
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.principal import read_principal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +38,12 @@ _ADDRESS_BYTES: Final = (4, 16)
 
 async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes: Mapping[int, Served]) -> EnvelopeResponse:
     """The answer to what is in it."""
+    if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        forwarded = read_principal(bytes(request.request_principal or b""))
+    except ProtocolError:
+        return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     if len(request.client_host_address) not in _ADDRESS_BYTES:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
@@ -47,8 +58,14 @@ async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes
     route = routes[header.api_key]
     if not route.min_version <= header.api_version <= route.max_version:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    client = replace(ctx.peer, host=str(ip_address(bytes(request.client_host_address))))
-    answer = route.handle(ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded()), inside.body)
+    client = replace(
+        ctx.peer,
+        host=str(ip_address(bytes(request.client_host_address))),
+        principal=Principal(forwarded.type, forwarded.name),
+        by_token=forwarded.token_authenticated,
+    )
+    inner = ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
+    answer = route.handle(inner, inside.body)
     response = await answer if inspect.isawaitable(answer) else answer
     written = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
     return EnvelopeResponse(written[PREFIX_BYTES:])

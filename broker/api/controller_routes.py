@@ -12,6 +12,9 @@ from ottla.broker.api import (
     k17_sasl_handshake,
     k19_create_topics,
     k20_delete_topics,
+    k29_describe_acls,
+    k30_create_acls,
+    k31_delete_acls,
     k32_describe_configs,
     k33_alter_configs,
     k36_sasl_authenticate,
@@ -22,12 +25,42 @@ from ottla.broker.api import (
 from ottla.broker.api import controller_partitions as partitions
 from ottla.broker.api import controller_raft as raft
 from ottla.broker.api import controller_users as users
+from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.controller_context import ControllerContext, ControllerServices
 from ottla.broker.api.controller_envelope import open_envelope
 from ottla.broker.api.controller_self import api_versions, describe_cluster
 from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.core.acl import Operation
 from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import response_class
+from ottla.protocol.error_codes import ErrorCode
+
+_ACTION, _ALTER, _DESCRIBE = Operation.CLUSTER_ACTION, Operation.ALTER, Operation.DESCRIBE
+NEEDED: Final[Mapping[ApiKey, Operation]] = {
+    ApiKey.FETCH: _ACTION,
+    ApiKey.ELECT_LEADERS: _ALTER,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _ALTER,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _DESCRIBE,
+    ApiKey.VOTE: _ACTION,
+    ApiKey.BEGIN_QUORUM_EPOCH: _ACTION,
+    ApiKey.END_QUORUM_EPOCH: _ACTION,
+    ApiKey.DESCRIBE_QUORUM: _DESCRIBE,
+    ApiKey.ALTER_PARTITION: _ACTION,
+    ApiKey.UPDATE_FEATURES: _ALTER,
+    ApiKey.FETCH_SNAPSHOT: _ACTION,
+    ApiKey.DESCRIBE_CLUSTER: _ALTER,
+    ApiKey.BROKER_REGISTRATION: _ACTION,
+    ApiKey.BROKER_HEARTBEAT: _ACTION,
+    ApiKey.UNREGISTER_BROKER: _ALTER,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _ACTION,
+    ApiKey.CONTROLLER_REGISTRATION: _ACTION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _ACTION,
+    ApiKey.ADD_RAFT_VOTER: _ALTER,
+    ApiKey.REMOVE_RAFT_VOTER: _ALTER,
+    ApiKey.UPDATE_RAFT_VOTER: _ACTION,
+}
+"""What one must be allowed to do with the cluster (KAFKA ControllerApis); the handlers of others look themselves."""
 
 
 class ControllerRoute(NamedTuple):
@@ -45,6 +78,9 @@ _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.API_VERSIONS: (0, 4, partial(api_versions, routes=CONTROLLER_ROUTES)),
     ApiKey.CREATE_TOPICS: (2, 7, k19_create_topics.handle),
     ApiKey.DELETE_TOPICS: (1, 6, k20_delete_topics.handle),
+    ApiKey.DESCRIBE_ACLS: (1, 3, k29_describe_acls.handle),
+    ApiKey.CREATE_ACLS: (1, 3, k30_create_acls.handle),
+    ApiKey.DELETE_ACLS: (1, 3, k31_delete_acls.handle),
     ApiKey.DESCRIBE_CONFIGS: (1, 4, k32_describe_configs.handle),
     ApiKey.ALTER_CONFIGS: (0, 2, k33_alter_configs.handle),
     ApiKey.SASL_AUTHENTICATE: (0, 2, k36_sasl_authenticate.handle),
@@ -78,7 +114,27 @@ _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
 
 The versions are Kafka's: those that its schemas give for the listener `controller`.
 """
-CONTROLLER_ROUTES.update((int(key), ControllerRoute(*route)) for key, route in _ROUTES.items())
+
+
+def _guarded(key: ApiKey, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The handler, behind what `NEEDED` says."""
+    operation = NEEDED.get(key)
+    if operation is None:
+        return handle
+
+    def guarded(ctx: ControllerContext, request: Any) -> Any:
+        if allowed_of_cluster(ctx, operation):
+            return handle(ctx, request)
+        if operation is _ACTION or key is ApiKey.DESCRIBE_QUORUM:
+            make: Callable[..., Any] = response_class(key)
+            return make(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refused(request)
+
+    return guarded
+
+
+for _key, (_first, _last, _handle) in _ROUTES.items():
+    CONTROLLER_ROUTES[int(_key)] = ControllerRoute(_first, _last, _guarded(_key, _handle))
 
 
 class ControllerDispatcher(Dispatcher):

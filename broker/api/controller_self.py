@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.access import operations_of_cluster
 from ottla.broker.api.k18_api_versions import answer
-from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -43,5 +43,5 @@ def describe_cluster(ctx: ControllerContext, request: DescribeClusterRequest) ->
         brokers=[DescribeClusterBroker(me.node_id, at.host, at.port)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = operations_of_cluster(ctx)
     return response

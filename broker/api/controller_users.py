@@ -8,8 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.k51_alter_user_scram_credentials import altered
+from ottla.broker.api.access import check_cluster
+from ottla.broker.api.k51_alter_user_scram_credentials import all_refused, altered
 from ottla.broker.controller.scram_users import alter_scram_users
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -21,5 +24,9 @@ if TYPE_CHECKING:
 
 async def alter_users(ctx: ControllerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """One result for each user."""
-    results = await ctx.services.active.run(partial(alter_scram_users, request=request))
+    try:
+        check_cluster(ctx, Operation.ALTER)
+        results = await ctx.services.active.run(partial(alter_scram_users, request=request))
+    except Rejected as error:
+        results = all_refused(request, error)
     return altered(results)

@@ -32,6 +32,15 @@ async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: C
     return respond(known)
 
 
+def when_there(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
+    """What `change` makes of the answer, now or when it comes."""
+    return _changed(answer, change) if isinstance(answer, Awaitable) else change(answer)
+
+
+async def _changed(answer: Awaitable[T], change: Callable[[T], R]) -> R:
+    return change(await answer)
+
+
 def together(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
     """`respond` to all answers, in their order, when the last of them is there."""
     ready = [answer for answer in answers if not isinstance(answer, Awaitable)]

@@ -74,7 +74,7 @@ class Dispatcher:
         services: Needed,
         faults: Faults,
         routes: Mapping[int, Served] | None = None,
-        context: Callable[[int, str | None, Peer, Any], Any] = Context,
+        context: Callable[[int, str | None, Peer, Any, int], Any] = Context,
     ) -> None:
         self._services = services
         self._context = context
@@ -101,7 +101,7 @@ class Dispatcher:
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
-        context = self._context(header.api_version, header.client_id, peer, self._services)
+        context = self._context(header.api_version, header.client_id, peer, self._services, header.api_key)
         try:
             if self._faults.active or self.throttling is not None:
                 answer = self._intercepted(context, request, route, len(frame))
@@ -117,18 +117,22 @@ class Dispatcher:
         """The reply to an ordinary Produce, whose frame with its size is at `at`, and where the next frame begins. None: `handle` it."""
         if self._faults.active or self.throttling is not None or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
             return None
+        if (lane := self._lane) is None:
+            return None
         try:
-            return self._lane.answer(data, at)
+            return lane.answer(data, at)
         except Exception as error:  # noqa: BLE001 # the same catch-all, for the lane
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
             return self._answer_to(error, header), len(data)
 
     @cached_property
-    def _lane(self) -> ProduceLane:
-        """Imported with the first Produce."""
+    def _lane(self) -> ProduceLane | None:
+        """Imported with the first Produce; None where it has to be asked who may write."""
+        services = cast("Services", self._services)  # a broker's: a controller's dispatcher has no lane
+        if services.authorizer is not None:
+            return None
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # as the handlers
 
-        services = cast("Services", self._services)  # a broker's: a controller's dispatcher has no lane
         return ProduceLane(services.partitions, services.txn_verification, services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:

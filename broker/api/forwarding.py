@@ -26,7 +26,7 @@ async def handle(ctx: Context, request: Message) -> Any:
     forwarding = ctx.services.forwarding
     assert forwarding is not None
     try:
-        return await forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer.host)
+        return await forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
     except VersionNotKnown as error:
         raise CloseConnection(str(error)) from error
     except Rejected as error:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.deferred import when_there
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
@@ -111,11 +115,50 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         _drop_repeated(request)
+    if ctx.services.authorizer is not None:
+        return _handle_what_is_allowed(ctx, request)
+    return _handle(ctx, request)
+
+
+def _handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks not in _ACKS:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
     if _has_transactional(request):
         return _verify_and_append(ctx, request)
     return _append_all(ctx, request, _NOTHING)
+
+
+def _handle_what_is_allowed(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Topics that the client may not write to are refused as if they were not there, and the others handled."""
+    if _has_transactional(request):
+        transactional_id = request.transactional_id
+        if transactional_id is None or not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+            return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    names = [_name_of(ctx, topic) for topic in request.topic_data]
+    hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [name for name in names if name is not None])
+    if not hidden:
+        return _handle(ctx, request)
+    refused = [name in hidden for name in names]
+    rest = replace(request, topic_data=[topic for topic, no in zip(request.topic_data, refused, strict=True) if not no])
+    denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def whole(response: ProduceResponse | None) -> ProduceResponse | None:
+        if response is None:
+            return _refuse_all(request, denial)  # acks=0, where there is no other way to say no
+        answers = iter(response.responses)
+        topics = zip(request.topic_data, refused, strict=True)
+        response.responses = [_refused_topic(topic, denial) if no else next(answers) for topic, no in topics]
+        return response
+
+    return when_there(_handle(ctx, rest), whole)
+
+
+def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
+    """None where an id is nobody's."""
+    if ctx.version < BY_ID_SINCE:
+        return topic.name
+    found = ctx.services.topics.topic_by_id(topic.topic_id)
+    return None if found is None else found.name
 
 
 def _drop_repeated(request: ProduceRequest) -> None:
@@ -144,14 +187,15 @@ def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> Pr
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
     """What refuses every partition of the request alike."""
-    responses = [
-        TopicProduceResponse(topic.name, topic.topic_id, [_error(data.index, refusal) for data in topic.partition_data])
-        for topic in request.topic_data
-    ]
+    responses = [_refused_topic(topic, refusal) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
         return None
     return ProduceResponse(responses)
+
+
+def _refused_topic(topic: TopicProduceData, refusal: Rejected) -> TopicProduceResponse:
+    return TopicProduceResponse(topic.name, topic.topic_id, [_error(data.index, refusal) for data in topic.partition_data])
 
 
 def _has_transactional(request: ProduceRequest) -> bool:

@@ -18,8 +18,10 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.core import limits
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchTarget, TopicKey
@@ -42,10 +44,11 @@ if TYPE_CHECKING:
 
     Waiting = asyncio.Future[Collection[Partition] | None]
 
-_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
 
 _ISOLATIONS = {0, 1}
+_NOTHING: Final[frozenset[TopicKey]] = frozenset()
 
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
@@ -178,10 +181,13 @@ def _read_all(
     a follower has said where its log ends.
     """
     read, first = _Read(), unchanged is None
+    hidden = _hidden(ctx, fetch, asker) if first and ctx.services.authorizer is not None else _NOTHING
     left = min(request.max_bytes, ctx.services.settings.fetch_max_bytes)
     for target in fetch.targets:
         asked = target.asked
         try:
+            if target.topic in hidden:
+                raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = ctx.services.partitions.get(target.topic, asked.partition)
             read.watched.append(partition)
             if unchanged and (data := unchanged.get(partition)) is not None:
@@ -210,6 +216,17 @@ def _read_all(
         left = max(0, left - size)
         read.results.append((target, data))
     return read
+
+
+def _hidden(ctx: Context, fetch: FetchContext, asker: _Asker) -> Collection[TopicKey]:
+    """Topics that the client may not read; those of an id that is nobody's are not among them. Who follows may read all or none."""
+    keys = [target.topic for target in fetch.targets]
+    if asker.follows:
+        return _NOTHING if allowed_of_cluster(ctx, Operation.CLUSTER_ACTION) else keys
+    found = {key: ctx.services.topics.topic_by_id(key) if isinstance(key, bytes) else None for key in keys}
+    names = {key: topic.name if topic is not None else key for key, topic in found.items() if topic is not None or isinstance(key, str)}
+    refused = denied(ctx, Operation.READ, Resource.TOPIC, [str(names[key]) for key in keys if key in names])
+    return {key for key, name in names.items() if name in refused}
 
 
 def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, asker: _Asker) -> None:

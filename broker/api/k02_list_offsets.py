@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.log_values import (
     EARLIEST,
@@ -49,10 +51,13 @@ NOT_AVAILABLE_SINCE = 5
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer at once."""
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(
+            ListOffsetsTopicResponse(topic.name, [_denied(asked) for asked in topic.partitions])
+            if topic.name in hidden
+            else ListOffsetsTopicResponse(
                 topic.name,
                 [
                     _answer(ctx, request, topic.name, asked, named[topic.name, asked.partition_index])
@@ -62,6 +67,10 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
             for topic in request.topics
         ]
     )
+
+
+def _denied(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, times: int) -> ListOffsetsPartitionResponse:

@@ -13,13 +13,15 @@ Promises:
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
-from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal, name_problem
+from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
     MetadataRequest,
@@ -34,25 +36,24 @@ if TYPE_CHECKING:
 
 LISTENER_NOT_FOUND_SINCE = 6
 """Clients of older versions are told that there is no leader."""
+_UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+"""Errors of topics of which no authorized operations are told."""
 
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     """Answer at once; topics that have to be created come later."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
-        return _respond(ctx, request, [_describe(ctx, topic) for topic in ctx.services.topics.topics()])
+        every = ctx.services.topics.topics()
+        hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, (topic.name for topic in every), quietly=True)
+        return _respond(ctx, request, [_describe(ctx, topic) for topic in every if topic.name not in hidden])
     if ctx.version < 12 and any(topic.name is None or topic.topic_id != ZERO_ID for topic in topics):
         refused = [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
         return MetadataResponse(topics=refused)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
     if ids:
-        return _respond(ctx, request, [_describe_id(ctx, topic_id) for topic_id in ids])
-    names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    if request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
-        ctx.services.topic_maker.begin_auto_create(
-            name for name in names if ctx.services.topics.topic(name) is None and name_problem(name) is None
-        )
-    return _respond(ctx, request, [_describe_name(ctx, name) for name in names])
+        return _respond(ctx, request, _describe_ids(ctx, ids))
+    return _respond(ctx, request, _describe_names(ctx, request, [topic.name for topic in topics if topic.name is not None]))
 
 
 def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -68,11 +69,45 @@ def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataRespon
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = operations_of_cluster(ctx)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None and topic.error_code not in _UNSEEN:
+                topic.topic_authorized_operations = operations(ctx, Resource.TOPIC, topic.name)
     return response
+
+
+def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
+    """Whether a topic exists is told to nobody who may not describe it; whoever may not create it, learns that it is not there."""
+    names = list(dict.fromkeys(asked))
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)
+    not_made: Collection[str] = ()
+    if request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
+        missing = [name for name in names if name not in hidden and ctx.services.topics.topic(name) is None]
+        if missing and not allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
+            not_made = denied(ctx, Operation.CREATE, Resource.TOPIC, missing)
+        ctx.services.topic_maker.begin_auto_create(name for name in missing if name not in not_made and name_problem(name) is None)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [
+        MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))
+        if name in hidden or name in not_made
+        else _describe_name(ctx, name)
+        for name in names
+    ]
+
+
+def _describe_ids(ctx: Context, ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
+    found = [(topic_id, ctx.services.topics.topic_by_id(topic_id)) for topic_id in ids]
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for _, topic in found if topic is not None])
+    answers = []
+    for topic_id, topic in found:
+        if topic is None:
+            answers.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        elif topic.name in hidden:
+            answers.append(MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+        else:
+            answers.append(_describe(ctx, topic))
+    return answers
 
 
 def _describe_name(ctx: Context, name: str) -> MetadataResponseTopic:
@@ -81,13 +116,6 @@ def _describe_name(ctx: Context, name: str) -> MetadataResponseTopic:
         return _describe(ctx, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(code, name, is_internal=is_internal(name))
-
-
-def _describe_id(ctx: Context, topic_id: bytes) -> MetadataResponseTopic:
-    topic = ctx.services.topics.topic_by_id(topic_id)
-    if topic is None:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _describe(ctx, topic)
 
 
 def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:

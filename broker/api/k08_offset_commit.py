@@ -8,10 +8,13 @@ it was sent. From version 10 on topics are named by id (KIP-848); of an id that 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 
+from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import answered, when_there
 from ottla.broker.cluster.image import TopicImage
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k08_offset_commit import (
@@ -30,6 +33,17 @@ Known = list[TopicImage | None]
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store what can be stored; one error for each partition."""
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        refusal: OffsetCommitResponse = refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return refusal
+    if ctx.services.authorizer is not None:
+        names = [_name(topic, _find(ctx, topic)) for topic in request.topics]
+        if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name]):
+            return _without(ctx, request, [name in hidden for name in names])
+    return _commit(ctx, request)
+
+
+def _commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics = [_find(ctx, topic) for topic in request.topics]
     offsets = _existing(request, topics)
     commit = Commit(
@@ -48,6 +62,31 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         lambda errors: _response(request, topics, missing, offsets, errors),
         lambda rejected: _response(request, topics, missing, offsets, [_commit_error(rejected.code)] * len(offsets)),
     )
+
+
+def _name(topic: OffsetCommitRequestTopic, known: TopicImage | None) -> str:
+    """Empty where an id is nobody's."""
+    return topic.name if known is None else known.name
+
+
+def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """The answer with the topics that are `hidden` refused, as if the request had not named them."""
+    rest = replace(request, topics=[topic for topic, is_hidden in zip(request.topics, hidden, strict=True) if not is_hidden])
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def whole(response: OffsetCommitResponse) -> OffsetCommitResponse:
+        answers = iter(response.topics)
+        response.topics = [
+            OffsetCommitResponseTopic(
+                topic.name, topic.topic_id, [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+            )
+            if is_hidden
+            else next(answers)
+            for topic, is_hidden in zip(request.topics, hidden, strict=True)
+        ]
+        return response
+
+    return when_there(_commit(ctx, rest), whole)
 
 
 def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:

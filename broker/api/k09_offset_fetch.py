@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered, together
 from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, Topics
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, FetchedOffset, Topics
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -37,12 +39,37 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
 
 
 def _one(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    topics = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, request.group_id):
+        return _failed(ctx, asked or [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    topics, refused = _visible(ctx, asked)
     return answered(
         lambda: ctx.services.groups.fetch(request.group_id, topics, require_stable=request.require_stable),
-        lambda fetched: OffsetFetchResponse(topics=_old_topics(fetched)),
-        lambda rejected: _failed(ctx, topics or [], rejected.code),
+        lambda fetched: OffsetFetchResponse(topics=_old_topics([*_shown(ctx, topics, fetched), *refused])),
+        lambda rejected: _failed(ctx, asked or [], rejected.code),
     )
+
+
+def _visible(ctx: Context, topics: Topics | None) -> tuple[Topics | None, Fetched]:
+    """What to ask the group for, and the answers for topics that the client may not describe."""
+    if topics is None or ctx.services.authorizer is None:
+        return topics, []
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in topics])
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    refused = [
+        (name, [FetchedOffset(index, NO_OFFSET, NO_LEADER_EPOCH, "", code) for index in indexes])
+        for name, indexes in topics
+        if name in hidden
+    ]
+    return [each for each in topics if each[0] not in hidden], refused
+
+
+def _shown(ctx: Context, topics: Topics | None, fetched: Fetched) -> Fetched:
+    """Where all was asked for, what the client may describe."""
+    if topics is not None or ctx.services.authorizer is None:
+        return fetched
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in fetched])
+    return [each for each in fetched if each[0] not in hidden]
 
 
 def _failed(ctx: Context, topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
@@ -76,7 +103,10 @@ def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Aw
 
 
 def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
-    topics, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
+    if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group.group_id):
+        return Group(group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    asked, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
+    topics, refused = _visible(ctx, asked)
     return answered(
         lambda: ctx.services.groups.fetch(
             group.group_id,
@@ -86,7 +116,7 @@ def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) 
             member_epoch=group.member_epoch,
             topic_ids=ids,
         ),
-        lambda fetched: _group(ctx, group.group_id, unknown, fetched),
+        lambda fetched: _group(ctx, group.group_id, unknown, [*_shown(ctx, topics, fetched), *refused]),
         lambda rejected: Group(group.group_id, error_code=rejected.code),
     )
 

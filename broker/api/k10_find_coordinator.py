@@ -9,12 +9,14 @@ Deviation: share groups and unknown key types are INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Set
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.api.access import NOBODY, denied
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -34,6 +36,11 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
+_RESOURCES: dict[int, Resource] = {KeyType.GROUP: Resource.GROUP, KeyType.TRANSACTION: Resource.TRANSACTIONAL_ID}
+_DENIALS: dict[int, tuple[ErrorCode, str]] = {
+    KeyType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    KeyType.TRANSACTION: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
+}
 _TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE}
 
 
@@ -45,27 +52,43 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
     elif request.key_type == KeyType.TRANSACTION:
         shards = ctx.services.txns.shards
     else:
-        return _refusal(ctx, request, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
-    if shards.exist:
-        return _found(ctx, request)
+        return _refusal(ctx, request, NOBODY, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
+    keys = request.coordinator_keys if ctx.version >= 4 else [request.key]
+    hidden = denied(ctx, Operation.DESCRIBE, _RESOURCES[request.key_type], keys)
+    if shards.exist or all(key in hidden for key in keys):
+        return _found(ctx, request, hidden)
     if ctx.services.cluster.decides:
-        return _create_then_find(ctx, request, shards)
+        return _create_then_find(ctx, request, shards, hidden)
     ctx.services.topic_maker.begin_auto_create([_TOPICS[request.key_type]])
-    return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic is being created")
+    return _refusal(ctx, request, hidden, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic is being created")
 
 
-async def _create_then_find(ctx: Context, request: FindCoordinatorRequest, shards: Shards[Any]) -> FindCoordinatorResponse:
+async def _create_then_find(
+    ctx: Context, request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
+) -> FindCoordinatorResponse:
     try:
         await shards.create_topic()
     except Rejected as rejected:
-        return _refusal(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejected))
-    return _found(ctx, request)
+        return _refusal(ctx, request, hidden, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(rejected))
+    return _found(ctx, request, hidden)
 
 
-def _found(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _found(ctx: Context, request: FindCoordinatorRequest, hidden: Set[str]) -> FindCoordinatorResponse:
+    return _response(ctx, request, hidden, lambda key: _coordinator(ctx, request.key_type, key))
+
+
+def _response(
+    ctx: Context, request: FindCoordinatorRequest, hidden: Set[str], find: Callable[[str], Coordinator]
+) -> FindCoordinatorResponse:
+    def answer(key: str) -> Coordinator:
+        if key not in hidden:
+            return find(key)
+        code, text = _DENIALS[request.key_type]
+        return Coordinator(key, NO_NODE, "", -1, code, "" if ctx.version >= 4 else text)
+
     if ctx.version >= 4:
-        return FindCoordinatorResponse(coordinators=[_coordinator(ctx, request.key_type, key) for key in request.coordinator_keys])
-    found = _coordinator(ctx, request.key_type, request.key)
+        return FindCoordinatorResponse(coordinators=[answer(key) for key in request.coordinator_keys])
+    found = answer(request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
     )
@@ -84,7 +107,5 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     return Coordinator(key, found.node_id, found.host, found.port, error_message="" if ctx.version >= 4 else "NONE")
 
 
-def _refusal(ctx: Context, request: FindCoordinatorRequest, error: ErrorCode, message: str) -> FindCoordinatorResponse:
-    if ctx.version >= 4:
-        return FindCoordinatorResponse(coordinators=[Coordinator(key, NO_NODE, "", -1, error, message) for key in request.coordinator_keys])
-    return FindCoordinatorResponse(error_code=error, error_message=message, node_id=NO_NODE, port=-1)
+def _refusal(ctx: Context, request: FindCoordinatorRequest, hidden: Set[str], error: ErrorCode, message: str) -> FindCoordinatorResponse:
+    return _response(ctx, request, hidden, lambda key: Coordinator(key, NO_NODE, "", -1, error, message))

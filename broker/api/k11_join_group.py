@@ -12,17 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.runtime.coordination.group_service import new_member_id
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Answer now or when the join phase ends."""
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return _response(ctx, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""
     joining = Joining(
         member_id=request.member_id,

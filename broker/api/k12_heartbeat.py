@@ -5,11 +5,16 @@ Promises: it is answered at once. REBALANCE_IN_PROGRESS tells the member to join
 
 from __future__ import annotations
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     """Answer at once."""
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = ctx.services.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=error)

@@ -5,14 +5,19 @@ Promises: from version 3 on many members in one request, each with its own error
 
 from __future__ import annotations
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import Leaving
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Answer at once; whoever stays learns of it by its next heartbeat."""
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_batch = ctx.version >= 3
     leaving = [Leaving(m.member_id, m.group_instance_id) for m in request.members] if is_batch else [Leaving(request.member_id)]
     try:

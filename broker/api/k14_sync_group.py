@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import SyncAnswer
 from ottla.broker.groups.classic import Syncing
 from ottla.protocol.error_codes import ErrorCode
@@ -22,6 +24,8 @@ def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Await
     """Answer now or when the leader has spoken."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return _response(SyncAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     syncing = Syncing(
         member_id=request.member_id,
         instance_id=request.group_instance_id,

@@ -1,25 +1,20 @@
 """DescribeGroups (key 15), versions 0-6: the state and the members of classic groups.
 
 Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message
-(KIP-1043). Subscriptions and the protocol are shown only while the group is stable. Authorized operations, when asked for (3+), are all of
-them: there is no authorizer. A group that is named twice is described once.
+(KIP-1043). Subscriptions and the protocol are shown only while the group is stable. Authorized operations are told when they are asked for
+(3+). A group that is named twice is described once.
 """
 
 from __future__ import annotations
 
+from ottla.broker.api.access import NOT_ASKED, allowed, operations
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
-
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as bits by the number of the operation (KAFKA:
-AclEntry.supportedOperations of a group).
-"""
-
-NOT_REQUESTED = -0x80000000
 
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -27,11 +22,13 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsRespon
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
-        group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_ASKED
     return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+    if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
+        return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
     try:
         group = ctx.services.groups.get(group_id)
     except Rejected as rejected:

@@ -9,13 +9,20 @@ the topic id.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
+
+from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
 from ottla.broker.controller.create_topics import CreatedTopic, NewTopic
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -27,14 +34,30 @@ from ottla.protocol.messages.k19_create_topics import (
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Answers when the topics that could be created are durable."""
-    wanted = [_new_topic(topic) for topic in request.topics]
+    refused, hidden = _denied(ctx, request)
+    wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
     service = ctx.services.topic_service
     charge, wait_ms = charged(ctx, strict_since=6)
     try:
         created = await service.create_topics(wanted, validate_only=request.validate_only, charge=charge)
     except Rejected as error:
         created = [CreatedTopic(topic.name, error) for topic in wanted]
-    return CreateTopicsResponse(wait_ms(), [_result(topic, service.broker_configs) for topic in created])
+    denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    created += [CreatedTopic(topic.name, denial) for topic in request.topics if topic.name in refused]
+    return CreateTopicsResponse(wait_ms(), [_result(topic, service.broker_configs, topic.name in hidden) for topic in created])
+
+
+def _denied(ctx: Context, request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
+    """Topics that the client may not create, and those of which it may not see the settings. What is wrong with a name that is there twice,
+    or nobody's, is told to everybody."""
+    if ctx.services.authorizer is None:
+        return NOBODY, NOBODY
+    times = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in times.items() if count == 1 and name != CLUSTER_METADATA]
+    hidden = denied(ctx, Operation.DESCRIBE_CONFIGS, Resource.TOPIC, names, quietly=True)
+    if allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
+        return NOBODY, hidden
+    return denied(ctx, Operation.CREATE, Resource.TOPIC, names), hidden
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -47,11 +70,14 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(created: CreatedTopic, broker_configs: BrokerConfigs) -> CreatableTopicResult:
+def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: bool) -> CreatableTopicResult:
     code, message = error_fields(created.error)
     result = CreatableTopicResult(created.name, error_code=code, error_message=message)
     if created.error is None:
         result.topic_id = created.topic_id
+        if is_hidden:
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return result
         result.num_partitions = created.num_partitions
         result.replication_factor = created.replication_factor
         result.configs = [

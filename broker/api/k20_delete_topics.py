@@ -8,10 +8,16 @@ Deviation: the broker's own topics are refused with INVALID_TOPIC_EXCEPTION, whi
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
+from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -25,10 +31,37 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
         if not ctx.services.settings.delete_topic_enable:
             code = ErrorCode.TOPIC_DELETION_DISABLED if ctx.version >= 3 else ErrorCode.INVALID_REQUEST
             raise Rejected(code, "Topic deletion is disabled.")
-        deleted = await ctx.services.topic_service.delete_topics(refs, charge=charge)
+        denials = {} if ctx.services.authorizer is None else _denials(ctx, refs)
+        deleted = await ctx.services.topic_service.delete_topics([ref for ref in refs if ref not in denials], charge=charge)
+        deleted += denials.values()
     except Rejected as error:
         deleted = [DeletedTopic(ref.name, ref.topic_id, error) for ref in refs]
     return DeleteTopicsResponse(wait_ms(), [_result(topic) for topic in deleted])
+
+
+def _denials(ctx: Context, refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
+    """What the client may not delete. It learns the name of an id, and whether a name exists, where it may describe the topic."""
+    if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
+        return {}
+    topics = ctx.services.topics
+    names: dict[TopicRef, str] = {}
+    for ref, count in Counter(refs).items():
+        if count > 1 or (ref.name is None) == (ref.topic_id == ZERO_ID):
+            continue  # refused, whoever asks
+        found = topics.topic_by_id(ref.topic_id) if ref.name is None else None
+        if (name := ref.name if found is None else found.name) is not None:
+            names[ref] = name
+    asked = list(dict.fromkeys(names.values()))
+    unseen = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, asked)
+    kept = denied(ctx, Operation.DELETE, Resource.TOPIC, asked)
+    error = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    denials = {}
+    for ref, name in names.items():
+        if ref.name is None and name in kept:
+            denials[ref] = DeletedTopic(None if name in unseen else name, ref.topic_id, error)
+        elif ref.name is not None and (name in unseen or (name in kept and topics.topic(name) is not None)):
+            denials[ref] = DeletedTopic(name, ZERO_ID, error)
+    return denials
 
 
 def _result(topic: DeletedTopic) -> DeletableTopicResult:

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
@@ -48,7 +50,11 @@ class _Deletion:
 
 def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Delete here, and write that down; then wait for the followers, if there are any."""
-    done = [(topic.name, [_delete(ctx, topic.name, partition) for partition in topic.partitions]) for topic in request.topics]
+    hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
+    done = [
+        (topic.name, [_delete(ctx, topic.name, partition, is_denied=topic.name in hidden) for partition in topic.partitions])
+        for topic in request.topics
+    ]
     deletions = [deletion for _, of_topic in done for deletion in of_topic]
     try:
         ctx.services.log_dir.log_start_checkpoint()()
@@ -85,8 +91,10 @@ def _refuse(deletion: _Deletion, code: ErrorCode) -> None:
     deletion.result.error_code, deletion.result.low_watermark, deletion.reached = code, -1, None
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> _Deletion:
+def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition, *, is_denied: bool) -> _Deletion:
     try:
+        if is_denied:
+            raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = ctx.services.partitions.get(topic, asked.partition_index)
         offset = _checked_offset(partition, asked)
         partition.log.delete_records_before(offset)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed, allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_service import Answer
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId
@@ -23,6 +25,8 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """Answer at once, unless the record of a transactional id has to become durable first."""
+    if (denial := _denial(ctx, request)) is not None:
+        return _refused(denial)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
@@ -39,6 +43,19 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
         respond,
         lambda rejected: respond(Answer(rejected.code)),
     )
+
+
+def _denial(ctx: Context, request: InitProducerIdRequest) -> ErrorCode | None:
+    """A producer without transactions needs a permission of the cluster's, or to write to any topic at all (KIP-679)."""
+    authorizer = ctx.services.authorizer
+    if authorizer is None:
+        return None
+    if (transactional_id := request.transactional_id) is not None:
+        is_allowed = allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if allowed_of_cluster(ctx, Operation.IDEMPOTENT_WRITE, quietly=True):
+        return None
+    return None if authorizer.allowed_somewhere(ctx, Operation.WRITE, Resource.TOPIC) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _idempotent(ctx: Context) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:

@@ -7,8 +7,13 @@ present one); -1, -1 when no such epoch is known. Only the leader answers, repli
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -20,15 +25,20 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import (
 
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Answer at once."""
+    hidden: Collection[str] = NOBODY
+    if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION, quietly=True):
+        hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic for topic in request.topics])
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, asked) for asked in topic.partitions])
+            OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, asked, topic.topic in hidden) for asked in topic.partitions])
             for topic in request.topics
         ]
     )
 
 
-def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition, is_denied: bool) -> EpochEndOffset:
+    if is_denied:
+        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition)
     try:
         partition = ctx.services.partitions.get(topic, asked.partition)
         partition.replica.check_epoch(asked.current_leader_epoch)

@@ -8,12 +8,14 @@ A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 
+from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered, together
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
@@ -31,6 +33,8 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Answer at once, unless an addition has to become durable first."""
+    if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
     return together([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
@@ -40,7 +44,12 @@ def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPart
         return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, answer))
 
     places = frozenset((topic.name, index) for topic in transaction.topics for index in topic.partitions)
-    wrong = {place: error for place in places if (error := _problem(ctx, place)) is not ErrorCode.NONE}
+    hidden: Collection[str] = NOBODY
+    if ctx.version < 4:
+        if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transaction.transactional_id):
+            return result(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [topic for topic, _ in sorted(places) if not is_internal(topic)])
+    wrong = {place: error for place in places if (error := _problem(ctx, place, hidden)) is not ErrorCode.NONE}
     if wrong:
         return result(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
     txns = ctx.services.txns
@@ -51,8 +60,8 @@ def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPart
     return answered(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
 
 
-def _problem(ctx: Context, place: TopicPartition) -> ErrorCode:
-    if ctx.version < 4 and is_internal(place[0]):
+def _problem(ctx: Context, place: TopicPartition, hidden: Collection[str]) -> ErrorCode:
+    if place[0] in hidden or (ctx.version < 4 and is_internal(place[0])):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE if ctx.services.topics.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

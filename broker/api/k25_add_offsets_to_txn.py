@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -21,6 +23,10 @@ from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnReques
 
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Answer at once, unless the addition has to become durable first, or there are no groups at all yet."""
+    if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return _add(ctx, request) if ctx.services.groups.shards.exist else _create_then_add(ctx, request)
 
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.runtime.coordination.txn_service import Answer
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Answer at once, unless the decision has to become durable first."""
+    if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def respond(answer: Answer) -> EndTxnResponse:
         error = fenced_for(ctx.version, answer.error, since=2)

@@ -17,7 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import failure_of
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
@@ -37,6 +39,9 @@ Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 
 def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Answer at once, unless a marker has to become durable first."""
+    if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
+        refusal: WriteTxnMarkersResponse = refused(request)
+        return refusal
     waiting: Waiting = []
     results: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:

@@ -9,15 +9,19 @@ exist are refused one by one.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 
+from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered
+from ottla.broker.api.deferred import answered, when_there
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -29,6 +33,36 @@ Errors = list[ErrorCode]
 
 def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Verify, write, and answer when it is durable."""
+    if (denial := _denial(ctx, request)) is not None:
+        refusal: TxnOffsetCommitResponse = refused(request, denial)
+        return refusal
+    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.name for topic in request.topics])
+    if not hidden:
+        return _verify(ctx, request)
+    rest = replace(request, topics=[topic for topic in request.topics if topic.name not in hidden])
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def whole(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+        answers = iter(response.topics)
+        response.topics = [_of_topic(topic, code) if topic.name in hidden else next(answers) for topic in request.topics]
+        return response
+
+    return when_there(_verify(ctx, rest), whole)
+
+
+def _denial(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+    if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None if allowed(ctx, Operation.READ, Resource.GROUP, request.group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        topic.name, [TxnOffsetCommitResponsePartition(asked.partition_index, code) for asked in topic.partitions]
+    )
+
+
+def _verify(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     offsets = _existing(ctx, request)
     try:
         if not request.group_id:

@@ -7,8 +7,10 @@ values are null. The entries come in order of their names. A resource that is na
 
 from __future__ import annotations
 
+from ottla.broker.api.access import denial_of_configs
 from ottla.broker.api.context import Context
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -31,6 +33,8 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeC
     broker_configs = ctx.services.broker_configs
     kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
+        if (denial := denial_of_configs(ctx, Operation.DESCRIBE_CONFIGS, kind, name)) is not None:
+            raise denial
         entries = describe_configs(ctx.services.topics, broker_configs, kind, name, keys)
     except Rejected as error:
         result.error_code, result.error_message = error.code, error.message

@@ -10,8 +10,11 @@ import shutil
 from collections.abc import Iterable
 from itertools import groupby
 
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,6 +26,8 @@ from ottla.protocol.messages.k35_describe_log_dirs import (
 
 def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Sizes are known; only the volume is asked."""
+    if not allowed_of_cluster(ctx, Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     path = ctx.services.log_dir.path.resolve()
     volume = shutil.disk_usage(path)
     by_topic = groupby(sorted(_wanted(ctx, request), key=_name_and_index), key=lambda partition: partition.topic)

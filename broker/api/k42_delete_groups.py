@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered, together
+from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -18,6 +20,8 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     """Answer when what was deleted is durable."""
 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+        if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):
+            return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answered(
             lambda: ctx.services.groups.delete_group(group_id),
             lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),

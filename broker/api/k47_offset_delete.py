@@ -6,10 +6,12 @@ consumers is NON_EMPTY_GROUP. Deleting what is not there succeeds; partitions th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 
+from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Topics
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k47_offset_delete import (
@@ -22,17 +24,30 @@ from ottla.protocol.messages.k47_offset_delete import (
 
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Answer when what was deleted is durable."""
-    topics = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    asked = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name, _ in asked])
+    topics = [each for each in asked if each[0] not in hidden]
+
+    def respond(errors: list[tuple[str, ErrorCode]]) -> OffsetDeleteResponse:
+        decided = dict(errors)
+        return _response(ctx, asked, [(name, decided.get(name, ErrorCode.NONE)) for name, _ in asked], hidden)
+
     return answered(
         lambda: ctx.services.groups.delete_offsets(request.group_id, topics),
-        lambda errors: _response(ctx, topics, errors),
+        respond,
         lambda rejected: OffsetDeleteResponse(error_code=rejected.code),
     )
 
 
-def _response(ctx: Context, topics: Topics, errors: list[tuple[str, ErrorCode]]) -> OffsetDeleteResponse:
+def _response(ctx: Context, topics: Topics, errors: list[tuple[str, ErrorCode]], hidden: Collection[str]) -> OffsetDeleteResponse:
     out = []
     for (name, partitions), (_, error) in zip(topics, errors, strict=True):
+        if name in hidden:
+            refused = [OffsetDeleteResponsePartition(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in partitions]
+            out.append(OffsetDeleteResponseTopic(name, refused))
+            continue
         topic = ctx.services.topics.topic(name)
         known = () if topic is None else topic.partitions
         out.append(

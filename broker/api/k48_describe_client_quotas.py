@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k48_describe_client_quotas import (
@@ -30,6 +32,7 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Every entity that has all parts that are asked for; with `strict` no others."""
     try:
+        check_cluster(ctx, Operation.DESCRIBE_CONFIGS)
         filters = _filters(request.components)
     except Rejected as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)

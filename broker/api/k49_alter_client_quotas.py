@@ -6,8 +6,10 @@ checks everything and changes nothing.
 
 from __future__ import annotations
 
+from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryResult
 
@@ -15,6 +17,7 @@ from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasReq
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """One result for each entity, when the quotas are durable."""
     try:
+        check_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.topic_service.alter_client_quotas(request.entries, validate_only=request.validate_only)
     except Rejected as error:
         results = {frozenset((part.entity_type, part.entity_name) for part in entry.entity): error for entry in request.entries}

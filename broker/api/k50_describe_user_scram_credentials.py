@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k50_describe_user_scram_credentials import (
     CredentialInfo,
@@ -20,6 +22,12 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import (
 
 def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     """All of it is in memory."""
+    if not allowed_of_cluster(ctx, Operation.DESCRIBE):
+        text = "Cluster authorization failed."
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=text, results=[DescribeUserScramCredentialsResult("", code, text) for _ in request.users or ()]
+        )
     known: dict[str, list[CredentialInfo]] = {}
     for (mechanism, name), credential in sorted(ctx.services.topics.image.scram.items()):
         known.setdefault(name, []).append(CredentialInfo(mechanism, credential.iterations))

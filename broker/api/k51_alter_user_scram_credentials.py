@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.scram_users import alter_scram_users
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -23,11 +25,17 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Answers when the changes are durable."""
     try:
+        check_cluster(ctx, Operation.ALTER)
         results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
     except Rejected as error:
-        names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
-        results = dict.fromkeys(names, error)
+        results = all_refused(request, error)
     return altered(results)
+
+
+def all_refused(request: AlterUserScramCredentialsRequest, error: Rejected) -> dict[str, Rejected | None]:
+    """Every user of the request, with that error."""
+    names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
+    return dict.fromkeys(sorted(names), error)
 
 
 def altered(results: Mapping[str, Rejected | None]) -> AlterUserScramCredentialsResponse:

@@ -6,8 +6,8 @@ broker's listener for controllers is MISMATCHED_ENDPOINT_TYPE, for anything else
 
 from __future__ import annotations
 
+from ottla.broker.api.access import operations_of_cluster
 from ottla.broker.api.context import Context
-from ottla.broker.api.topic_answers import CLUSTER_OPERATIONS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -34,5 +34,5 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = operations_of_cluster(ctx)
     return response

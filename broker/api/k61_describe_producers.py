@@ -6,8 +6,12 @@ What is named twice is answered once.
 
 from __future__ import annotations
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.cluster.topic_names import name_problem
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -26,6 +30,8 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
 
 
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+    if name_problem(topic) is None and not allowed(ctx, Operation.READ, Resource.TOPIC, topic):
+        return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     try:
         log = ctx.services.partitions.get(topic, index).log
     except Rejected as error:

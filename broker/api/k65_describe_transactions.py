@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k65_describe_transactions import (
@@ -26,6 +28,8 @@ def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransa
 
 def _describe(ctx: Context, transactional_id: str) -> TransactionState:
     try:
+        if not allowed(ctx, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
+            raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not transactional_id:
             raise Rejected(ErrorCode.INVALID_REQUEST)
         txn = ctx.services.txns.get(transactional_id)
@@ -41,6 +45,8 @@ def _describe(ctx: Context, transactional_id: str) -> TransactionState:
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
         topics=[
-            TopicData(topic, [index for _, index in places]) for topic, places in groupby(sorted(txn.partitions), lambda place: place[0])
+            TopicData(topic, [index for _, index in places])
+            for topic, places in groupby(sorted(txn.partitions), lambda place: place[0])
+            if allowed(ctx, Operation.DESCRIBE, Resource.TOPIC, topic)
         ],
     )

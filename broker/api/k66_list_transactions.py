@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import Transaction
@@ -36,6 +38,7 @@ def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsRe
             and (not producer_ids or txn.producer_id in producer_ids)
             and (started_before is None or txn.start_ms < started_before)
             and matches(txn.transactional_id)
+            and allowed(ctx, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, txn.transactional_id)
         )
 
     return ListTransactionsResponse(

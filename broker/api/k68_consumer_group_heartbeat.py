@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import assignment_from, topics_of
@@ -37,6 +39,10 @@ def handle(
     """Answer when what was decided is durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return answered(
         lambda: ctx.services.groups.consumer_heartbeat(_heartbeat(ctx, request)),
         _response,

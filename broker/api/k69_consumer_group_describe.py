@@ -2,14 +2,17 @@
 
 Promises: a group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
 Partitions of topics that were deleted are left out. From version 1 on each member says which protocol it speaks (KIP-1099). Authorized
-operations, when asked for, are all of them: there is no authorizer. Every group is UNSUPPORTED_VERSION where
+operations are told when they are asked for. Every group is UNSUPPORTED_VERSION where
 `group.coordinator.rebalance.protocols` leaves `consumer` out. A group that is named twice is described once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from ottla.broker.api.access import NOT_ASKED, allowed, denied, operations
 from ottla.broker.api.context import Context
-from ottla.broker.api.k15_describe_groups import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment as Partitions
@@ -33,13 +36,30 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroup
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
-        group.authorized_operations = ALL_GROUP_OPERATIONS if known else NOT_REQUESTED
-    return ConsumerGroupDescribeResponse(groups=groups)
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_ASKED
+    return ConsumerGroupDescribeResponse(groups=groups if ctx.services.authorizer is None else _without_hidden_topics(ctx, groups))
+
+
+def _without_hidden_topics(ctx: Context, groups: list[DescribedGroup]) -> list[DescribedGroup]:
+    """Of a group with a topic that the client may not describe it learns nothing but that."""
+    topics = [(group, topic) for group in groups for topic in _topics_of(group)]
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
+    refused = {group.group_id for group, topic in topics if topic in hidden}
+    code, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group has described topic(s) that the client is not authorized to describe."
+    return [DescribedGroup(code, text, group.group_id) if group.group_id in refused else group for group in groups]
+
+
+def _topics_of(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            yield from (topic.topic_name for topic in assignment.topic_partitions)
 
 
 def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
+    if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
+        return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:

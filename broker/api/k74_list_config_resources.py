@@ -7,8 +7,10 @@ UNSUPPORTED_VERSION, as in Kafka.
 
 from __future__ import annotations
 
+from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.image import ResourceType
+from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
@@ -18,6 +20,9 @@ LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_L
 
 def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """All of it is in memory."""
+    if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
+        refusal: ListConfigResourcesResponse = refused(request)
+        return refusal
     wanted = set(request.resource_types) or ({ResourceType.CLIENT_METRICS} if ctx.version == 0 else set(LISTED))
     if not wanted.issubset(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

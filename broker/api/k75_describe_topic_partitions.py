@@ -7,10 +7,11 @@ topic is not in the list, or whose partition is negative, is INVALID_REQUEST for
 
 from __future__ import annotations
 
+from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
-from ottla.broker.api.topic_answers import TOPIC_OPERATIONS
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal, name_problem
+from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k75_describe_topic_partitions import (
     Cursor,
@@ -35,9 +36,10 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             topics=[DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics],
         )
     response = DescribeTopicPartitionsResponse()
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name in asked if cursor is None or name >= cursor.topic_name])
     left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
     for name in asked:
-        if cursor is not None and name < cursor.topic_name:
+        if name in hidden or (cursor is not None and name < cursor.topic_name):
             continue
         if left == 0:
             response.next_cursor = Cursor(name, 0)
@@ -49,6 +51,9 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             response.next_cursor = Cursor(name, next_index)
             break
         left -= len(answer.partitions)
+    if not all_topics:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in asked if name in hidden]
     return response
 
 
@@ -58,7 +63,7 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         unknown = DescribeTopicPartitionsResponseTopic(
-            code, name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+            code, name, is_internal=is_internal(name), topic_authorized_operations=operations(ctx, Resource.TOPIC, name)
         )
         return unknown, None
     end = min(len(topic.partitions), first + most)
@@ -68,7 +73,7 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
         topic.topic_id,
         topic.is_internal,
         [_partition(ctx, topic, index) for index in range(first, end)],
-        TOPIC_OPERATIONS,
+        operations(ctx, Resource.TOPIC, name),
     )
     return answer, end if end < len(topic.partitions) else None
 

@@ -7,6 +7,7 @@ Rules:
 * whatever else comes is told from the ordinary before anything is written, and takes the way of all requests (`k00_produce`), which says
   what is wrong with it. That way is the rule, this one a shorter one to the same place: both ask the same checks, and append by the same
   call. What the append refuses has written nothing, and is refused once more there;
+* where there is an authorizer, there is no lane;
 * tests/property/test_produce_lane.py sends the same bytes both ways, and compares answers, logs and state.
 """
 

@@ -67,6 +67,9 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.END_TXN: _route("k26_end_txn", 0, 5),
     ApiKey.WRITE_TXN_MARKERS: _route("k27_write_txn_markers", 1, 2),
     ApiKey.TXN_OFFSET_COMMIT: _route("k28_txn_offset_commit", 0, 5),
+    ApiKey.DESCRIBE_ACLS: _route("k29_describe_acls", 1, 3),
+    ApiKey.CREATE_ACLS: _route("k30_create_acls", 1, 3),
+    ApiKey.DELETE_ACLS: _route("k31_delete_acls", 1, 3),
     ApiKey.DESCRIBE_CONFIGS: _route("k32_describe_configs", 1, 4),
     ApiKey.ALTER_CONFIGS: _route("k33_alter_configs", 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _route("k35_describe_log_dirs", 1, 5),
@@ -93,6 +96,8 @@ ROUTES: dict[ApiKey, Route] = {
 FORWARDED: dict[ApiKey, Route] = {
     ApiKey.CREATE_TOPICS: _route("forwarding", 2, 7),
     ApiKey.DELETE_TOPICS: _route("forwarding", 1, 6),
+    ApiKey.CREATE_ACLS: _route("forwarding", 1, 3),
+    ApiKey.DELETE_ACLS: _route("forwarding", 1, 3),
     ApiKey.CREATE_PARTITIONS: _route("forwarding", 0, 3),
     ApiKey.ELECT_LEADERS: _route("forwarding", 0, 2),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _route("forwarding", 0, 1),

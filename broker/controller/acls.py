@@ -1,4 +1,4 @@
-"""Deciding CreateAcls and DeleteAcls: who may do what. They are kept for brokers that obey them.
+"""Deciding CreateAcls and DeleteAcls: who may do what; and which ACLs a filter means.
 
 Rules that hold inside:
 - An ACL that there is already is not made again, and that is no error.
@@ -11,42 +11,43 @@ Source: KAFKA AclControlManager, ResourcePatternFilter, AccessControlEntryFilter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import IntEnum
-from random import Random
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from ottla.broker.cluster.topic_ids import new_topic_id
-from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.acl import CLUSTER_NAME, WILDCARD, Operation, Pattern, Permission, Resource
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation
-from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
 
-ANY: Final = 1
-WILDCARD: Final = "*"
-CLUSTER: Final = 4
-CLUSTER_NAME: Final = "kafka-cluster"
 ACLS_PER_REQUEST_MAX: Final = 10_000
 
 
-class PatternType(IntEnum):
-    """How a name is meant."""
-
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
+RESOURCE_TYPES: Final = frozenset(Resource) - {Resource.ANY}
+OPERATIONS: Final = frozenset(Operation) - {Operation.ANY}
+PERMISSIONS: Final = frozenset(Permission) - {Permission.ANY}
 
 
-RESOURCE_TYPES: Final = range(2, 8)
-"""From TOPIC to USER."""
-OPERATIONS: Final = range(2, 16)
-"""From ALL to TWO_PHASE_COMMIT."""
-PERMISSIONS: Final = range(2, 4)
-"""Deny, allow."""
+class Filter(Protocol):
+    """Which ACLs are meant, in requests of every kind."""
+
+    @property
+    def resource_type_filter(self) -> int: ...
+    @property
+    def resource_name_filter(self) -> str | None: ...
+    @property
+    def pattern_type_filter(self) -> int: ...
+    @property
+    def principal_filter(self) -> str | None: ...
+    @property
+    def host_filter(self) -> str | None: ...
+    @property
+    def operation(self) -> int: ...
+    @property
+    def permission_type(self) -> int: ...
 
 
 class Deleted(NamedTuple):
@@ -56,9 +57,14 @@ class Deleted(NamedTuple):
     error: Rejected | None = None
 
 
-def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """An error or None for each. Raises `Rejected(POLICY_VIOLATION)` for more than one request may make."""
-    known = {_content(acl) for acl in state.image.acls.values()}
+def create_acls(
+    image: MetadataImage, acls: Sequence[AclCreation], random_bytes: Callable[[int], bytes]
+) -> Effects[MetadataRecord, list[Rejected | None]]:
+    """An error or None for each; `random_bytes(n)` gives ids their randomness.
+
+    Raises `Rejected(POLICY_VIOLATION)` for more than one request may make.
+    """
+    known = {_content(acl) for acl in image.acls.values()}
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     for acl in acls:
@@ -67,7 +73,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
         except Rejected as error:
             results.append(error)
             continue
-        record = _record_of(acl, _new_id(state.image, state.random))
+        record = _record_of(acl, _new_id(image, random_bytes))
         if _content(record) not in known:
             known.add(_content(record))
             records.append(record)
@@ -77,7 +83,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     return Effects(records, results)
 
 
-def delete_acls(state: ControllerState, filters: Sequence[DeleteAclsFilter]) -> Effects[MetadataRecord, list[Deleted]]:
+def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[Deleted]]:
     """Raises `Rejected(INVALID_REQUEST)` for more than one request may delete."""
     removed: dict[bytes, MetadataRecord] = {}
     results: list[Deleted] = []
@@ -85,7 +91,7 @@ def delete_acls(state: ControllerState, filters: Sequence[DeleteAclsFilter]) -> 
         if (problem := _unknown(wanted)) is not None:
             results.append(Deleted([], _invalid(problem)))
             continue
-        found = [acl for acl in state.image.acls.values() if matches(wanted, acl)]
+        found = [acl for acl in image.acls.values() if matches(wanted, acl)]
         removed |= {acl.id: RemoveAccessControlEntryRecord(acl.id) for acl in found}
         if len(removed) > ACLS_PER_REQUEST_MAX:
             raise _invalid(f"Cannot remove more than {ACLS_PER_REQUEST_MAX} acls in a single delete operation.")
@@ -93,46 +99,45 @@ def delete_acls(state: ControllerState, filters: Sequence[DeleteAclsFilter]) -> 
     return Effects(list(removed.values()), results)
 
 
-def _unknown(wanted: DeleteAclsFilter) -> str | None:
-    pattern = {PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED, ANY}
-    if wanted.resource_type_filter not in {ANY, *RESOURCE_TYPES} or wanted.pattern_type_filter not in pattern:
+def _unknown(wanted: Filter) -> str | None:
+    if wanted.resource_type_filter not in frozenset(Resource) or wanted.pattern_type_filter not in frozenset(Pattern):
         return "Unknown patternFilter."
-    if wanted.operation not in {ANY, *OPERATIONS} or wanted.permission_type not in {ANY, *PERMISSIONS}:
+    if wanted.operation not in frozenset(Operation) or wanted.permission_type not in frozenset(Permission):
         return "Unknown entryFilter."
     return None
 
 
-def matches(wanted: DeleteAclsFilter, acl: AccessControlEntryRecord) -> bool:
+def matches(wanted: Filter, acl: AccessControlEntryRecord) -> bool:
     """Whether the filter means this ACL."""
     return (
-        wanted.resource_type_filter in (ANY, acl.resource_type)
+        wanted.resource_type_filter in (Resource.ANY, acl.resource_type)
         and _matches_name(wanted, acl)
         and wanted.principal_filter in (None, acl.principal)
         and wanted.host_filter in (None, acl.host)
-        and wanted.operation in (ANY, acl.operation)
-        and wanted.permission_type in (ANY, acl.permission_type)
+        and wanted.operation in (Operation.ANY, acl.operation)
+        and wanted.permission_type in (Permission.ANY, acl.permission_type)
     )
 
 
-def _matches_name(wanted: DeleteAclsFilter, acl: AccessControlEntryRecord) -> bool:
+def _matches_name(wanted: Filter, acl: AccessControlEntryRecord) -> bool:
     name, kind = wanted.resource_name_filter, wanted.pattern_type_filter
-    if kind not in (ANY, PatternType.MATCH, acl.pattern_type):
+    if kind not in (Pattern.ANY, Pattern.MATCH, acl.pattern_type):
         return False
     if name is None:
         return True
-    if kind != PatternType.MATCH:
+    if kind != Pattern.MATCH:
         return name == acl.resource_name
-    if acl.pattern_type == PatternType.PREFIXED:
+    if acl.pattern_type == Pattern.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name in (name, WILDCARD)
 
 
 def _check(acl: AclCreation) -> None:
-    if acl.resource_type == CLUSTER and acl.resource_name != CLUSTER_NAME:
+    if acl.resource_type == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if acl.resource_type not in RESOURCE_TYPES:
         raise _invalid(f"Invalid resourceType {acl.resource_type}")
-    if acl.resource_pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+    if acl.resource_pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise _invalid(f"Invalid patternType {acl.resource_pattern_type}")
     if acl.operation not in OPERATIONS:
         raise _invalid(f"Invalid operation {acl.operation}")
@@ -163,8 +168,8 @@ def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
     return acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
-def _new_id(image: MetadataImage, random: Random) -> bytes:
-    while (acl_id := new_topic_id(random.randbytes)) in image.acls:
+def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes:
+    while (acl_id := new_topic_id(random_bytes)) in image.acls:
         pass
     return acl_id
 

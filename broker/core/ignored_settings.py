@@ -46,8 +46,6 @@ IGNORED_NAMES = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "allow.everyone.if.no.acl.found",
-        "authorizer.class.name",
         "auto.include.jmx.reporter",
         "broker.id.generation.enable",
         "client.quota.callback.class",
@@ -86,7 +84,6 @@ IGNORED_NAMES = frozenset(
         "socket.send.buffer.bytes",
         "sasl.oauthbearer.header.urlencode",
         "sasl.oauthbearer.scope",
-        "super.users",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",

@@ -73,6 +73,15 @@ COMPACTION_SLICE_BYTES = 256 * 1024
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
 
+# --- who may do what --------------------------------------------------------------------------------------------------------
+KEPT_VERDICTS = 20_000
+"""Answers of the authorizer that are kept until the ACLs change; with names of 200 characters 10 MiB."""
+
+DENIAL_LINES = 100
+DENIAL_LINES_WINDOW_MS = 60_000
+DENIAL_NAME_CHARS = 300
+"""Denials written in a window, of at most 2 KiB: 290 MB a day under constant attack."""
+
 # --- transactions -----------------------------------------------------------------------------------------------------------
 ADD_PARTITIONS_TRIES = 6
 ADD_PARTITIONS_RETRY_MS = 20

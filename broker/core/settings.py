@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
 from ottla.broker.core.config_keys import (
     INT64_MAX,
     ConfigKey,
@@ -179,6 +180,13 @@ class BrokerSettings:
     quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
     controller_quota_window_num: int = _key(_INT, 11, "Windows over which is measured what the controller does for clients.", _POSITIVE)
     controller_quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
+
+    # --- who may do what -----------------------------------------------------------------------------------------------------
+    authorizer_class_name: str = _key(
+        _STRING, "", f"{STANDARD_AUTHORIZER} lets clients do what ACLs allow; empty, everybody may do everything.", AUTHORIZERS
+    )
+    super_users: str = _key(_STRING, "", "Who may do everything: User:name, semicolon separated.", PRINCIPALS, internal=True)
+    allow_everyone_if_no_acl_found: bool = _key(_BOOLEAN, False, "Whether a resource that no ACL is about is everybody's.", internal=True)
 
     # --- topics --------------------------------------------------------------------------------------------------------------
     auto_create_topics_enable: bool = _key(_BOOLEAN, True, "Create a topic when a client asks for it.")

@@ -10,6 +10,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
+from ottla.broker.controller.acls import Deleted, Filter, create_acls, delete_acls
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
 from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, create_partitions, create_topics
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
     from ottla.broker.runtime.metadata.publisher import Publisher
+    from ottla.protocol.messages.k30_create_acls import AclCreation
     from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 T = TypeVar("T")
@@ -107,6 +109,14 @@ class TopicService:
         return await self.controller.run(
             lambda: alter_client_quotas(self.catalog.image, entries), lambda answers, _: answers, validate_only=validate_only
         )
+
+    async def create_acls(self, acls: Sequence[AclCreation]) -> list[Rejected | None]:
+        """Allows and denies; an error or None for each."""
+        return await self.controller.run(lambda: create_acls(self.catalog.image, acls, self._random_bytes), lambda answers, _: answers)
+
+    async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
+        """Takes it back; what each filter found."""
+        return await self.controller.run(lambda: delete_acls(self.catalog.image, filters), lambda answers, _: answers)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no other request was given. Raises Rejected when there are none left."""

@@ -7,7 +7,7 @@ It is written anew from what was read, so that its answer, too, is one that this
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
@@ -17,11 +17,25 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.protocol.principal import ANONYMOUS
+from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.core.principal import Principal
 
 _CORRELATION_ID = 0
 _NO_ADDRESS = bytes(4)
+
+
+class Client(Protocol):
+    """Who asks, and from where; by a delegation token or not."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def by_token(self) -> bool: ...
 
 
 class VersionNotKnown(Exception):
@@ -35,14 +49,14 @@ class Forwarding:
         self._channel = channel
         self.versions = channel.versions
 
-    async def forward(self, request: Message, version: int, client_id: str | None, host: str) -> Any:
-        """The controller's response to the request of a client at `host`.
+    async def forward(self, request: Message, version: int, client_id: str | None, client: Client) -> Any:
+        """The controller's response to the request of `client`.
 
         Raises VersionNotKnown, Rejected(REQUEST_TIMED_OUT) without an answer in time, and Rejected(UNKNOWN_SERVER_ERROR) where the
         envelope came to nothing: the client did nothing wrong.
         """
         written = b"".join(encode_request(request.API_KEY, version, _CORRELATION_ID, client_id, request))
-        envelope = EnvelopeRequest(written[PREFIX_BYTES:], ANONYMOUS, _address_bytes(host))
+        envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))
         try:
             answer: EnvelopeResponse = await self._channel.call(envelope)
         except ControllerUnreachable as error:
@@ -60,6 +74,10 @@ class Forwarding:
         if correlation_id != _CORRELATION_ID:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the envelope holds the answer to request {correlation_id}")
         return response
+
+
+def _principal_of(client: Client) -> bytes:
+    return principal_bytes(client.principal.kind, client.principal.name, by_token=client.by_token)
 
 
 def _address_bytes(host: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.acls import create_acls, delete_acls
 from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.cluster_configs import alter_cluster_configs
 from ottla.broker.controller.create_topics import create_partitions, create_topics
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.image import QuotaTarget
     from ottla.broker.cluster.metadata_records import MetadataRecord
     from ottla.broker.configs.broker_config import BrokerConfigs
+    from ottla.broker.controller.acls import Deleted, Filter
     from ottla.broker.controller.alter_configs import AlterResource
     from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic
     from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.effects import Effects
     from ottla.broker.core.rejected import Rejected
     from ottla.broker.runtime.quorum.active_controller import ActiveController
+    from ottla.protocol.messages.k30_create_acls import AclCreation
     from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 
@@ -64,6 +67,14 @@ class ClusterDecisions:
     async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
         """As above."""
         return await self.active.run(lambda state: alter_client_quotas(state.image, entries), validate_only=validate_only)
+
+    async def create_acls(self, acls: Sequence[AclCreation]) -> list[Rejected | None]:
+        """As above."""
+        return await self.active.run(lambda state: create_acls(state.image, acls, state.random.randbytes))
+
+    async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
+        """As above."""
+        return await self.active.run(lambda state: delete_acls(state.image, filters))
 
 
 def _create_topics(

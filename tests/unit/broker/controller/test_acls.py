@@ -31,7 +31,7 @@ def wanted(name: str | None = None, pattern: int = ANY, **fields: Any) -> Delete
 
 
 def create(controller: LiveController, *acls: AclCreation) -> list[Rejected | None]:
-    return controller.run(create_acls(controller.state, acls))
+    return controller.run(create_acls(controller.state.image, acls, controller.state.random.randbytes))
 
 
 def names(controller: LiveController) -> list[str]:
@@ -100,7 +100,7 @@ def test_a_filter_finds_what_it_means(found_by: DeleteAclsFilter, expected: list
     other: dict[str, Any] = {"resource_type": 7, "principal": "User:bob", "host": "h", "operation": WRITE, "permission_type": DENY}
     create(controller, acl("orders"), acl("orders", PREFIXED), acl("or", PREFIXED), acl("*"), acl("bob", **other))
     before = names(controller)
-    (found,) = controller.run(delete_acls(controller.state, [found_by]))
+    (found,) = controller.run(delete_acls(controller.state.image, [found_by]))
     assert found.error is None
     assert sorted(acl.resource_name for acl in found.found) == expected
     assert sorted([*names(controller), *expected]) == before
@@ -110,7 +110,7 @@ def test_two_filters_that_find_one_acl_delete_it_once() -> None:
     controller = LiveController()
     create(controller, acl())
     (acl_id,) = controller.state.image.acls
-    results = controller.run(delete_acls(controller.state, [wanted(), wanted("a")]))
+    results = controller.run(delete_acls(controller.state.image, [wanted(), wanted("a")]))
     assert [len(result.found) for result in results] == [1, 1]
     assert controller.log[2:] == [RemoveAccessControlEntryRecord(acl_id)]
 
@@ -121,7 +121,7 @@ def test_two_filters_that_find_one_acl_delete_it_once() -> None:
 def test_a_filter_that_nobody_understands_finds_nothing(wrong: DeleteAclsFilter) -> None:
     controller = LiveController()
     create(controller, acl())
-    refused, found = controller.run(delete_acls(controller.state, [wrong, wanted()]))
+    refused, found = controller.run(delete_acls(controller.state.image, [wrong, wanted()]))
     assert refused.error is not None
     assert refused.error.code is ErrorCode.INVALID_REQUEST
     assert (len(refused.found), len(found.found)) == (0, 1)
@@ -136,5 +136,5 @@ def test_one_request_makes_and_deletes_no_more_than_one_batch_holds() -> None:
     create(controller, *many[:-1])
     create(controller, many[-1])
     with pytest.raises(Rejected) as refused:
-        delete_acls(controller.state, [wanted()])
+        delete_acls(controller.state.image, [wanted()])
     assert refused.value.code is ErrorCode.INVALID_REQUEST

@@ -2,21 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.core.acl import super_users
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings_load import SettingsError, load
 
 LOCKS = [
-    ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-    ("super.users", "User:admin"),
-    ("allow.everyone.if.no.acl.found", "false"),
     ("create.topic.policy.class.name", "com.example.Policy"),
     ("alter.config.policy.class.name", "com.example.Policy"),
 ]
 
 NO_LOCKS = [
-    ("authorizer.class.name", ""),
-    ("super.users", " "),
-    ("allow.everyone.if.no.acl.found", "true"),
     ("sasl.login.refresh.buffer.seconds", "300"),
     ("sasl.kerberos.min.time.before.relogin", "60000"),
     ("early.start.listeners", "CONTROLLER"),
@@ -36,3 +31,30 @@ def test_a_lock_that_would_not_hold_stops_the_start_and_is_named_without_its_val
 def test_a_value_that_locks_nothing_does_not_stop_the_start(name: str, value: str) -> None:
     assert lock_problem(name, value) is None
     assert load({name: value}, {}, None).notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
+
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def test_kafkas_authorizer_is_obeyed_with_its_super_users() -> None:
+    loaded = load(
+        {"authorizer.class.name": STANDARD, "super.users": "User:CN=a,OU=b; User:c", "allow.everyone.if.no.acl.found": "true"}, {}, None
+    )
+    assert loaded.settings.authorizer_class_name == STANDARD
+    assert super_users(loaded.settings.super_users) == ["User:CN=a,OU=b", "User:c"]
+    assert loaded.settings.allow_everyone_if_no_acl_found
+    assert loaded.notes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("super.users", "alice"),
+        ("super.users", "User:alice;:bob"),
+        ("allow.everyone.if.no.acl.found", "yes"),
+    ],
+)
+def test_an_authorizer_that_nobody_knows_and_a_principal_that_is_none_stop_the_start(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name.replace(".", r"\.")):
+        load({name: value}, {}, None)

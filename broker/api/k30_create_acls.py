@@ -1,0 +1,60 @@
+"""CreateAcls (key 30), versions 1-3: who may do what, and who may not.
+
+Promises: an ACL that is answered without an error is durable, and holds for every request after the answer; one that there is already is no
+error, and not made twice; one's mistake refuses that one alone. Without an authorizer each is SECURITY_DISABLED. Who may not ALTER the
+cluster is CLUSTER_AUTHORIZATION_FAILED. As in Kafka, one with ANY fails the whole request with UNKNOWN_SERVER_ERROR, and one of an unknown
+kind (0) closes the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.api.access import check_cluster
+from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Answers when they are durable."""
+    acls = request.creations
+    if any(0 in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type) for acl in acls):
+        raise CloseConnection("an ACL has a part of unknown kind")
+    try:
+        check_cluster(ctx, Operation.ALTER)
+        if ctx.services.authorizer is None:
+            raise Rejected(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        if any(_is_a_filter(acl) for acl in acls):
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+        results = await _create(ctx, acls)
+    except Rejected as error:
+        results = [error for _ in acls]
+    return CreateAclsResponse(
+        results=[AclCreationResult() if error is None else AclCreationResult(*error_fields(error)) for error in results]
+    )
+
+
+async def _create(ctx: Context, acls: Sequence[AclCreation]) -> list[Rejected | None]:
+    results = [_misnamed(acl) for acl in acls]
+    made = iter(await ctx.services.topic_service.create_acls([acl for acl, error in zip(acls, results, strict=True) if error is None]))
+    return [next(made) if error is None else error for error in results]
+
+
+def _misnamed(acl: AclCreation) -> Rejected | None:
+    if acl.resource_type == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    return None if acl.resource_name else Rejected(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+
+
+def _is_a_filter(acl: AclCreation) -> bool:
+    return (
+        acl.resource_type == Resource.ANY
+        or acl.resource_pattern_type in (Pattern.ANY, Pattern.MATCH)
+        or acl.operation == Operation.ANY
+        or acl.permission_type == Permission.ANY
+    )

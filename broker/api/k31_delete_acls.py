@@ -1,0 +1,42 @@
+"""DeleteAcls (key 31), versions 1-3: the ACLs that filters mean are no more.
+
+Promises: what is in the answer is deleted durably, and holds for no request after it; an ACL that two filters mean is told under both. More
+than 10,000 in one request delete none. The filters are those of DescribeAcls. Without an authorizer each is SECURITY_DISABLED; who may not
+ALTER the cluster is CLUSTER_AUTHORIZATION_FAILED.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.access import check_cluster
+from ottla.broker.api.context import Context
+from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
+from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.acls import Deleted
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
+
+
+async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Answers when they are gone for good."""
+    for wanted in request.filters:
+        check_known(wanted)
+    try:
+        check_cluster(ctx, Operation.ALTER)
+        if ctx.services.authorizer is None:
+            raise Rejected(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        deleted = await ctx.services.topic_service.delete_acls(request.filters)
+    except Rejected as error:
+        deleted = [Deleted([], error) for _ in request.filters]
+    return DeleteAclsResponse(filter_results=[_result(each) for each in deleted])
+
+
+def _result(deleted: Deleted) -> DeleteAclsFilterResult:
+    matching = [
+        DeleteAclsMatchingAcl(
+            0, None, acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
+        )
+        for acl in deleted.found
+    ]
+    return DeleteAclsFilterResult(*error_fields(deleted.error), matching)

@@ -1,0 +1,214 @@
+"""Random ACLs and random requests, the same to both brokers, from a user who may do only what these ACLs say.
+
+Rules: the ACLs are in force at both before anything is asked; what a request changed is put back before the next one, so that each is asked
+of two brokers that hold the same; everything follows from a seed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from client_compat.differential.access_requests import FIRST_PARTITIONS, MAKERS, TOPICS, Draw, Side
+from client_compat.differential.probe import Probe, Versions
+from client_compat.differential.run import SHARED, Report, common_versions, compare
+from client_compat.differential.scenarios.common import batch as batch_of
+from client_compat.differential.scenarios.common import create, produce, until, wait_until_coordinated
+from client_compat.kafka.reference import NODE_ID, ReferenceBroker
+from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
+from client_compat.support.brokers import HOST, BrokerProcess
+from client_compat.support.ports import free_port
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+
+SEED = 20261122
+ASKS_OF_EACH = 10
+ANY = 1
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+ALL = 2
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+USER, PASSWORD = "ann", "pass word"
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SETTINGS: Mapping[str, str] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.secure.plain.sasl.jaas.config": f'{_PLAIN} required user_{USER}="{PASSWORD}";',
+}
+NAMES: Mapping[int, Sequence[tuple[str, int]]] = {
+    TOPIC: [("*", LITERAL), ("a", PREFIXED), ("a1", LITERAL), ("a2", LITERAL), ("b1", LITERAL), ("nope", PREFIXED), ("__", PREFIXED)],
+    GROUP: [("*", LITERAL), ("g", PREFIXED), ("g1", LITERAL), ("g2", LITERAL)],
+    CLUSTER: [("kafka-cluster", LITERAL), ("kafka-cluster", LITERAL), ("kafka", PREFIXED)],
+    TRANSACTIONAL_ID: [("*", LITERAL), ("x", PREFIXED), ("x1", LITERAL)],
+}
+OPERATIONS: Mapping[int, Sequence[int]] = {
+    TOPIC: (ALL, 3, 3, 4, 4, 5, 6, 7, 8, 8, 10, 11),
+    GROUP: (ALL, 3, 3, 6, 8, 8, 10, 11),
+    CLUSTER: (ALL, 5, 6, 7, 8, 9, 10, 11, 12),
+    TRANSACTIONAL_ID: (ALL, 4, 4, 8),
+}
+
+
+def random_acls(random: Random) -> list[AclCreation]:
+    """Between none and eight; often one that allows nearly everything, so that others take it away."""
+    acls = {}
+    if random.random() < 0.3:
+        kind = random.choice((TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID))
+        name = "kafka-cluster" if kind == CLUSTER else "*"
+        acls[kind, name, LITERAL] = AclCreation(kind, name, LITERAL, f"User:{USER}", "*", ALL, ALLOW)
+    for number in range(random.randint(0, 8)):
+        kind = random.choice((TOPIC, TOPIC, TOPIC, GROUP, GROUP, CLUSTER, CLUSTER, TRANSACTIONAL_ID))
+        name, pattern = random.choice(NAMES[kind])
+        if kind == CLUSTER:
+            name, pattern = "kafka-cluster", random.choice((LITERAL, LITERAL, PREFIXED))
+        principal = random.choice((f"User:{USER}", f"User:{USER}", "User:*", "User:bob"))
+        host = random.choice(("*", "*", HOST, "10.0.0.1"))
+        permission = random.choice((ALLOW, ALLOW, ALLOW, DENY))
+        acls[kind, name, number] = AclCreation(kind, name, pattern, principal, host, random.choice(OPERATIONS[kind]), permission)
+    return list({repr(acl): acl for acl in acls.values()}.values())
+
+
+class UserProbe(Probe):
+    """A probe whose connections log in."""
+
+    def connection(self, name: str = "main") -> Client:
+        known = name in self._connections
+        client = Probe.connection(self, name)
+        if not known:
+            client.call(SaslHandshakeRequest("PLAIN"), 1)
+            answer = client.call(SaslAuthenticateRequest(f"\0{USER}\0{PASSWORD}".encode()), 1)
+            assert answer.error_code == 0, answer
+        return client
+
+
+@dataclass(slots=True)
+class Judged:
+    """One broker: who may do everything, the user, and the ids of its topics."""
+
+    admin: Probe
+    user: UserProbe
+    side: Side = field(default_factory=Side)
+
+    def prepare(self) -> None:
+        """Topics with records, offsets of two groups."""
+        wait_until_coordinated(self.admin)
+        for name, partitions in FIRST_PARTITIONS.items():
+            self.side.ids[name] = create(self.admin, name, partitions)
+            self.user.names.learn(self.side.ids[name], f"id of {name}")
+            produce(self.admin, "first", name, batch_of(b"1", b"2"))
+        self.commit_offsets()
+
+    def commit_offsets(self) -> None:
+        """Of both groups, in both topics."""
+        for group in ("g1", "g2"):
+            topics = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")]) for name in ("a1", "b1")]
+            self.admin.quietly(OffsetCommitRequest(group, topics=topics), 8)
+
+    def rule_by(self, acls: Sequence[AclCreation]) -> None:
+        """These ACLs, and no others; waits until the broker that is asked obeys them."""
+        anything = DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)
+        self.admin.quietly(DeleteAclsRequest([anything]), 3)
+        results = self.admin.quietly(CreateAclsRequest(list(acls)), 3).results
+        assert not any(result.error_code for result in results), results
+        wanted = {_key(acl) for acl in acls}
+        for _ in until("the ACLs are in force"):
+            found = self.admin.quietly(DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY), 3)
+            have = {
+                (each.resource_type, each.resource_name, each.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
+                for each in found.resources
+                for acl in each.acls
+            }
+            if have == wanted:
+                return
+
+    def put_back(self, draw: Draw, answer: Any) -> None:
+        """What the request changed is as before, and what it began has ended."""
+        if draw.changes is not None and answer is not None:
+            draw.changes(self.admin, self.side, answer)
+            for name in TOPICS:
+                self.user.names.learn(self.side.ids[name], f"id of {name}")
+
+
+def _key(acl: AclCreation) -> tuple[object, ...]:
+    return acl.resource_type, acl.resource_name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
+
+
+def differential_of_access(
+    directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_world: Callable[[int, Report], None] | None = None
+) -> Report:
+    """`pairs` are of ACLs and a request. Raises KafkaMissing or BrokerFailed."""
+    ports = free_port(), free_port()
+    settings = dict(SETTINGS)
+    reference = ReferenceBroker(directory / "kafka-acls", settings)
+    listeners = f"PLAINTEXT://{reference.bootstrap},SECURE://{HOST}:{ports[0]}"
+    of_map = "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT"
+    settings |= {
+        "listeners": f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}",
+        "advertised.listeners": f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}",
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{of_map}",
+    }
+    own_port = free_port()
+    own_settings = {
+        **SETTINGS,
+        **{name: KAFKA_SETTINGS[name] for name in SHARED},
+        "node.id": str(NODE_ID),
+        "listeners": f"PLAINTEXT://{HOST}:{own_port},SECURE://{HOST}:{ports[1]}",
+        "listener.security.protocol.map": of_map,
+    }
+    options = [f"--set={name}={value}" for name, value in own_settings.items()]
+    reference.format(options=("--feature", "eligible.leader.replicas.version=0"))
+    argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla-acls"), *options]
+    with reference, BrokerProcess(argv, own_port, directory / "ottla-acls.log") as own:
+        versions = common_versions(reference.port, own.port)
+        kafka, ours = _judged(reference.port, ports[0], versions), _judged(own.port, ports[1], versions)
+        report = Report(reference.version)
+        for judged in (kafka, ours):
+            judged.prepare()
+        _Comparison(kafka, ours, report).ask_all(pairs, seed, on_world)
+        for judged in (kafka, ours):
+            judged.user.close()
+            judged.admin.close()
+    report.scenarios.append("access")
+    return report
+
+
+def _judged(port: int, secure_port: int, versions: Versions) -> Judged:
+    return Judged(Probe(HOST, port, versions), UserProbe(HOST, secure_port, versions))
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Both brokers, and what was found."""
+
+    kafka: Judged
+    ours: Judged
+    report: Report
+
+    def ask_all(self, pairs: int, seed: int, on_world: Callable[[int, Report], None] | None) -> None:
+        for world in range((pairs + ASKS_OF_EACH - 1) // ASKS_OF_EACH):
+            self._ask(Random(f"{seed}/{world}"), f"seed {seed}, world {world}")
+            self.report.answers += len(self.kafka.user.seen)
+            self.report.differences += compare(f"access {world}", self.kafka.user.seen, self.ours.user.seen)
+            if on_world is not None:
+                on_world(world, self.report)
+
+    def _ask(self, random: Random, label: str) -> None:
+        acls, both = random_acls(random), (self.kafka, self.ours)
+        for judged in both:
+            judged.rule_by(acls)
+            judged.user.seen.clear()
+        for number in range(ASKS_OF_EACH):
+            draw = random.choice(MAKERS)(random, self.kafka.user.versions)
+            if draw is not None:
+                for judged in both:
+                    judged.put_back(draw, judged.user.ask(f"{label}, request {number}", draw.request(judged.side), draw.version))

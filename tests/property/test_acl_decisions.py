@@ -1,0 +1,52 @@
+"""Who may do what: Kafka's own authorizer and ours, told the same ACLs and asked the same."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from client_compat.kafka.jars import KafkaMissing
+from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
+from tests.support.acl_judge import Ask, Judgement, World, kafkas_judgements, random_world
+
+SEED = 20261122
+WORLDS, ACLS, ASKS = 150, 60, 100
+
+
+def ours(world: World) -> list[Judgement]:
+    index = AclIndex(world.acls)
+    return [_judged(world, index, ask) for ask in world.asks]
+
+
+def _judged(world: World, index: AclIndex, ask: Ask) -> Judgement:
+    if ask.principal in world.super_users:
+        return Judgement(True, None if ask.name is None else "SuperUser")
+    verdict = index.judge(Question(ask.principal, ask.host, ask.operation, ask.resource, "hardcode" if ask.name is None else ask.name))
+    allowed = verdict.allowed or (world.is_open and not verdict.covered)
+    if ask.name is None:
+        return Judgement(allowed or index.any_of_type(ask.principal, ask.host, ask.operation, ask.resource), None)
+    if verdict.acl is not None:
+        return Judgement(allowed, f"MatchingAcl(acl={text_of(verdict.acl)})")
+    return Judgement(allowed, "DefaultAllow" if allowed else "DefaultDeny")
+
+
+def test_every_decision_and_the_rule_behind_it_are_kafkas() -> None:
+    random = Random(SEED)
+    worlds = [random_world(random, ACLS, ASKS) for _ in range(WORLDS)]
+    try:
+        theirs = kafkas_judgements(worlds)
+    except KafkaMissing as missing:
+        pytest.skip(str(missing))
+    wrong = [
+        (ask, kafkas, our)
+        for world, judged in zip(worlds, theirs, strict=True)
+        for ask, kafkas, our in zip(world.asks, judged, ours(world), strict=True)
+        if kafkas != our
+    ]
+    assert not wrong, f"{len(wrong)} differ (seed {SEED}), the first: {wrong[0]}"
+    told = [judgement.rule or "any" for judged in theirs for judgement in judged]
+    for rule in ("SuperUser", "DefaultDeny", "DefaultAllow", "any"):
+        assert rule in told
+    assert sum("permissionType=DENY" in rule for rule in told) > 100
+    assert sum("permissionType=ALLOW" in rule for rule in told) > 100

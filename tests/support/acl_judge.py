@@ -1,0 +1,135 @@
+"""Apache Kafka's own authorizer in a Java process, `client_compat/kafka/AclJudge.java`, and what it is asked, from a seed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from client_compat.kafka.jars import jars, java
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
+from ottla.broker.core.acl import EVERYBODY, WILDCARD, Operation, Pattern, Permission, Resource
+
+SOURCE = Path(__file__).parents[2] / "client_compat" / "kafka" / "AclJudge.java"
+OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dfile.encoding=UTF-8",
+    "-Dsun.stdout.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+    "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=trace",
+    "-Dorg.slf4j.simpleLogger.logFile=System.out",
+    "-Dorg.slf4j.simpleLogger.showThreadName=false",
+    "-Dorg.slf4j.simpleLogger.showLogName=false",
+)
+TIMEOUT_S = 60
+PRINCIPALS = ("User:ann", "User:bob", "User:CN=ann,OU=x:y", "Group:ann", "User:Ann", EVERYBODY)
+HOSTS = ("127.0.0.1", "10.0.0.1", "0:0:0:0:0:0:0:1", WILDCARD)
+NAMES = ("a", "ab", "abc", "abd", "b", "ba", "kafka-cluster", "a.b", "A", "é", "éa", WILDCARD, "*a", "zz")
+"""None begins before `*`: asked about `!b` where there is an ACL of `!a`, Kafka looks for ever (StandardAuthorizerData.checkSection)."""
+OPERATIONS = tuple(operation for operation in Operation if operation is not Operation.ANY)
+RESOURCES = tuple(resource for resource in Resource if resource is not Resource.ANY)
+_AUDIT = re.compile(r"\bPrincipal = ")
+
+
+class Ask(NamedTuple):
+    """`name` is None where it is asked for any resource of the type."""
+
+    principal: str
+    host: str
+    operation: int
+    resource: int
+    name: str | None
+
+
+class World(NamedTuple):
+    """What an authorizer is, and what it is asked."""
+
+    super_users: Sequence[str]
+    is_open: bool
+    acls: Sequence[AccessControlEntryRecord]
+    asks: Sequence[Ask]
+
+
+def random_world(random: Random, acls: int, asks: int) -> World:
+    """Few names, principals and operations, so that much is decided by several ACLs."""
+    operations = random.sample(OPERATIONS, random.randint(2, len(OPERATIONS)))
+    resources = random.sample(RESOURCES, random.randint(1, 3))
+
+    def acl(number: int) -> AccessControlEntryRecord:
+        return AccessControlEntryRecord(
+            id=number.to_bytes(16, "big"),
+            resource_type=random.choice(resources),
+            resource_name=random.choice(NAMES),
+            pattern_type=random.choice((Pattern.LITERAL, Pattern.PREFIXED)),
+            principal=random.choice(PRINCIPALS),
+            host=random.choice(HOSTS),
+            operation=random.choice(operations),
+            permission_type=random.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY)),
+        )
+
+    def ask() -> Ask:
+        name = None if random.random() < 0.1 else random.choice((*NAMES, "abcd", "bab", "x", ""))
+        resource, operation = random.choice(resources), random.choice(OPERATIONS[1:])
+        return Ask(random.choice(PRINCIPALS[:-1]), random.choice(HOSTS[:-1]), operation, resource, name)
+
+    is_open, super_users = random.random() < 0.3, ["User:bob"] if random.random() < 0.2 else []
+    several = {astuple(each)[1:]: each for each in map(acl, range(random.randint(0, acls)))}  # one ACL twice there cannot be
+    return World(super_users, is_open, list(several.values()), [ask() for _ in range(asks)])
+
+
+class Judgement(NamedTuple):
+    """Whether it is allowed, and the rule that Kafka's log names; None where it was asked for any resource."""
+
+    allowed: bool
+    rule: str | None
+
+
+def kafkas_judgements(worlds: Iterable[World]) -> list[list[Judgement]]:
+    """Kafka's answer to every question. Raises `KafkaMissing`."""
+    asked = list(worlds)
+    orders = "".join(json.dumps(_order(world)) + "\n" for world in asked)
+    with tempfile.TemporaryDirectory() as directory:
+        argv = [java(), *OPTIONS, "-cp", f"{jars()}/*", str(SOURCE)]
+        done = subprocess.run(
+            argv, input=orders, capture_output=True, text=True, encoding="utf-8", timeout=TIMEOUT_S, check=False, cwd=directory
+        )
+    assert done.returncode == 0, done.stderr
+    lines = iter(done.stdout.splitlines())
+    return [_judgements(world, lines) for world in asked]
+
+
+def _judgements(world: World, lines: Iterable[str]) -> list[Judgement]:
+    audit: list[str] = []
+    for line in lines:
+        if not _AUDIT.search(line):
+            answers = json.loads(line)
+            break
+        audit.append(line[line.index("Principal = ") :])
+    rules = iter(audit)
+    told = [next(rules).partition(" based on rule ")[2] for _ in world.asks]
+    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(world.asks, answers, told, strict=True)]
+
+
+def _order(world: World) -> dict[str, object]:
+    acls = [
+        [
+            acl.resource_type,
+            acl.resource_name,
+            acl.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        ]
+        for acl in world.acls
+    ]
+    return {"super": ";".join(world.super_users), "open": world.is_open, "acls": acls, "asks": [list(ask) for ask in world.asks]}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from tests.support.access import GUARDED, acl, allow, ann, bob, of_cluster
+from tests.support.running_broker import RunningBroker
+
+LOCKED = pytest.mark.broker_settings(GUARDED)
+
+
+def describe(client: Client, name: str | None = None, pattern: int = Pattern.ANY, version: int = 3, kind: int = 1) -> DescribeAclsResponse:
+    asked = DescribeAclsRequest(kind, name, pattern, None, None, Operation.ANY, Permission.ANY)
+    answer: DescribeAclsResponse = client.call(asked, version)
+    return answer
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_without_an_authorizer_there_are_none_to_tell(client: Client, version: int) -> None:
+    answer = describe(client, version=version)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+
+
+@LOCKED
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_acls_of_one_resource_stand_together(broker: RunningBroker, version: int) -> None:
+    with bob(broker) as client:
+        allow(
+            client,
+            acl(Resource.TOPIC, "a", Operation.READ),
+            acl(Resource.TOPIC, "a", Operation.WRITE, Permission.DENY, host="10.0.0.1"),
+            acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.PREFIXED),
+        )
+        found = describe(client, version=version)
+    told = {(each.resource_name, each.pattern_type): each.acls for each in found.resources}
+    assert found.error_code == 0
+    assert [(one.principal, one.host, one.operation, one.permission_type) for one in told["a", Pattern.LITERAL]] == [
+        ("User:ann", "*", Operation.READ, Permission.ALLOW),
+        ("User:ann", "10.0.0.1", Operation.WRITE, Permission.DENY),
+    ]
+    assert len(told["a", Pattern.PREFIXED]) == 1
+
+
+@LOCKED
+@pytest.mark.parametrize(
+    ("name", "pattern", "found"),
+    [
+        (None, Pattern.ANY, {"ab", "a", "*"}),
+        ("ab", Pattern.ANY, {"ab"}),
+        ("ab", Pattern.MATCH, {"ab", "a", "*"}),
+        ("ab", Pattern.LITERAL, {"ab"}),
+        ("a", Pattern.LITERAL, set()),
+        (None, Pattern.PREFIXED, {"a"}),
+        ("b", Pattern.MATCH, {"*"}),
+    ],
+)
+def test_a_filter_finds_what_it_means(broker: RunningBroker, name: str | None, pattern: int, found: set[str]) -> None:
+    with bob(broker) as client:
+        prefix = acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.PREFIXED)
+        allow(client, acl(Resource.TOPIC, "ab", Operation.READ), prefix, acl(Resource.TOPIC, "*", Operation.READ))
+        assert {each.resource_name for each in describe(client, name, pattern).resources} == found
+
+
+@LOCKED
+def test_who_may_not_describe_the_cluster_is_told_nothing(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        answer = describe(client)
+        assert (answer.error_code, answer.resources) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+        allow(admin, of_cluster(Operation.DESCRIBE))
+        assert len(describe(client).resources) == 1
+
+
+@LOCKED
+def test_a_filter_of_an_unknown_kind_closes_the_connection(broker: RunningBroker) -> None:
+    with bob(broker) as client, pytest.raises(ConnectionError):
+        describe(client, kind=0)
