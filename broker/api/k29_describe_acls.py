@@ -7,7 +7,7 @@ CLUSTER_AUTHORIZATION_FAILED. A filter of an unknown kind (0) closes the connect
 
 from __future__ import annotations
 
-from ottla.broker.api.access import allowed_of_cluster, refused
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.controller.acls import Filter, matches
 from ottla.broker.core.acl import Operation
@@ -21,8 +21,8 @@ def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """All of it is in memory."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
-        refusal: DescribeAclsResponse = refused(request)
-        return refusal
+        text = "Request DescribeAcls needs DESCRIBE permission."
+        return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=text)
     if ctx.services.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}

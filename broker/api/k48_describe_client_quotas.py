@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.broker.api.access import check_cluster
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.acl import Operation
@@ -31,8 +31,9 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Every entity that has all parts that are asked for; with `strict` no others."""
+    if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     try:
-        check_cluster(ctx, Operation.DESCRIBE_CONFIGS)
         filters = _filters(request.components)
     except Rejected as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)

@@ -23,10 +23,9 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import (
 def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     """All of it is in memory."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
-        text = "Cluster authorization failed."
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(
-            error_code=code, error_message=text, results=[DescribeUserScramCredentialsResult("", code, text) for _ in request.users or ()]
+            error_code=code, error_message=None, results=[DescribeUserScramCredentialsResult("", code, None) for _ in request.users or ()]
         )
     known: dict[str, list[CredentialInfo]] = {}
     for (mechanism, name), credential in sorted(ctx.services.topics.image.scram.items()):
