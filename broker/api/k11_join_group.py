@@ -45,7 +45,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
     return answered(
         lambda: ctx.services.groups.join(request.group_id, joining),
         lambda answer: _response(ctx, answer),
-        lambda rejected: _response(ctx, JoinAnswer(error=rejected.code)),
+        lambda rejected: _response(ctx, JoinAnswer(error=rejected.code, member_id="" if request.group_id else request.member_id)),
     )
 
 

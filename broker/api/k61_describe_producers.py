@@ -30,7 +30,9 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
 
 
 def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
-    if name_problem(topic) is None and not allowed(ctx, Operation.READ, Resource.TOPIC, topic):
+    if (problem := name_problem(topic)) is not None:
+        return PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if not allowed(ctx, Operation.READ, Resource.TOPIC, topic):
         return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     try:
         log = ctx.services.partitions.get(topic, index).log

@@ -21,6 +21,7 @@ COMMANDS = {
     "topics": "ottla.broker.cli.topics:app",
     "groups": "ottla.broker.cli.groups:app",
     "transactions": "ottla.broker.cli.transactions:app",
+    "acls": "ottla.broker.cli.acls:app",
     "faults": "ottla.broker.cli.faults:app",
     "clock": "ottla.broker.cli.faults:clock",
     "verify": "ottla.broker.cli.verify:verify",

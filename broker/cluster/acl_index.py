@@ -89,6 +89,12 @@ class AclIndex:
         if not name.startswith(WILDCARD) and (found := self._literal.get((resource, WILDCARD))) is not None:
             yield found
 
+    def about(self, resource: int, name: str) -> Iterator[Acl]:
+        """All that are about it, whoever they are for."""
+        for of_principals in self._about(resource, name):
+            for acls in of_principals.values():
+                yield from acls
+
     def any_of_type(self, principal: str, host: str, operation: int, resource: int) -> bool:
         """Whether there is some name with which it may be done. What allows an operation by implication does not count here."""
         denied: dict[int, set[str]] = {Pattern.LITERAL: set(), Pattern.PREFIXED: set()}

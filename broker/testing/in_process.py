@@ -28,6 +28,7 @@ from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
+from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
 from ottla.broker.testing.history import History
@@ -67,6 +68,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
+        self.acls = AclControl(self)
         self.history = History(self._topic_name)
         """What clients did since `record`."""
         self._recording = False

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.broker.testing.acl_control import AclControl
     from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.in_process import InProcessBroker
@@ -123,6 +124,12 @@ def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
 def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
     """The topics of `ottla_broker`."""
     return ottla_broker.topics
+
+
+@pytest.fixture
+def ottla_acls(ottla_broker: InProcessBroker) -> AclControl:
+    """Who may do what at `ottla_broker`, whose settings name an authorizer."""
+    return ottla_broker.acls
 
 
 @pytest.fixture

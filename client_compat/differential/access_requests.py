@@ -434,7 +434,7 @@ def _alter_quotas(random: Random, version: int) -> Any:
 
 @_maker(50)
 def _describe_users(random: Random, version: int) -> Any:
-    return k50.DescribeUserScramCredentialsRequest(None if _flag(random) else [k50.UserName("nobody"), k50.UserName("none")])
+    return k50.DescribeUserScramCredentialsRequest([] if _flag(random) else [k50.UserName("nobody")])
 
 
 @_maker(51)

@@ -1,0 +1,60 @@
+"""Who may do what at a broker in a test's process: roles are given and taken away without a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.core.acl import CLUSTER_NAME, STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
+from ottla.protocol.messages.k30_create_acls import AclCreation
+from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
+
+if TYPE_CHECKING:
+    from ottla.broker.runtime.metadata.topic_service import TopicService
+    from ottla.broker.testing.broker_thread import BrokerThread
+
+_ANYTHING = DeleteAclsFilter(Resource.ANY, None, Pattern.ANY, None, None, Operation.ANY, Permission.ANY)
+
+
+class AclControl:
+    """The ACLs of one broker. It has to ask for them: `settings={"authorizer.class.name": …}`, else RuntimeError."""
+
+    def __init__(self, owner: BrokerThread) -> None:
+        self._owner = owner
+
+    def allow(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
+        """`allow("User:ann", "READ", "WRITE", topic="orders")`; the resource is `topic`, `group` or `transactional_id`, or without one the
+        cluster; "*" as its name means all, `prefixed` all that begin so. Raises Rejected, KeyError for what is no operation."""
+        self._make(Permission.ALLOW, principal, operations, host=host, prefixed=prefixed, resource=resource)
+
+    def deny(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
+        """As `allow`, which it is stronger than."""
+        self._make(Permission.DENY, principal, operations, host=host, prefixed=prefixed, resource=resource)
+
+    def reset(self) -> None:
+        """Takes all back."""
+        self._owner.call_async(self._deciding().delete_acls([_ANYTHING]))
+
+    def _make(
+        self, permission: Permission, principal: str, operations: tuple[str, ...], *, host: str, prefixed: bool, resource: dict[str, str]
+    ) -> None:
+        kind, name = _resource(resource)
+        pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
+        acls = [AclCreation(kind, name, pattern, principal, host, Operation[each], permission) for each in operations]
+        for error in self._owner.call_async(self._deciding().create_acls(acls)):
+            if error is not None:
+                raise error
+
+    def _deciding(self) -> TopicService:
+        services = self._owner.node.services
+        if services.authorizer is None:
+            raise RuntimeError(f"the broker asks for no ACLs: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
+        if services.deciding is None:
+            raise RuntimeError("a broker of a cluster makes no ACLs by itself: ask the cluster")
+        return services.deciding
+
+
+def _resource(given: dict[str, str]) -> tuple[Resource, str]:
+    if not given:
+        return Resource.CLUSTER, CLUSTER_NAME
+    ((kind, name),) = given.items()
+    return Resource[kind.upper()], name

@@ -1,0 +1,39 @@
+"""Roles of a test, at a broker that asks who may do what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.access import GUARDED, ann
+from tests.support.running_broker import RunningBroker
+
+
+def test_a_role_is_given_taken_away_and_denied(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", GUARDED) as broker, ann(broker) as client:
+
+        def sees() -> bool:
+            (topic,) = client.call(MetadataRequest([MetadataRequestTopic(name="orders")], False), 9).topics
+            return bool(topic.error_code == 0)
+
+        broker.topics.create("orders")
+        assert not sees()
+        broker.acls.allow("User:ann", "READ", topic="ord", prefixed=True)
+        assert sees()
+        broker.acls.deny("User:*", "DESCRIBE", topic="orders", host="127.0.0.1")
+        assert not sees()
+        broker.acls.reset()
+        broker.acls.allow("User:ann", "ALL", topic="*")
+        assert sees()
+        with pytest.raises(Rejected) as caught:
+            broker.acls.allow("ann", "READ", group="g")
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_broker_that_asks_nobody_says_which_setting_is_missing(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, pytest.raises(RuntimeError, match=r"authorizer\.class\.name="):
+        broker.acls.allow("User:ann", "READ", topic="orders")
