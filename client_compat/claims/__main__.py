@@ -16,7 +16,7 @@ from rich.table import Table
 
 from client_compat.claims.claim import Claim
 from client_compat.claims.run import CLAIMS, ClaimResult, run_claims
-from client_compat.kafka.cluster import ALL_OTTLA, kinds_of
+from client_compat.kafka.cluster import ALL_OTTLA, Kind, kinds_of
 from client_compat.support import program
 from client_compat.support.progress import progress
 
@@ -25,7 +25,8 @@ def main(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]…", help="Claims to run; all, without a number.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     java: Annotated[bool, typer.Option(help="Use the Java client, too, where Maven can build it.")] = True,
-    brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims 12, 29 and 30: kafka or ottla.")] = ",".join(ALL_OTTLA),
+    brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims about several: kafka or ottla.")] = ",".join(ALL_OTTLA),
+    controller: Annotated[Kind, typer.Option(help="Whose controller they are under.")] = Kind.OTTLA,
 ) -> None:
     """Run what articles teach about exactly-once, and print claim, what happened, evidence, held or refuted. A wrong claim is expected to
     be refuted. Exit code 1 where anything came otherwise than expected."""
@@ -41,7 +42,7 @@ def main(
             display.update(bar, note=f"{claim.number}: {claim.text}")
 
         results = []
-        for result in run_claims(chosen, Path(directory), java=java, on_claim=on_claim, kinds=kinds):
+        for result in run_claims(chosen, Path(directory), java=java, on_claim=on_claim, kinds=kinds, controller=controller):
             results.append(result)
             display.advance(bar)
         display.update(bar, note="")
@@ -81,11 +82,12 @@ def _print(console: Console, results: list[ClaimResult], seconds: float) -> None
         table.add_row(str(result.claim.number), result.claim.text, escape(result.happened) + evidence, result.claim.expected, got)
     console.print(table)
     surprises = [str(result.claim.number) for result in results if result.surprise]
-    skipped = [str(result.claim.number) for result in results if result.got == "skipped"]
-    ran = len(results) - len(skipped)
+    waiting = [str(result.claim.number) for result in results if result.got == "skipped"]
+    counts = ", ".join(f"{sum(result.got == got for result in results)} {got}" for got in ("held", "refuted"))
     verdict = f"[red]otherwise than expected: {', '.join(surprises)}[/]" if surprises else "[green]all as expected[/]"
-    left = f"; skipped: {', '.join(skipped)}" if skipped else ""
-    console.print(f"{ran} claims run in {seconds:.0f} s: {verdict}{left}. docs/exactly-once.md explains each.")
+    left = f"{len(waiting)} waiting" + (f" for what is not here: {', '.join(waiting)}" if waiting else "")
+    ran = len(results) - len(waiting)
+    console.print(f"{ran} claims run in {seconds:.0f} s: {counts}, {left}; {verdict}. docs/exactly-once.md explains each.")
 
 
 if __name__ == "__main__":

@@ -1,60 +1,18 @@
-"""What more than one broker is for: leaders that die (claims 12, 29, 30). Three brokers under a controller of Apache Kafka's."""
+"""What more than one broker is for: leaders that die (claims 12, 29, 30, 35, 36, 37). Three brokers and a controller, a process each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.replicas import FOLLOWERS_TIMEOUT_MS, followers_of, holders, leader_of, log, partition_of, three_brokers, values
 from client_compat.claims.wire import Identity, new_producer_id, put
 from client_compat.claims.world import World
 from client_compat.cluster_mixed.replicas import high_watermarks
-from client_compat.kafka.cluster import Cluster, Node
-from client_compat.matrix.truth import Truth, until
-from client_compat.support.log_text import describe
+from client_compat.matrix.truth import until
 from ottla.spark_jobs.audit import audit
 
-FOLLOWERS_TIMEOUT_MS = 300
-"""Much shorter than a broker's session: nobody leaves the in-sync set meanwhile."""
-
-
-@contextmanager
-def three_brokers(world: World, **config: str) -> Iterator[tuple[Cluster, str]]:
-    """The cluster and a new topic of three replicas and one partition; dots of a setting's name are written as `_`. Afterwards every
-    broker runs again."""
-    cluster, topic = world.cluster(), world.name("replicated")
-    cluster.create_topic(topic, 1, {name.replace("_", "."): value for name, value in config.items()})
-    try:
-        yield cluster, topic
-    finally:
-        for broker in cluster.brokers:
-            if broker.process.alive:
-                broker.process.resume()
-            else:
-                broker.start()
-        cluster.settle()
-
-
-def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
-    """Who leads partition 0, as soon as that is somebody who runs, other than `but`, and says where the log ends."""
-    asked = next(broker for broker in cluster.brokers if broker.process.alive)
-    for _ in until(f"{topic} has a new leader"):
-        (found,) = [one for one in cluster.seen_by(asked).topics if one.name == topic]
-        if found.partitions and found.partitions[0].leader_id >= 0:
-            leader = cluster.broker(found.partitions[0].leader_id)
-            if leader is not but and leader.process.alive:
-                Truth(leader.process.port).wait_until_led(topic)
-                return leader
-    raise AssertionError("until raises")
-
-
-def log(leader: Node, topic: str) -> list[str]:
-    return [f"broker {leader.node_id}: {describe(batch)}" for batch in Truth(leader.process.port).batches(topic)]
-
-
-def values(leader: Node, topic: str) -> list[str]:
-    return [(value or b"").decode() for value in Truth(leader.process.port).values(topic)]
+NOBODY = -1
 
 
 @claim(12, "Deduplication survives a change of leader, because id and sequence are in the log")
@@ -79,7 +37,7 @@ def acknowledged_alone(world: World) -> CheckResult:
         old = leader_of(cluster, topic)
         port = old.process.port
         safe = put(port, topic, "all, to all")
-        followers = [broker for broker in cluster.brokers if broker is not old]
+        followers = followers_of(cluster, old)
         for broker in followers:
             broker.process.pause()
         put(port, topic, "for the fetch that waits", acks=1)
@@ -101,7 +59,7 @@ def acknowledged_alone(world: World) -> CheckResult:
 def unclean(world: World) -> CheckResult:
     with three_brokers(world, unclean_leader_election_enable="true") as (cluster, topic):
         old = leader_of(cluster, topic)
-        behind, other = [broker for broker in cluster.brokers if broker is not old]
+        behind, other = followers_of(cluster, old)
         behind.stop()
         told = [put(old.process.port, topic, value) for value in ("order 1", "order 2", "order 3")]
         _wait_for_high_watermark([old.directory, other.directory], topic, 3)
@@ -123,6 +81,80 @@ def unclean(world: World) -> CheckResult:
     happened = "a replica that was behind was made leader: what two others had acknowledged is gone, and the audit says from where on"
     first = f"brokers {old.node_id} and {other.node_id} said {told}; broker {new.node_id}, which had none of it, leads and says {after}"
     return CheckResult(lost and any(one.offset == 0 for one in samples), happened, [first, *evidence, *said])
+
+
+@claim(35, "When no replica in sync is left, another one leads, so that the partition stays available", right=False)
+def nobody_in_sync(world: World) -> CheckResult:
+    with three_brokers(world, min_insync_replicas="1") as (cluster, topic):
+        last = leader_of(cluster, topic)
+        others = followers_of(cluster, last)
+        for broker in others:
+            broker.stop()
+        told = put(last.process.port, topic, "only one has it")
+        held_by = holders(cluster, topic, "only one has it")
+        last.process.kill()
+        for broker in others:
+            broker.start()
+        for _ in until("the others are there, and do not lead"):
+            seen = [partition_of(cluster, topic, broker) for broker in others]
+            brokers = [len(cluster.seen_by(broker).brokers) for broker in others]
+            if brokers == [2, 2] and all(one is not None and one.leader_id == NOBODY for one in seen):
+                break
+        refused = put(others[0].process.port, topic, "to who does not lead")
+        last.start()
+        stored, evidence = values(leader_of(cluster, topic), topic), log(leader_of(cluster, topic), topic)
+    kept = told == ("NONE", 0) and held_by == [last.node_id] and stored[:1] == ["only one has it"]
+    stood_still = refused[0] in {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE"}
+    happened = "the partition stood still until the last one in sync was back, and nothing was lost (unclean.leader.election.enable=false)"
+    first = f"broker {last.node_id}, in sync alone, said {told} and was killed; nobody leads, a write is told {refused[0]}; it is back"
+    return CheckResult(not (kept and stood_still), happened, [first, *evidence])
+
+
+@claim(36, "Idempotence keeps records from being lost, too", right=False)
+def notices_a_loss(world: World) -> CheckResult:
+    with three_brokers(world) as (cluster, topic):
+        old = leader_of(cluster, topic)
+        port, producer = old.process.port, new_producer_id(old.process.port)
+        put(port, topic, "a", Identity(producer, 0, 0))
+        followers = followers_of(cluster, old)
+        for broker in followers:
+            broker.process.pause()
+        put(port, topic, "b, for the fetch that waits", Identity(producer, 0, 1), acks=1)
+        told = put(port, topic, "c", Identity(producer, 0, 2), acks=1)
+        old.process.kill()
+        for broker in followers:
+            broker.process.resume()
+        new = leader_of(cluster, topic, but=old)
+        following = put(new.process.port, topic, "d", Identity(producer, 0, 3))
+        stored, evidence = values(new, topic), log(new, topic)
+    lost = told == ("NONE", 2) and "c" not in stored
+    noticed = following[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and "d" not in stored
+    happened = "acknowledged with acks=1 and lost; but noticed: to the new leader the next sequence is a gap, and it refuses"
+    first = f"broker {old.node_id} said {told} to sequence 2 and was killed; broker {new.node_id} says to sequence 3: {following[0]}"
+    return CheckResult(not (lost and noticed), happened, [first, *evidence])
+
+
+@claim(37, "A leader that comes back after another was elected can acknowledge nothing with acks=all")
+def zombie(world: World) -> CheckResult:
+    with three_brokers(world) as (cluster, topic):
+        old = leader_of(cluster, topic)
+        before = put(old.process.port, topic, "before")
+        old.process.pause()
+        new = leader_of(cluster, topic, but=old)
+        for _ in until("the new leader has another in sync"):
+            meanwhile = put(new.process.port, topic, "meanwhile")
+            if meanwhile[0] == "NONE":
+                break
+        old.process.resume()
+        late = put(old.process.port, topic, "of the zombie", timeout_ms=FOLLOWERS_TIMEOUT_MS)
+        cluster.settle()
+        leader = leader_of(cluster, topic)
+        held_by, stored, evidence = holders(cluster, topic, "of the zombie"), values(leader, topic), log(leader, topic)
+    held = before == ("NONE", 0) and late[0] != "NONE" and "of the zombie" not in stored and not held_by
+    first = (
+        f"broker {old.node_id} stood still, broker {new.node_id} led and said {meanwhile}; broker {old.node_id} is awake and says {late[0]}"
+    )
+    return CheckResult(held, "it is no leader any more, or waits in vain for followers; what it wrote is cut off", [first, *evidence])
 
 
 def _wait_for_high_watermark(directories: list[Path], topic: str, offset: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from client_compat.claims import identity, partitioning, replication, retries, settings, transactions, uses
+from client_compat.claims import identity, in_sync, partitioning, replication, retries, settings, transactions, uses
 from client_compat.claims.claim import REGISTRY, Claim
 from client_compat.claims.world import World, world
 from client_compat.kafka.cluster import ALL_OTTLA, Kind
@@ -18,7 +18,7 @@ from client_compat.matrix.truth import TruthFailed
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.workers import RunFailed
 
-THEMES = (retries, identity, settings, transactions, partitioning, uses, replication)
+THEMES = (retries, identity, settings, transactions, partitioning, uses, replication, in_sync)
 CLAIMS = dict(sorted(REGISTRY.items()))
 FAILURES = (BrokerFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, TimeoutError, ValueError)
 """What a claim that does not come to its end raises: a finding, too."""
@@ -40,11 +40,17 @@ class ClaimResult:
 
 
 def run_claims(
-    chosen: Sequence[Claim], directory: Path, *, java: bool, on_claim: Callable[[Claim], None], kinds: Sequence[Kind] = ALL_OTTLA
+    chosen: Sequence[Claim],
+    directory: Path,
+    *,
+    java: bool,
+    on_claim: Callable[[Claim], None],
+    kinds: Sequence[Kind] = ALL_OTTLA,
+    controller: Kind = Kind.OTTLA,
 ) -> Iterator[ClaimResult]:
     """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others. `kinds`
-    are the brokers of the cluster, which is started for claims that need one."""
-    with world(directory, kinds, java=java) as where:
+    are the brokers of the cluster, which is started for claims that need one, under a `controller`."""
+    with world(directory, kinds, controller, java=java) as where:
         for claim in chosen:
             on_claim(claim)
             began = time.perf_counter()

@@ -37,6 +37,8 @@ class World:
     """What ends with the world."""
     kinds: Sequence[Kind] = ALL_OTTLA
     """Whose brokers make the cluster, for claims that need several."""
+    controller: Kind = Kind.OTTLA
+    """And whose controller they are under."""
     _clusters: list[Cluster] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -92,10 +94,11 @@ class World:
         return new_producer_id(self.stage.broker.port)
 
     def cluster(self) -> Cluster:
-        """Three brokers of their own, started once. Raises `Skipped` where Apache Kafka, whose the controller is, cannot be had."""
+        """Three brokers of their own, started once. Raises `Skipped` where they are Apache Kafka's, or their controller, and it cannot be
+        had."""
         if not self._clusters:
             try:
-                cluster = Cluster(self.directory / "cluster", self.kinds)
+                cluster = Cluster(self.directory / "cluster", self.kinds, controller_kind=self.controller)
                 self._clusters.append(self.stack.enter_context(running(cluster)))
             except KafkaMissing as missing:
                 raise Skipped(str(missing)) from None
@@ -109,8 +112,8 @@ class World:
 
 
 @contextmanager
-def world(directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, *, java: bool) -> Iterator[World]:
+def world(directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, controller: Kind = Kind.OTTLA, *, java: bool) -> Iterator[World]:
     """A broker of transaction version 2 and no client yet. Without `java`, the Java client is left out."""
     with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
         missing = pool.missing("java") if java else "left out"
-        yield World(ready[2], directory, pool, missing, stack, kinds)
+        yield World(ready[2], directory, pool, missing, stack, kinds, controller)

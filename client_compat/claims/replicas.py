@@ -1,0 +1,109 @@
+"""What the claims about several brokers share: three of them, whose leaders may be killed or stand still, and what is on their disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from client_compat.claims.world import World
+from client_compat.kafka.cluster import Cluster, Node
+from client_compat.matrix.truth import Truth, until
+from client_compat.support.brokers import HOST
+from client_compat.support.log_text import describe
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataResponsePartition
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.spark_jobs.tables import Filters, read
+
+FOLLOWERS_TIMEOUT_MS = 300
+"""Much shorter than a broker's session: nobody leaves the in-sync set meanwhile."""
+FIND_COORDINATOR_VERSION = 3
+"""The last one that asks for one key."""
+
+
+@contextmanager
+def three_brokers(world: World, partitions: int = 1, **config: str) -> Iterator[tuple[Cluster, str]]:
+    """The cluster and a new topic of three replicas; dots of a setting's name are written as `_`. Afterwards every broker runs again."""
+    cluster, topic = world.cluster(), new_topic(world, partitions, **config)
+    try:
+        yield cluster, topic
+    finally:
+        for broker in cluster.brokers:
+            if broker.process.alive:
+                broker.process.resume()
+            else:
+                broker.start()
+        cluster.settle()
+
+
+def new_topic(world: World, partitions: int = 1, **config: str) -> str:
+    """Another one in the cluster."""
+    topic = world.name("replicated")
+    world.cluster().create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
+    return topic
+
+
+def partition_of(cluster: Cluster, topic: str, asked: Node) -> MetadataResponsePartition | None:
+    """What a broker says of partition 0; None while it does not know it."""
+    (found,) = [one for one in cluster.seen_by(asked).topics if one.name == topic]
+    return found.partitions[0] if found.partitions else None
+
+
+def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
+    """Who leads partition 0, as soon as that is somebody who runs, other than `but`, and says where the log ends. `but` is not asked."""
+    asked = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
+    for _ in until(f"{topic} has a new leader"):
+        found = partition_of(cluster, topic, asked)
+        if found is not None and found.leader_id >= 0:
+            leader = cluster.broker(found.leader_id)
+            if leader is not but and leader.process.alive:
+                Truth(leader.process.port).wait_until_led(topic)
+                return leader
+    raise AssertionError("until raises")
+
+
+def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
+    """The other two."""
+    return [broker for broker in cluster.brokers if broker is not leader]
+
+
+def wait_in_sync(cluster: Cluster, topic: str, asked: Node, brokers: Sequence[Node]) -> list[int]:
+    """Until `asked` says that these are the in-sync set of partition 0; their ids."""
+    wanted = sorted(broker.node_id for broker in brokers)
+    for _ in until(f"{wanted} are in sync for {topic}"):
+        found = partition_of(cluster, topic, asked)
+        if found is not None and sorted(found.isr_nodes) == wanted:
+            return wanted
+    raise AssertionError("until raises")
+
+
+def log(leader: Node, topic: str) -> list[str]:
+    return [f"broker {leader.node_id}: {describe(batch)}" for batch in Truth(leader.process.port).batches(topic)]
+
+
+def values(leader: Node, topic: str) -> list[str]:
+    """What a consumer is given of partition 0."""
+    return [(value or b"").decode() for value in Truth(leader.process.port).values(topic)]
+
+
+def holders(cluster: Cluster, topic: str, value: str) -> list[int]:
+    """The brokers whose directories have a record of that value."""
+    chosen = Filters(topics=frozenset({topic}))
+    return [
+        broker.node_id
+        for broker in cluster.brokers
+        if any(
+            row == value.encode() for batch in read("records", [broker.directory], ["value"], chosen) for row in batch["value"].to_pylist()
+        )
+    ]
+
+
+def coordinator_of(cluster: Cluster, key: str, *, transactional: bool = False) -> Node:
+    """The broker that coordinates the group or the transactional id."""
+    for _ in until(f"{key} has a coordinator"):
+        with Client(HOST, cluster.brokers[0].process.port) as client:
+            found = client.call(FindCoordinatorRequest(key, key_type=int(transactional)), FIND_COORDINATOR_VERSION)
+        if found.error_code == ErrorCode.NONE:
+            return cluster.broker(found.node_id)
+    raise AssertionError("until raises")
