@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -21,6 +20,8 @@ from client_compat.support.load import NOT_TOLD
 REFRESHES = 8
 """A second."""
 EVENTS = 7
+WIDE = 140
+"""Columns that two tables need beside each other."""
 PLAIN_MS = 2_000
 """So often a pipe is told how the cluster is."""
 STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.STILL: "magenta", State.DEAD: "bold red"}
@@ -85,10 +86,11 @@ class View:
         sample = self.recording.latest
         if not sample.states:
             return Panel(Text("starting a controller and three brokers…", style="dim"), title=title_of(self.act), title_align="left")
+        wide = self.console.width >= WIDE
         parts = (
-            Text(self.act.what, style="dim"),
-            Columns([brokers(sample), partitions(self.act.key, sample)], padding=(0, 3)),
-            Columns([clients(self.recording, sample), windows(self.act.partitions, sample)], padding=(0, 3)),
+            Text(f"{self.act.what}\n", style="dim"),
+            beside(brokers(sample), partitions(self.act.key, sample), wide=wide),
+            beside(clients(self.recording, sample), windows(self.act.partitions, sample), wide=wide),
             events(self.recording),
         )
         return Panel(Group(*parts), title=title_of(self.act), title_align="left", subtitle=_at(self.recording, sample.at_ms).strip())
@@ -100,6 +102,15 @@ def title_of(act: Act) -> str:
 
 def _at(recording: Recording, at_ms: int) -> str:
     return f"{max(0, at_ms - recording.began_ms) / 1000:5.1f} s"
+
+
+def beside(left: Table, right: Table, *, wide: bool) -> RenderableType:
+    """Two tables side by side where there is room, and a line below."""
+    if not wide:
+        return Group(left, right, Text(""))
+    both = Table.grid(padding=(0, 5, 0, 0))
+    both.add_row(left, right)
+    return Group(both, Text(""))
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -121,7 +132,7 @@ def partitions(topic: str, sample: Sample) -> Table:
     table = _table("Partitions", "", "leader", "epoch", "in sync", "high watermark", *(f"end at {node_id}" for node_id in sample.states))
     for index, one in enumerate(sample.partitions):
         ends = [number(one.log_ends.get(node_id)) for node_id in sample.states]
-        leader = Text("nobody", style="bold red") if one.leader is None else _broker(one.leader)
+        leader = _leader(one, sample)
         in_sync = Text(" ").join(_broker(node_id) if node_id in one.in_sync else Text("·", style="dim") for node_id in sample.states)
         table.add_row(f"{topic}-{index}", leader, str(one.leader_epoch), in_sync, number(one.high_watermark), *ends)
     return table
@@ -137,9 +148,7 @@ def clients(recording: Recording, sample: Sample) -> Table:
 
 def windows(count: int, sample: Sample) -> Table:
     """What the leaders remember of idempotent producers."""
-    table = _table(
-        "Producers' windows", "producer id", "epoch", *(f"last sequence in {index}" for index in range(count)), "retries absorbed"
-    )
+    table = _table("Producers' windows", "producer id", "epoch", *(f"sequence in {index}" for index in range(count)), "retries absorbed")
     for at, one in enumerate(sample.windows):
         sequences = [number(one.last_sequences.get(index)) for index in range(count)]
         table.add_row(str(one.producer_id), str(one.epoch), *sequences, f"{sample.absorbed:,}" if not at else "")
@@ -170,6 +179,12 @@ def plain(recording: Recording) -> str:
 def _plain_partition(one: PartitionView) -> str:
     leader = "led by nobody" if one.leader is None else f"led by {one.leader}"
     return f"{leader}, in sync {' '.join(map(str, one.in_sync)) or 'nobody'}, high watermark {number(one.high_watermark)}"
+
+
+def _leader(one: PartitionView, sample: Sample) -> Text:
+    if one.leader is None:
+        return Text("nobody", style="bold red")
+    return Text(f"{one.leader}, dead", style="bold red") if sample.states.get(one.leader) == State.DEAD else _broker(one.leader)
 
 
 def _broker(node_id: int) -> Text:

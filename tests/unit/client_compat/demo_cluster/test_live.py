@@ -14,7 +14,7 @@ from client_compat.support.load import NOT_TOLD
 SAMPLE = Sample(
     5_000,
     {1: State.DEAD, 2: State.SERVES, 3: State.STILL},
-    [PartitionView(2, 7, (2, 3), 1_234, {2: 1_240}), PartitionView()],
+    [PartitionView(2, 7, (2, 3), 1_234, {2: 1_240}), PartitionView(), PartitionView(1, 8)],
     [Window(4_000, 1, {0: 77})],
     sent=(900, 800),
     answered=(890, 800),
@@ -37,7 +37,14 @@ def test_a_terminal_shows_brokers_leaders_in_sync_sets_high_watermarks_and_windo
     console.print(view.render())
     lines = [line.split() for line in console.export_text().splitlines()]
     text = [" ".join(line) for line in lines]
-    for words in ("1 dead –", "2 serves 0", "3 stands still –", "safe-0 2 7 · 2 3 1,234 – 1,240 –", "nobody -1 · · · –"):
+    for words in (
+        "1 dead 2",
+        "2 serves 0",
+        "3 stands still –",
+        "safe-0 2 7 · 2 3 1,234 – 1,240 –",
+        "nobody -1 · · · –",
+        "safe-2 1, dead 8",
+    ):
         assert any(words in line for line in text), (words, text)
     for words in ("aiokafka 900 890 10 not told", "confluent-kafka 800 800 0 12", "4000 1 77 – – 3", "2.0 s SIGKILL broker 1 is killed"):
         assert any(words in line for line in text), (words, text)
