@@ -82,6 +82,8 @@ class Broker:
         self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self.log_dir: LogDir
         self.services: Services
+        self.tell: Callable[[str], str] | None = None
+        """What the greeting goes on with, for its address."""
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
@@ -108,10 +110,11 @@ class Broker:
 
     def greeting(self) -> str:
         """Where the broker is, and what of."""
+        at = host_and_port(*self.address)
         return (
-            f"Ottla is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
+            f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
             f"node {self.settings.node_id}, {len(self.services.partitions)} partitions)"
-        )
+        ) + ("" if self.tell is None else f"\n{self.tell(at)}")
 
     @property
     def connection_count(self) -> int:
@@ -332,8 +335,9 @@ class Broker:
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # as `_join`
         from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as `_join`
 
-        credentials = Credentials(lambda: self.services.topics.image)
-        return locks_of(self.settings, listeners, Surroundings(credentials.find, self.world.random.getrandbits, self.clock.now_ms))
+        random_bits = self.world.random.getrandbits
+        credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits)
+        return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock.now_ms))
 
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
@@ -390,6 +394,13 @@ def run(
     *,
     clock: Clock | None = None,
     beside: Beside[Broker] | None = None,
+    tell: Callable[[str], str] | None = None,
 ) -> int:
-    """Run a broker until a signal stops it; the exit code. Raises StartError."""
-    return run_node(lambda: Broker(settings, faults, World(clock or Clock())), port_file, beside)
+    """Run a broker until a signal stops it; the exit code. `tell` goes on with its greeting. Raises StartError."""
+
+    def make() -> Broker:
+        broker = Broker(settings, faults, World(clock or Clock()))
+        broker.tell = tell
+        return broker
+
+    return run_node(make, port_file, beside)

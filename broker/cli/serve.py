@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.entrance import OwnLock
     from ottla.broker.faults.engine import Faults
 
 EXIT_USAGE = 2
@@ -44,6 +45,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
+    made.add_argument("--tls", action="store_true", help="make a certificate and encrypt; what clients need is printed (docs/security.md)")
+    made.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        type=_user,
+        metavar="NAME:PASSWORD",
+        dest="users",
+        help="only who logs in is served, by PLAIN or SCRAM; may be repeated (a command line is seen by others: for tests)",
+    )
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
     made.add_argument(
         "--fault",
@@ -74,6 +85,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _user(text: str) -> tuple[str, str]:
+    name, _, password = text.partition(":")
+    if not name or not password:
+        raise argparse.ArgumentTypeError("a user is NAME:PASSWORD")  # which is not repeated: it may be a password alone
+    return name, password
+
+
 def _brokers(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _BROKERS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r}: allowed is a number from 1 to {_BROKERS_MAX}")
@@ -102,7 +120,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         if options.brokers is not None:
             return _run_together(options)
-        loaded = load({**parse_assignments(options.assignments), **_shorthands(options)}, os.environ, options.config)
+        assignments = {**parse_assignments(options.assignments), **_shorthands(options)}
+        lock = _own_lock(options, assignments) if options.tls or options.users else None
+        loaded = load(assignments if lock is None else {**lock.settings, **assignments}, os.environ, options.config)
+        loaded.settings.users = {} if lock is None else lock.users
         faults = Faults(parse_rule(text) for text in options.fault)
         for note in loaded.notes:
             logging.getLogger("ottla.broker").info("%s", note)
@@ -110,9 +131,10 @@ def main(argv: Sequence[str]) -> int:
             _format_where_new(loaded.settings)
         if loaded.settings.is_controller and not loaded.settings.is_member:
             return _run_controller(loaded.settings, options)
+        tell = None if lock is None else lock.told
         if options.admin_port is None:
-            return run(loaded.settings, faults, options.port_file)
-        return _run_with_admin(loaded.settings, faults, options.port_file, options.admin_host, options.admin_port)
+            return run(loaded.settings, faults, options.port_file, tell=tell)
+        return _run_with_admin(loaded.settings, faults, options, tell)
     except (SettingsError, FaultSyntax) as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -153,6 +175,8 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
     from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
 
+    if options.tls or options.users:
+        raise SettingsError("--tls and --user are for one broker: they cannot be given with --brokers")
     if options.admin_port is not None:
         raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")
     common = parse_assignments(options.assignments)
@@ -173,7 +197,25 @@ def _run_together(options: argparse.Namespace) -> int:
     )
 
 
-def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | None, host: str, port: int) -> int:
+def _own_lock(options: argparse.Namespace, assignments: Mapping[str, str]) -> OwnLock:
+    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
+    from ottla.broker.core.settings_load import SettingsError, data_dir, load  # noqa: PLC0415 # as in main
+    from ottla.broker.entrance import own_lock  # noqa: PLC0415 # as above
+    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
+
+    given = load(assignments, os.environ, options.config).settings
+    if given.process_roles or options.brokers is not None:
+        raise SettingsError("--tls and --user are for one broker by itself: a cluster's listeners are settings")
+    try:
+        return own_lock(
+            data_dir(given), Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=[options.host] if options.host else []
+        )
+    except OSError as error:
+        raise StartError(f"no certificate can be made: {error}") from error
+
+
+def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.Namespace, tell: Callable[[str], str] | None) -> int:
+    host, port = options.admin_host, options.admin_port
     from ottla.broker.app import run  # noqa: PLC0415 # as in main
     from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
@@ -191,7 +233,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, port_file: Path | 
             logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
             yield
 
-    return run(settings, faults, port_file, clock=clock, beside=beside)
+    return run(settings, faults, options.port_file, clock=clock, beside=beside, tell=tell)
 
 
 def _shorthands(options: argparse.Namespace) -> dict[str, str]:
@@ -200,9 +242,10 @@ def _shorthands(options: argparse.Namespace) -> dict[str, str]:
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir
         found["log.dirs"] = ""  # which a file may set, and which would win
-    if options.port is not None or options.host is not None:
+    locked = options.tls or options.users
+    if options.port is not None or options.host is not None or locked:
         host = options.host or "127.0.0.1"
         if ":" in host:
             host = f"[{host}]"
-        found["listeners"] = f"PLAINTEXT://{host}:{_PORT if options.port is None else options.port}"
+        found["listeners"] = f"{'SECURE' if locked else 'PLAINTEXT'}://{host}:{_PORT if options.port is None else options.port}"
     return found

@@ -29,12 +29,6 @@ CLUSTER_DEFAULT: Final = ""
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """What may be set of a listener for all brokers."""
-_STORES: Final = frozenset(
-    f"ssl.{store}.{what}"
-    for store, rest in (("keystore", ("key", "certificate.chain")), ("truststore", ("certificates",)))
-    for what in ("type", "location", "password", *rest)
-) | {"ssl.key.password"}
-"""What may be changed of a lock, of one listener (KAFKA SslConfigs.RECONFIGURABLE_CONFIGS without what is Java's alone)."""
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
@@ -131,8 +125,8 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _can_change(name: str) -> bool:
-    if lock_key(name) is not None:
-        return base_name(name) in _STORES
+    if lock_key(name) is not None:  # a lock holds as it was at the start
+        return False
     if base_name(name) is not None:
         return True
     key = broker_key(name)

@@ -332,6 +332,9 @@ class BrokerSettings:
     secured: Mapping[str, Value] = field(default_factory=dict)
     """What was given of TLS and SASL, under the full names (`ottla.broker.core.security_keys`)."""
 
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Passwords of users who log in by any mechanism, beside those whom JAAS and the metadata know; for brokers that are tried out."""
+
     login_file: str | None = None
     """The file of JAAS that KAFKA_OPTS names."""
 

@@ -72,7 +72,7 @@ def locks_of(settings: BrokerSettings, listeners: Sequence[Listener], around: Su
             continue
         security = ListenerSecurity(settings, listener.name)
         tls = _tls_lock(listener, security) if protocol.uses_tls else None
-        sasl = _sasl_lock(listener, security, login_file, around, settings.connections_max_idle_ms) if protocol.uses_sasl else None
+        sasl = _sasl_lock(listener, settings, login_file, around) if protocol.uses_sasl else None
         found[listener.name] = ListenerLock(tls, sasl)
     return found
 
@@ -95,7 +95,8 @@ def _tls_lock(listener: Listener, security: ListenerSecurity) -> TlsLock:
         raise SettingsError(f"listeners: {listener.name} cannot have TLS: {error}") from error
 
 
-def _sasl_lock(listener: Listener, security: ListenerSecurity, login_file: LoginFile, around: Surroundings, max_idle_ms: int) -> SaslLock:
+def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFile, around: Surroundings) -> SaslLock:
+    security, max_idle_ms = ListenerSecurity(settings, listener.name), settings.connections_max_idle_ms
     enabled = security.items("sasl.enabled.mechanisms")
     if not enabled:
         raise SettingsError(f"sasl.enabled.mechanisms is empty, and {listener.name} uses {listener.protocol.name}")
@@ -108,9 +109,9 @@ def _sasl_lock(listener: Listener, security: ListenerSecurity, login_file: Login
     mechanisms = {}
     for mechanism in enabled:
         where = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        make = _maker(mechanism, listener, security, around)
+        make = _maker(mechanism, listener, settings.users, around)
         try:
-            entries = _entries(listener, mechanism, security, login_file)
+            entries = [] if settings.users else _entries(listener, mechanism, security, login_file)
         except (JaasError, OSError) as error:
             raise SettingsError(f"{where}: {error}") from error
         for entry in entries:
@@ -138,10 +139,10 @@ def _entries(listener: Listener, mechanism: str, security: ListenerSecurity, log
 
 
 def _maker(
-    mechanism: str, listener: Listener, security: ListenerSecurity, around: Surroundings
+    mechanism: str, listener: Listener, users: Mapping[str, str], around: Surroundings
 ) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
     if mechanism == "PLAIN":
-        return lambda entries: partial(Plain, _passwords(entries))
+        return lambda entries: partial(Plain, {**_passwords(entries), **users})
     kind = SCRAM_KINDS.get(mechanism)
     if kind is not None:
         return lambda _: partial(Scram, kind, partial(around.find_credential, kind), around.random_bits)

@@ -17,6 +17,10 @@ class Failed(Exception):
     """The log-in failed; the client is told in general words, the text is for the log and has no secret in it (SaslException)."""
 
 
+class Broken(Exception):
+    """What no client sends: Kafka comes upon it unprepared, and the connection closes without an answer. The text is for the log."""
+
+
 class Mechanism(Protocol):
     """One log-in under way."""
 
@@ -41,7 +45,7 @@ class Mechanism(Protocol):
         ...
 
     def evaluate(self, token: bytes) -> bytes:
-        """The answer to a token of the client. Raises Refused or Failed."""
+        """The answer to a token of the client. Raises Refused, Failed or Broken."""
         ...
 
 

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.security.mechanism import Failed, MakeMechanism, Mechanism, Refused
+from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism, Mechanism, Refused
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import RequestHeader
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersionsResponse
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.wire import Buffer
 
@@ -170,7 +171,7 @@ class SaslExchange:
         """After version 0 of the handshake: nothing is told of a failure."""
         try:
             answer = self._evaluated(token, now)
-        except Failed as error:
+        except (Failed, Broken) as error:
             return Step([], AfterStep.CLOSES, str(error))
         except Refused as error:
             return Step([], AfterStep.REFUSED, str(error))
@@ -179,6 +180,12 @@ class SaslExchange:
     def _framed_token(self, frame: Buffer, now: Moment) -> Step:
         try:
             request = decode_request(frame)
+        except UnsupportedVersion as error:
+            why = str(error)
+            if error.api_key != ApiKey.API_VERSIONS:
+                return Step([], AfterStep.CLOSES, why)
+            header = RequestHeader(error.api_key, 0, error.correlation_id, None)  # it is answered as version 0
+            return Step(_response(header, ApiVersionsResponse(ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REFUSED, why)
         except ProtocolError as error:
             return Step([], AfterStep.CLOSES, str(error))
         header, body = request.header, request.body
@@ -186,11 +193,18 @@ class SaslExchange:
             why = f"Unexpected Kafka request of type {_named(header.api_key)} during SASL authentication."
             if header.api_key == ApiKey.PRODUCE and getattr(body, "acks", 1) == 0:
                 return Step([], AfterStep.CLOSES, why)
-            return Step(_response(header, self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REFUSED, why)
+            response = self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)
+            if hasattr(response, "error_message"):
+                response.error_message = why
+            if header.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
+                response.entries = None
+            return Step(_response(header, response), AfterStep.REFUSED, why)
         try:
             answer = self._evaluated(bytes(body.auth_bytes), now)
         except Refused as error:
             return _refused(header, str(error), str(error))
+        except Broken as error:
+            return Step([], AfterStep.CLOSES, str(error))
         except Failed as error:
             again = "authentication" if self._before is None else "re-authentication"
             told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
@@ -201,7 +215,7 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: Moment) -> bytes:
-        """The mechanism's answer; sets `done` when it is complete. Raises Refused or Failed."""
+        """The mechanism's answer; sets `done` when it is complete. Raises Refused, Failed or Broken."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:

@@ -18,7 +18,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.broker.security.mechanism import Failed, Refused
+from ottla.broker.core.java_hash import in_hash_order, string_hash
+from ottla.broker.security.mechanism import Broken, Failed, Refused
 
 _ALPHA: Final = "[A-Za-z]+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
@@ -98,7 +99,7 @@ class Scram:
                 raise Refused(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")
             message = token.decode("utf-8", "replace")
             return (self._first(message) if self._credential is None else self._final(message, self._credential)).encode()
-        except (Refused, Failed):
+        except (Refused, Failed, Broken):
             self._failed = True
             raise
 
@@ -121,7 +122,7 @@ class Scram:
         self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
         salt = base64.b64encode(found.salt).decode()
         answer = f"r={self._nonce},s={salt},i={found.iterations}"
-        rest = "".join(f",{key}={value}" for key, value in extensions.items())
+        rest = "".join(f",{key}={extensions[key]}" for key in in_hash_order(extensions, string_hash))  # as Kafka's map has them
         self._signed = f"n={match['name']},r={match['nonce']}{rest},{answer}"
         return answer
 
@@ -135,7 +136,9 @@ class Scram:
         signed = f"{self._signed},c={channel},r={self._nonce}".encode()
         signature = hmac.digest(credential.stored_key, signed, self._kind.hash)
         proof = base64.b64decode(match["proof"])
-        client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False)) if len(proof) == len(signature) else b""
+        if len(proof) != len(signature):
+            raise Broken(f"a proof of {len(proof)} bytes, where {len(signature)} are due")
+        client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=True))
         if not hmac.compare_digest(hashlib.new(self._kind.hash, client_key).digest(), credential.stored_key):
             raise Failed("Invalid client credentials")
         self.complete = True

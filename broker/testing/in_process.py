@@ -20,14 +20,16 @@ import tempfile
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
+from ottla.broker.entrance import LISTENER, OwnLock, own_lock, tls_dir
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
+from ottla.broker.security.client_properties import Entrance, client_properties
 from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
@@ -49,6 +51,7 @@ class InProcessBroker(NodeThread[Broker]):
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
     `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
+    with `tls` it makes certificates of its own, and with `users` (passwords by name) only they come in: `client_properties` says how;
     a `clock` that is moved is this broker's alone; one that stands still goes on while a stop waits for clients.
     What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
     """
@@ -61,6 +64,8 @@ class InProcessBroker(NodeThread[Broker]):
         faults: Sequence[str] = (),
         clock: Clock | None = None,
         port: int = 0,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
@@ -77,6 +82,8 @@ class InProcessBroker(NodeThread[Broker]):
         self._port = port
         self._crashed = False
         self._temporary = data_dir is None
+        self._tls, self._users = tls, users or {}
+        self._lock: OwnLock | None = None
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir)
 
     @property
@@ -114,9 +121,23 @@ class InProcessBroker(NodeThread[Broker]):
         self.running = True
         return self
 
+    def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """How a client comes in: for `java` and `librdkafka` the properties, for `kafka-python` and `aiokafka` keyword arguments.
+
+        `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one.
+        """
+        entrance = Entrance(self.bootstrap) if self._lock is None else self._lock.entrance(self.bootstrap, user, mechanism)
+        return client_properties(kind, entrance)
+
     async def _start(self) -> None:
-        wanted = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://{HOST}:{self._port}", **self.settings}
-        self.node = Broker(load(wanted, {}, None).settings, self.script, self._world(), exit_now=self._exit)
+        name, given = "PLAINTEXT", self.settings
+        if self._tls or self._users:
+            self._lock = own_lock(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
+            name, given = LISTENER, {**self._lock.settings, **self.settings}
+        wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
+        settings = load(wanted, {}, None).settings
+        settings.users = self._users
+        self.node = Broker(settings, self.script, self._world(), exit_now=self._exit)
         await self.node.start()
         self._port = self.node.address[1]
 
@@ -215,6 +236,8 @@ class InProcessBroker(NodeThread[Broker]):
     def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+            if self._tls:
+                shutil.rmtree(tls_dir(self.data_dir), ignore_errors=True)
 
 
 def as_text(value: str | float) -> str:

@@ -39,7 +39,7 @@ _TOPIC_LENGTH_MAX = 200
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     says = "how this test's ottla_broker, or ottla_cluster with brokers=3, is started"
-    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[]): {says}")
+    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}): {says}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from client_compat.differential.cluster_scenarios import SCENARIOS as OF_CLUSTERS
 from client_compat.differential.clusters import differential_of_clusters
+from client_compat.differential.logins import differential_of_logins
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.differential.scenarios import SCENARIOS
 from client_compat.kafka.jars import KafkaMissing, default_version
@@ -44,6 +45,8 @@ def main(
         for scenarios, compare in ((SCENARIOS, differential), (OF_CLUSTERS, differential_of_clusters)):
             if not only or any(word in name for name in scenarios for word in only):
                 report.add(compare(directory, only or (), on_scenario=on_scenario))
+        if not only or "logins" in only:
+            report.add(differential_of_logins(directory / "logins"))
     except (KafkaMissing, BrokerFailed) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None

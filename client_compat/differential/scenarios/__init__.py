@@ -18,6 +18,7 @@ from client_compat.differential.scenarios import (
     quotas,
     topics,
     transactions,
+    users,
 )
 
 Scenario = Callable[[Probe], None]
@@ -37,6 +38,7 @@ SCENARIOS: dict[str, Scenario] = {
         describe,
         transactions,
         quotas,
+        users,
     )
     for name, scenario in module.SCENARIOS.items()
 }

@@ -75,7 +75,8 @@ TABLE: dict[tuple[str, ...], dict[str, str]] = {
     ("versions",): {"handshake": GOES_ON, "old handshake": GOES_ON, "bad handshake": REFUSED},
     ("versions", "handshake"): {
         "token": IN,
-        **dict.fromkeys(["bad token", "metadata", "versions", "bad versions", "handshake", "old handshake", "bad handshake"], REFUSED),
+        **dict.fromkeys(["bad token", "metadata", "versions", "bad versions", "new versions"], REFUSED),
+        **dict.fromkeys(["handshake", "old handshake", "bad handshake"], REFUSED),
     },
     ("old handshake",): {"bare token": IN, **dict.fromkeys([name for name in FRAMES if name != "bare token"], REFUSED)},
 }

@@ -1,0 +1,74 @@
+"""A lock without ceremony: TLS with certificates of its own, users by name and password, and what clients need to come in.
+
+For brokers that are tried out or tested. The settings that it makes are Kafka's, and win over none that were given.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.broker.security.client_properties import Entrance, as_lines, client_properties
+from ottla.broker.security.scram import SCRAM_KINDS
+
+LISTENER: Final = "SECURE"
+MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLock:
+    """`ca` is the PEM file that clients trust, where there is TLS; `users` are passwords by name."""
+
+    ca: Path | None
+    users: Mapping[str, str]
+    settings: Mapping[str, str]
+    """Kafka's, without the address of the listener LISTENER."""
+
+    def entrance(self, bootstrap: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> Entrance:
+        """For one of the users, by default the first. Raises ValueError for one that is not known."""
+        if user is None:
+            user = next(iter(self.users), None)
+        elif user not in self.users:
+            raise ValueError(f"there is no user {user!r}: {', '.join(self.users) or 'nobody'} logs in here")
+        password = "" if user is None else self.users[user]
+        return Entrance(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
+
+    def told(self, bootstrap: str) -> str:
+        """What is to be put into the configuration of clients."""
+        entrance = self.entrance(bootstrap)
+        blocks = [("Java", "java"), ("librdkafka (confluent-kafka, node-rdkafka, …)", "librdkafka")]
+        text = "".join(f"\n# {title}\n" + "\n".join(as_lines(client_properties(kind, entrance))) + "\n" for title, kind in blocks)
+        return text + "\n# Python: kafka-python, aiokafka\n" + "\n".join(_python_lines(client_properties("aiokafka", entrance), entrance))
+
+
+def own_lock(data_dir: Path, now_ms: int, *, tls: bool, users: Mapping[str, str], hosts: Sequence[str] = ()) -> OwnLock:
+    """The lock of a broker over `data_dir`, whose certificates lie beside that. Raises OSError."""
+    settings: dict[str, str] = {}
+    ca = None
+    if tls:
+        from ottla.broker.security.own_tls import own_tls  # noqa: PLC0415 # only where there is TLS
+
+        names = dict.fromkeys(["localhost", socket.gethostname(), "127.0.0.1", "::1", *hosts])
+        files = own_tls(tls_dir(data_dir), [name for name in names if name], now_ms)
+        ca = files.ca.absolute()
+        settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(files.server.absolute())}
+    if users:
+        settings["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+    protocol = Entrance("", None if ca is None else str(ca), next(iter(users), None)).protocol
+    settings["listener.security.protocol.map"] = f"{LISTENER}:{protocol}"
+    return OwnLock(ca, users, settings)
+
+
+def tls_dir(data_dir: Path) -> Path:
+    """Where the certificates of a broker over `data_dir` lie: beside it, for in it every directory is a partition's."""
+    return data_dir.with_name(f"{data_dir.name}.tls")
+
+
+def _python_lines(found: Mapping[str, Any], entrance: Entrance) -> list[str]:
+    shown = {name: repr(value) for name, value in found.items()}
+    if entrance.ca is not None:
+        shown["ssl_context"] = f"ssl.create_default_context(cafile={entrance.ca!r})"
+    return [f"{name}={value}," for name, value in shown.items()]

@@ -1,0 +1,347 @@
+"""Log-ins: the same bytes, in and out of turn, to Apache Kafka and to this broker, and what comes back to each of them.
+
+Rules: a story is a list of steps drawn from a seed; each step sends one frame and takes what the broker answers, or notes that it hung up.
+What a broker draws by chance (a nonce, a salt) is checked by the client and left out; everything else is compared.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from client_compat.differential.normalise import Names, Plain, normalise
+from client_compat.differential.probe import Seen
+from client_compat.differential.run import Report, common_versions, compare
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.support.brokers import HOST, BrokerProcess
+from client_compat.support.ports import free_port
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from ottla.protocol.messages.registry import request_class
+
+TIMEOUT_S = 2.0
+STORIES = 400
+STEPS_MAX = 7
+MODULES = "org.apache.kafka.common.security"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD = "pass word"
+OWN_READERS = frozenset({29, 30, 31})
+"""Of ACLs: what their requests name is judged as they are read, before anybody asks who it is."""
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+PLAIN_TOKENS = {
+    "right": b"\0ann\0pass word",
+    "right, for itself": b"ann\0ann\0pass word",
+    "bob's": b"\0bob\0b",
+    "wrong": b"\0ann\0nope",
+    "unknown": b"\0eve\0pass word",
+    "for another": b"bob\0ann\0pass word",
+    "no name": b"\0\0x",
+    "no password": b"\0ann\0",
+    "one part": b"ann",
+    "four parts": b"\0ann\0pass word\0",
+    "five parts": b"\0a\0b\0c\0d",
+    "empty": b"",
+    "not UTF-8": b"\xff\0\xfe\0\xfd",
+}
+FIRST_MESSAGES = {
+    "right": b"n,,n=ann,r=fyko",
+    "for itself": b"n,a=ann,n=ann,r=fyko",
+    "for another": b"n,a=bob,n=ann,r=fyko",
+    "reserved": b"n,,m=x,n=ann,r=fyko",
+    "extended": b"n,,n=ann,r=fyko,x=1,tokenauth=false",
+    "of a token": b"n,,n=ann,r=fyko,tokenauth=true",
+    "unknown": b"n,,n=eve,r=fyko",
+    "bound": b"y,,n=ann,r=fyko",
+    "channel": b"p=tls-unique,,n=ann,r=fyko",
+    "no nonce": b"n,,n=ann,r=",
+    "bad name": b"n,,n=a=b,r=fyko",
+    "escaped": b"n,,n=a=2Cb=3Dc,r=fyko",
+    "empty": b"",
+    "PLAIN": b"\0ann\0pass word",
+}
+FINAL_GAMES: dict[str, Callable[[bytes], bytes]] = {
+    "right": lambda message: message,
+    "wrong proof": lambda message: message[:-8] + b"AAAAAAA=",
+    "short proof": lambda message: message[: message.index(b",p=") + 3] + b"AAAA",
+    "no proof": lambda message: message[: message.index(b",p=") + 3],
+    "other nonce": lambda message: message.replace(b"r=fyko", b"r=fykx"),
+    "cut nonce": lambda message: message.replace(b",p=", b"x,p="),
+    "other binding": lambda message: message.replace(b"c=biws", b"c=eSws"),
+    "extended": lambda message: message.replace(b",p=", b",x=1,p="),
+    "empty": lambda _: b"",
+    "first again": lambda _: FIRST_MESSAGES["right"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is sent: `kind`, and which of its kind."""
+
+    kind: str
+    name: str = ""
+    version: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} v{self.version}"
+
+
+def story(random: Random, keys: Sequence[int]) -> list[Step]:
+    """Mostly what a client would do, with something else here and there; `keys` are those of other requests."""
+    steps: list[Step] = []
+    if random.random() < 0.4:
+        steps.append(Step("versions", random.choice(["good", "good", "bad"]), random.randint(0, 5)))
+    mechanism = random.choice([*MECHANISMS, *MECHANISMS, "GSSAPI", "plain", ""])
+    steps.append(Step("handshake", mechanism, random.choice([0, 1, 1, 1])))
+    for _ in range(random.randint(1, 3)):
+        steps.append(_token(random, mechanism))
+    for _ in range(random.choice([0, 0, 1, 2])):
+        steps.insert(random.randint(0, len(steps)), _anything(random, keys))
+    if random.random() < 0.4:
+        steps += [Step("handshake", random.choice(MECHANISMS), random.randint(0, 1)), _token(random, mechanism), Step("metadata")]
+    return [*steps, Step("metadata")][:STEPS_MAX]
+
+
+def _token(random: Random, mechanism: str) -> Step:
+    right = random.random() < 0.5
+    if mechanism not in _HASHES:
+        return Step("plain", "right" if right else random.choice(list(PLAIN_TOKENS)), random.randint(0, 2))
+    name = "right" if right else random.choice([*FIRST_MESSAGES, *FINAL_GAMES])
+    return Step("scram", name, random.randint(0, 2))
+
+
+def _anything(random: Random, keys: Sequence[int]) -> Step:
+    match random.randint(0, 5):
+        case 0:
+            return Step("versions", random.choice(["good", "bad", "unknown"]), random.randint(0, 4))
+        case 1:
+            return Step("handshake", random.choice(MECHANISMS), random.choice([0, 1, 2]))
+        case 2:
+            key = random.choice(keys)
+            return Step("request", ApiKey(key).name, request_class(key).MAX_VERSION)
+        case 3:
+            return Step(
+                "bytes", random.choice(["00", "0000", "12", "0011", "ffff0000", "6006092a", "485454502f", "0011000100000001ffff7fff"])
+            )
+        case 4:
+            return Step("plain", random.choice(list(PLAIN_TOKENS)), random.randint(0, 2))
+        case _:
+            return Step("metadata")
+
+
+@dataclass(slots=True)
+class Login:
+    """One connection that goes through a story."""
+
+    port: int
+    seen: list[Seen] = field(default_factory=list)
+    _names: Names = field(default_factory=Names)
+    _framed: bool = True
+    _mechanism: str = ""
+    _first: bytes = b""
+    _told: bytes = b""
+    _signature: bytes = b""
+
+    def run(self, steps: list[Step]) -> list[Seen]:
+        with socket.create_connection((HOST, self.port), TIMEOUT_S) as connection:
+            for number, step in enumerate(steps):
+                outcome = self._take(connection, step)
+                self.seen.append(Seen(f"{number}: {step}", step.kind, step.version, outcome))
+                if isinstance(outcome, str) and outcome.startswith("<"):
+                    break
+        return self.seen
+
+    def _take(self, connection: socket.socket, step: Step) -> Plain:
+        request, version, bare = self._made(step)
+        try:
+            connection.sendall(_sized(bare) if request is None else b"".join(encode_request(request.API_KEY, version, 7, "t", request)))
+            frame = _frame(connection)
+        except TimeoutError:
+            return "<nothing>"
+        except OSError:
+            return "<closed>"
+        if frame is None:
+            return "<closed>"
+        if request is None:
+            return self._plain_token(frame)
+        return self._answer(request, version, frame)
+
+    def _made(self, step: Step) -> tuple[Any, int, bytes]:
+        """A request and its version, or bytes without a header."""
+        version = step.version
+        match step.kind:
+            case "versions":
+                version = 99 if step.name == "unknown" or version > 4 else version
+                if version == 99:
+                    return None, 0, struct.pack(">hhih", 18, 99, 7, -1) + b"\0"
+                return ApiVersionsRequest("test", "1") if step.name == "good" else ApiVersionsRequest("no name", ""), version, b""
+            case "handshake":
+                self._mechanism, self._told = step.name, b""
+                self._framed = version >= 1
+                if version > 1:
+                    return None, 0, struct.pack(">hhih", 17, version, 7, -1) + b"\0\5PLAIN"
+                return SaslHandshakeRequest(step.name), version, b""
+            case "metadata":
+                return MetadataRequest(topics=[]), 1, b""
+            case "request":
+                return request_class(ApiKey[step.name])(), version, b""
+            case "bytes":
+                return None, 0, bytes.fromhex(step.name)
+        token = PLAIN_TOKENS[step.name] if step.kind == "plain" else self._scram(step.name)
+        return (SaslAuthenticateRequest(token), version, b"") if self._framed else (None, 0, token)
+
+    def _scram(self, name: str) -> bytes:
+        if not self._told:
+            self._first = FIRST_MESSAGES.get(name, FIRST_MESSAGES["right"])
+            return self._first
+        return FINAL_GAMES.get(name, FINAL_GAMES["right"])(self._final())
+
+    def _final(self) -> bytes:
+        told = dict(item.split("=", 1) for item in self._told.decode().split(","))
+        name = _HASHES.get(self._mechanism, "sha256")
+        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), base64.b64decode(told["s"]), int(told["i"]))
+        key = hmac.digest(salted, b"Client Key", name)
+        bare = self._first.decode().split(",", 2)[2].removeprefix("m=x,")
+        without_proof = f"c=biws,r={told['r']}"
+        signed = f"{bare},{self._told.decode()},{without_proof}".encode()
+        signature = hmac.digest(hashlib.new(name, key).digest(), signed, name)
+        self._signature = b"v=" + base64.b64encode(hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name))
+        proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _plain_token(self, token: bytes) -> Plain:
+        """What a broker said in a token, without what it drew."""
+        if token.startswith(b"r=fyko") and token.count(b",") == 2:
+            self._told = token
+            nonce, _, iterations = token.decode().split(",")
+            return f"server's first, {iterations}, nonce longer: {len(nonce) > len('r=fyko')}"
+        if token.startswith(b"v="):
+            self._told = b""
+            return f"server's last, signed: {token == self._signature}"
+        return token.hex()
+
+    def _answer(self, request: Any, version: int, frame: bytes) -> Plain:
+        refused = request.API_KEY == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23"
+        try:
+            _, response = decode_response(request.API_KEY, 0 if refused else version, memoryview(frame))
+        except ProtocolError:
+            return frame.hex()
+        match request:
+            case ApiVersionsRequest():
+                return {
+                    "error_code": response.error_code,
+                    "sasl": sorted(api.api_key for api in response.api_keys if api.api_key in {17, 18, 36}),
+                }
+            case SaslHandshakeRequest():
+                return {"error_code": response.error_code, "mechanisms": sorted(response.mechanisms)}
+            case SaslAuthenticateRequest():
+                return {
+                    "error_code": response.error_code,
+                    "message": response.error_message,  # to the letter: users' tests look at it
+                    "token": self._plain_token(bytes(response.auth_bytes)),
+                    "lifetime": -(-response.session_lifetime_ms // 10_000) * 10_000,
+                }
+            case MetadataRequest():
+                return {"brokers": len(response.brokers)}
+        return normalise(response, self._names)
+
+
+def _sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def _frame(connection: socket.socket) -> bytes | None:
+    head = _exactly(connection, 4)
+    return None if head is None else _exactly(connection, struct.unpack(">i", head)[0])
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes | None:
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            return None
+        data += piece
+    return data
+
+
+LISTENERS = ("LOGIN", "AGAIN")
+"""Of the second a log-in has to be renewed."""
+
+
+@contextmanager
+def locked_brokers(directory: Path) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
+    """Both, with the same lock: Kafka's version, their ports by listener, and their plain ones. Raises `KafkaMissing` or `BrokerFailed`."""
+    jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{PASSWORD}" user_bob="b";'
+    same = {"connection.failed.authentication.delay.ms": "0"}
+    for name in LISTENERS:
+        prefix = f"listener.name.{name.lower()}."
+        same[f"{prefix}sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        same[f"{prefix}plain.sasl.jaas.config"] = jaas
+        for mechanism in MECHANISMS[1:]:
+            same[f"{prefix}{mechanism.lower()}.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
+    same["listener.name.again.connections.max.reauth.ms"] = "3600000"
+    theirs, mine = ({name: free_port() for name in LISTENERS} for _ in range(2))
+    protocols = "LOGIN:SASL_PLAINTEXT,AGAIN:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    settings = dict(same)
+    reference = ReferenceBroker(directory / "kafka", settings)
+    own = ",".join(f"{name}://{HOST}:{port}" for name, port in theirs.items())
+    listeners = f"PLAINTEXT://{reference.bootstrap},{own},CONTROLLER://{HOST}:{reference.controller_port}"
+    settings |= {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
+    }
+    scram = [f"--add-scram={each}=[name=ann,password={PASSWORD}]" for each in MECHANISMS[1:]]
+    reference.format(options=scram)
+    plain_port = free_port()
+    own = ",".join(f"{name}://{HOST}:{port}" for name, port in mine.items())
+    file = directory / "ottla.properties"
+    given = {**same, "listeners": f"PLAINTEXT://{HOST}:{plain_port},{own}", "listener.security.protocol.map": protocols}
+    file.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
+    with reference, BrokerProcess(argv, plain_port, directory / "ottla-broker.log"):
+        _add_users(plain_port)
+        yield reference.version, theirs, mine, (reference.port, plain_port)
+
+
+def _add_users(port: int) -> None:
+    with Client(HOST, port) as client:
+        for number, mechanism in enumerate(MECHANISMS[1:], 1):
+            salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], PASSWORD.encode(), b"of the sea", 4096)
+            upsertion = ScramCredentialUpsertion("ann", number, 4096, b"of the sea", salted)
+            client.call(AlterUserScramCredentialsRequest([], [upsertion]), 0)
+
+
+def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 1) -> Report:
+    """Start both with the same lock and compare what each says. Raises `KafkaMissing` or `BrokerFailed`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    random = Random(seed)
+    with locked_brokers(directory) as (version, theirs, mine, plain):
+        report = Report(version)
+        keys = sorted(set(common_versions(*plain)) - OWN_READERS)
+        for number in range(stories):
+            steps, listener = story(random, keys), random.choice(LISTENERS)
+            name = f"login {seed}/{number} at {listener}"
+            kafka, ours = (Login(ports[listener]).run(steps) for ports in (theirs, mine))
+            report.scenarios.append(name)
+            report.answers += len(kafka)
+            report.differences += compare(name, kafka, ours)
+    return report

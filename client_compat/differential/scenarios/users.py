@@ -1,0 +1,56 @@
+"""SCRAM users, and log-ins where nobody logs in."""
+
+from __future__ import annotations
+
+import hashlib
+
+from client_compat.differential.probe import Probe
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+_SALTED = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 4096)
+
+
+def _upsertion(name: str, mechanism: int = 1, iterations: int = 4096, salted: bytes = _SALTED) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(name, mechanism, iterations, b"salt", salted)
+
+
+CHANGES = {
+    "one": ([], [_upsertion("ann")]),
+    "both mechanisms": ([], [_upsertion("bob"), _upsertion("eve", 2, 8192)]),
+    "the same again": ([], [_upsertion("ann", 1, 5000)]),
+    "twice": ([], [_upsertion("zoe"), _upsertion("zoe", 2)]),
+    "twice, and taken away": ([ScramCredentialDeletion("zoe", 1)], [_upsertion("zoe")]),
+    "no name": ([ScramCredentialDeletion("", 1)], []),
+    "iterations": ([], [_upsertion("few", 1, 4095), _upsertion("many", 1, 16_385), _upsertion("most", 1, 16_384)]),
+    "mechanisms": ([ScramCredentialDeletion("ann", 0)], [_upsertion("x", 3), _upsertion("y", 0), _upsertion("z", -1)]),
+    "of nobody": ([ScramCredentialDeletion("nobody", 1), ScramCredentialDeletion("ann", 2)], []),
+    "without a password": ([], [_upsertion("blank", 1, 4096, b"")]),
+    "taken away": ([ScramCredentialDeletion("eve", 2)], []),
+    "none": ([], []),
+}
+
+
+def credentials(probe: Probe) -> None:
+    """AlterUserScramCredentials and what is told of it."""
+    for label, (deletions, upsertions) in CHANGES.items():
+        probe.ask(label, AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+        probe.ask(f"after {label}", DescribeUserScramCredentialsRequest(None), 0)
+    for label, names in {"two": ["ann", "bob"], "twice": ["ann", "ann"], "unknown": ["nobody"], "none": [], "blank": [""]}.items():
+        probe.ask(label, DescribeUserScramCredentialsRequest([UserName(name) for name in names]), 0)
+
+
+def out_of_turn(probe: Probe) -> None:
+    """SaslHandshake and SaslAuthenticate on a connection where nobody logs in."""
+    probe.each_version("handshake", ApiKey.SASL_HANDSHAKE, lambda _: SaslHandshakeRequest("PLAIN"))
+    probe.each_version("token", ApiKey.SASL_AUTHENTICATE, lambda _: SaslAuthenticateRequest(b"\0ann\0secret"))
+
+
+SCENARIOS = {"credentials": credentials, "out_of_turn": out_of_turn}
