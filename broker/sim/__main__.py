@@ -6,8 +6,33 @@ import argparse
 import sys
 import time
 
+from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.campaign import outcomes, shrunk, story
 from ottla.broker.sim.mutations import MUTATIONS, found
+from ottla.broker.sim.simulation import Outcome
+
+
+class Seen:
+    """What was done in all runs together."""
+
+    def __init__(self) -> None:
+        self.virtual_ms = self.faults = self.of_controller = self.acknowledged = self.administered = self.unclean = self.lost = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.virtual_ms += outcome.virtual_ms
+        self.faults += len(outcome.happened)
+        self.of_controller += sum(fault.node == CONTROLLER_ID for fault in outcome.happened)
+        self.acknowledged += outcome.acknowledged
+        self.administered += outcome.administered
+        self.unclean += outcome.unclean
+        self.lost += outcome.lost
+
+    def __str__(self) -> str:
+        return (
+            f"{self.virtual_ms / 60_000:.1f} virtual minutes, {self.faults} faults ({self.of_controller} of the controller), "
+            f"{self.acknowledged} batches acknowledged, {self.administered} times administered, "
+            f"{self.unclean} unclean elections that lost {self.lost} records, as they may"
+        )
 
 
 def main() -> int:
@@ -16,19 +41,16 @@ def main() -> int:
     if asked.mutations:
         return mutations(asked.first, asked.seeds)
     seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
-    began, told, failed, virtual_ms, acknowledged, happened = time.monotonic(), 0.0, 0, 0, 0, 0
+    began, told, failed, seen = time.monotonic(), 0.0, 0, Seen()
     for count, outcome in enumerate(outcomes(seeds, asked.jobs), 1):
-        virtual_ms += outcome.virtual_ms
-        acknowledged += outcome.acknowledged
-        happened += len(outcome.happened)
+        seen.add(outcome)
         if outcome.violations:
             failed += 1
             print("\n".join(story(shrunk(outcome) if asked.shrink else outcome, _command)), flush=True)
         seconds = time.monotonic() - began
         if seconds - told > 10 or count == len(seeds):
             told = seconds
-            figures = f"{virtual_ms / 60_000:.1f} virtual minutes, {happened} faults, {acknowledged} batches acknowledged"
-            print(f"{count} of {len(seeds)} seeds in {seconds / 60:.1f} minutes: {figures}, {failed} seeds with violations", flush=True)
+            print(f"{count} of {len(seeds)} seeds in {seconds / 60:.1f} minutes: {seen}, {failed} seeds with violations", flush=True)
     return 1 if failed else 0
 
 

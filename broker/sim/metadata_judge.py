@@ -116,7 +116,7 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
         "replicas and directories differ": len(now.directories) == len(now.replicas),
         "the leader is fenced": now.leader not in fenced,
         "one that is fenced is in sync": not fenced & in_sync or (not has_elr and len(in_sync) == 1),
-        "what comes and goes is no replica": moving <= replicas and not set(now.adding_replicas) & set(now.removing_replicas),
+        "what comes and goes is no replica": moving <= replicas,
     }
     return ", ".join(what for what, holds in rules.items() if not holds)
 

@@ -1,52 +1,15 @@
-"""Is the simulation able to see anything? Rules broken on purpose, one at a time, each of which a campaign has to find.
-
-Rule: a mutation changes one decision of the broker, in this process and as long as it is `made`, and leaves every type and name as it is.
-"""
+"""Is the simulation able to see anything? Rules broken on purpose, one at a time, each of which a campaign has to find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from ottla.broker.core.log_config import INT64_MAX
-from ottla.broker.replication.follower import Follower
-from ottla.broker.replication.leadership import BLOCKED, Leadership
-from ottla.broker.replication.replica import Replica
-from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
-from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.sim.broker_mutations import OF_BROKERS
+from ottla.broker.sim.controller_mutations import OF_THE_CONTROLLER
+from ottla.broker.sim.mutation import Mutation
 from ottla.broker.sim.simulation import Outcome, Plan, simulate
-from ottla.broker.storage.leader_epochs import LeaderEpochs
-from ottla.broker.storage.log_reader import LogReader
-from ottla.broker.storage.log_values import Isolation
-from ottla.broker.storage.partition_log import PartitionLog
-from ottla.broker.storage.producer_state import BATCHES_REMEMBERED, ProducerState
-from ottla.protocol.records.batch import BatchHeader
 
-SEEDS_MAX: Final = 100
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """`instead(original)` gives what stands in the place of a method, or of a property's getter."""
-
-    rule: str
-    owner: type
-    name: str
-    instead: Callable[[Any], Callable[..., Any]]
-
-    @contextmanager
-    def made(self) -> Iterator[None]:
-        """The rule is broken as long as this lasts."""
-        original = self.owner.__dict__[self.name]
-        is_property = isinstance(original, property)
-        changed = self.instead(original.fget if is_property else original)
-        setattr(self.owner, self.name, property(changed) if is_property else changed)
-        try:
-            yield
-        finally:
-            setattr(self.owner, self.name, original)
+MUTATIONS: Final = (*OF_BROKERS, *OF_THE_CONTROLLER)
 
 
 def found(mutation: Mutation, seeds: range) -> tuple[int, Outcome] | None:
@@ -57,98 +20,3 @@ def found(mutation: Mutation, seeds: range) -> tuple[int, Outcome] | None:
             if outcome.violations:
                 return count, outcome
     return None
-
-
-def _nothing(original: Any) -> Callable[..., None]:
-    return lambda *_, **__: None
-
-
-def _no_window(original: Any) -> Callable[..., None]:
-    def apply_batch(self: ProducerState, batch: BatchHeader, base_offset: int) -> None:
-        original(self, batch, base_offset)
-        entry = self.get(batch.producer_id)
-        assert entry is not None
-        while len(entry.batches) > 1:
-            entry.batches.popleft()
-
-    return apply_batch
-
-
-def _own_end(original: Any) -> Callable[..., int]:
-    def committable(self: Leadership, own_end: int, log_end: int, now_ms: int) -> int:
-        return BLOCKED if self.below_min_in_sync else own_end
-
-    return committable
-
-
-def _unsynced(original: Any) -> Callable[..., int]:
-    def appended(self: Replica, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        effects: int = original(self, log_end, now_ms)
-        return effects
-
-    return appended
-
-
-def _cut_at_high_watermark(original: Any) -> Callable[..., None]:
-    def __init__(self: Follower, *args: Any) -> None:
-        original(self, *args)
-        self.truncating, self.fetch_offset = True, self.log.high_watermark
-
-    return __init__
-
-
-def _never_diverges(original: Any) -> Callable[..., tuple[int, int]]:
-    def end_offset_for(self: LeaderEpochs, epoch: int, end_offset: int) -> tuple[int, int]:
-        return epoch, end_offset
-
-    return end_offset_for
-
-
-def _joins_at_once(original: Any) -> Callable[..., frozenset[int] | None]:
-    def expansion(self: Leadership, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
-        current = self.in_sync
-        return None if current.proposal is not None or node in current.committed else current.committed | {node}
-
-    return expansion
-
-
-def _to_the_end(original: Any) -> Callable[..., int]:
-    def bound(self: PartitionLog, isolation: Isolation) -> int:
-        return self.log_end_offset
-
-    return bound
-
-
-def _up_to_the_high_watermark(original: Any) -> Callable[..., int]:
-    return lambda self: self.high_watermark
-
-
-def _no_aborted(original: Any) -> Callable[..., list[tuple[int, int]]]:
-    return lambda *_: []
-
-
-def _complete_at_once(original: Any) -> Callable[..., None]:
-    def send_all(self: Any, work: Any) -> None:
-        for place in sorted(work.left)[1:]:
-            work.left.discard(place)
-        original(self, work)
-
-    return send_all
-
-
-MUTATIONS: Final = (
-    Mutation(f"a partition keeps the last {BATCHES_REMEMBERED} batches of a producer", ProducerState, "apply_batch", _no_window),
-    Mutation("a repeated batch is known again", ProducerState, "find_duplicate", _nothing),
-    Mutation("a batch has the sequence that is next", ProducerState, "check_batch", _nothing),
-    Mutation("the high watermark waits for all that are in sync", Leadership, "committable", _own_end),
-    Mutation("acks=all waits for the high watermark", Partition, "when", _nothing),
-    Mutation("with flush.messages=1 nothing is acknowledged that is not on a disk", Replica, "appended", _unsynced),
-    Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
-    Mutation("a log that diverges is cut", LeaderEpochs, "end_offset_for", _never_diverges),
-    Mutation("a fetch of another leader epoch is refused", Replica, "check_epoch", _nothing),
-    Mutation("who joins the in-sync set has all that is committed", Leadership, "expansion", _joins_at_once),
-    Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
-    Mutation("read_committed ends where the first open transaction begins", PartitionLog, "last_stable_offset", _up_to_the_high_watermark),
-    Mutation("readers are told which transactions were aborted", LogReader, "aborted", _no_aborted),
-    Mutation("a transaction is complete when every partition has its marker", TxnCompletion, "_send_all", _complete_at_once),
-)

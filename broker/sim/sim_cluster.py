@@ -183,6 +183,12 @@ class SimController(SimNode):
         assert not isinstance(self._running, Broker)
         return self._running.role if self._running is not None and self.serves else None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it serves, is not paused, and its disk does not stall."""
+        process = self.process
+        return self.serves and process is not None and process.life is ProcessLife.RUNNING and self.sync_us == SYNC_US
+
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]
 

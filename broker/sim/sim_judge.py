@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Final
 
-from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, ResourceType, TopicImage
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.metadata_judge import MetadataWatch
-from ottla.broker.sim.sim_client import Place
+from ottla.broker.sim.metadata_judge import MetadataWatch, differing
 from ottla.broker.sim.sim_cluster import SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
+
+FENCED_AFTER_US: Final = 12_000_000
+"""A session of 9 s, until the controller looks, and until what it decides is on disk."""
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 @dataclass
@@ -26,6 +32,9 @@ class _Committed:
     batches: dict[int, bytes] = field(default_factory=dict)
     led: tuple[int, int] = (-1, 0)
     """The newest leader epoch, and its high watermark."""
+    leader: int = -1
+    unclean: list[int] = field(default_factory=list)
+    """Leader epochs that began with somebody who may lack what was committed, where that is allowed."""
 
 
 class Watch:
@@ -35,33 +44,70 @@ class Watch:
         self._cluster = cluster
         self.metadata = MetadataWatch(cluster)
         self._committed: dict[tuple[bytes, int], _Committed] = {}
+        self._silent_us: dict[int, int] = {}
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
 
     def look(self) -> None:
         """Everything that has changed since the last time."""
+        self._look_at_the_silent()
         for before, after in self.metadata.look():
-            self._look_at_who_joined(before, after)
+            self._look_at_partitions(before, after)
         for node in self._cluster.nodes.values():
             if node.serves and node.broker is not None:
                 for partition in node.broker.services.partitions:
                     self._look_at(node.node_id, partition)
 
-    def _look_at_who_joined(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Who joins an in-sync set has all that is committed: it may be the next to lead."""
+    def _look_at_the_silent(self) -> None:
+        """Who has no process is fenced when its session is over, if the controller can."""
+        cluster, now_us = self._cluster, self._cluster.loop.now_us
+        if not cluster.controller.is_at_work:
+            self._silent_us.clear()
+            return
+        for node in cluster.nodes.values():
+            if node.is_up:
+                self._silent_us.pop(node.node_id, None)
+            elif now_us - self._silent_us.setdefault(node.node_id, now_us) > FENCED_AFTER_US:
+                registered = cluster.image.brokers.get(node.node_id)
+                if registered is not None and not registered.fenced:
+                    raise Violation(f"{node.host} is silent for {FENCED_AFTER_US // 1_000_000} s, and not fenced")
+
+    def _look_at_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Who joins an in-sync set has all that is committed: it may be the next to lead. Who was in none leads only where it may."""
         for topic_id, topic in after.topics.items():
-            old = before.topics.get(topic_id)
-            if old is None or old is topic:
+            old_topic = before.topics.get(topic_id)
+            if old_topic is None or old_topic is topic:
                 continue
             for index, now in topic.partitions.items():
-                for node in sorted(set(now.isr) - set(old.partitions.get(index, now).isr)):
+                old = old_topic.partitions.get(index, now)
+                if now.leader not in {-1, old.leader, *old.isr, *old.elr} and now.leader_epoch > old.leader_epoch:
+                    self._elected_outside(after, topic, index, now)
+                for node in sorted(set(now.isr) - set(old.isr)):
                     self._has_joined(self._cluster.nodes[node], topic, index)
+
+    def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
+        """The last leader may come back where nobody else is left (KIP-966), and has everything."""
+        if image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
+            self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
+
+    def lost_from(self, partition: Partition, since_epoch: int = -1) -> int:
+        """What may be lost of a partition by elections after that epoch: what was not before the first of them, in the leader's log."""
+        known = self._committed.get((partition.log.topic_id, partition.index), _Committed())
+        ends = [partition.log.end_offset_for_epoch(epoch - 1)[1] for epoch in known.unclean if epoch > since_epoch]
+        return min([max(end, 0) for end in ends], default=INT64_MAX)
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many there were."""
+        return sum(len(known.unclean) for known in self._committed.values())
 
     def _has_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
         known = self._committed.get((topic.topic_id, index))
-        if node.serves and node.broker is not None and known is not None:
-            end = node.broker.services.partitions.get(topic.name, index).log.log_end_offset
-            if end < known.end:
-                raise Violation(f"node {node.node_id} joins {topic.name}-{index} with a log up to {end}; committed is up to {known.end}")
+        partition = partition_at(node, topic, index)
+        if partition is None or known is None or (known.unclean and known.unclean[-1] > known.led[0]):
+            return
+        end = partition.log.log_end_offset
+        if end < known.end:
+            raise Violation(f"node {node.node_id} joins {topic.name}-{index} with a log up to {end}; committed is up to {known.end}")
 
     def _look_at(self, node: int, partition: Partition) -> None:
         replica, log = partition.replica, partition.log
@@ -85,32 +131,38 @@ class Watch:
         if epoch < known.led[0]:
             self._is_at_successor(node, partition, known, mark)
             return
+        if epoch == known.led[0] and node != known.leader:
+            raise Violation(f"nodes {known.leader} and {node} both lead {_name(partition)} in epoch {epoch}")
         if epoch == known.led[0] and mark < known.led[1]:
             raise Violation(
                 f"node {node}: the high watermark of {_name(partition)} went back from {known.led[1]} to {mark} in epoch {epoch}"
             )
         if epoch > known.led[0]:
             self._has_all(node, partition, known)
-        known.led = (epoch, mark)
+        known.led, known.leader = (epoch, mark), node
         for base, following, data in batches_of(partition.log, known.end, mark):
             known.batches[base] = _digest(data)
             known.end = following
 
     def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
         """Who does not know yet that it leads no more can commit only what its successor had before it began."""
+        if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
+            return
         late = list(batches_of(partition.log, known.end, mark))
         for other in self._cluster.nodes.values():
-            if not (late and other.serves and other.broker is not None):
-                continue
-            theirs = other.broker.services.partitions.get(partition.topic, partition.index)
-            leads = theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
-            if leads and late != list(batches_of(theirs.log, known.end, mark)):
+            topic = self.metadata.image.topics.get(partition.log.topic_id)
+            theirs = partition_at(other, topic, partition.index) if late and topic is not None else None
+            leads = theirs is not None and theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
+            if theirs is not None and leads and late != list(batches_of(theirs.log, known.end, mark)):
                 told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} has not"
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {told}")
 
     def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
-        """A new leader has everything that was committed."""
-        start = partition.log.log_start_offset
+        """A new leader has everything that was committed, but for what an unclean election may lose."""
+        start, lost_from = partition.log.log_start_offset, self.lost_from(partition, known.led[0])
+        if lost_from < known.end:
+            known.batches = {base: digest for base, digest in known.batches.items() if base < lost_from}
+            known.end = lost_from
         wanted = {base: digest for base, digest in known.batches.items() if base >= start}
         found = {base: _digest(data) for base, _, data in batches_of(partition.log, start, known.end)}
         if wanted != found:
@@ -121,6 +173,17 @@ class Watch:
             )
 
 
+def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | None:
+    """A node's replica, if it serves it."""
+    if not node.serves or node.broker is None:
+        return None
+    found = node.broker.services.partitions.by_topic_id(topic.topic_id)
+    try:
+        return None if found is None else found.get(index)
+    except Rejected:
+        return None
+
+
 def unequal_replicas(cluster: SimCluster) -> list[str]:
     """Partitions whose replicas are not the same to the last byte."""
     found = []
@@ -128,43 +191,46 @@ def unequal_replicas(cluster: SimCluster) -> list[str]:
         for index, registration in topic.partitions.items():
             logs = {}
             for node in registration.replicas:
-                broker = cluster.nodes[node].broker
-                assert broker is not None
-                log = broker.services.partitions.get(topic.name, index)
-                whole = batches_of(log.log, log.log.log_start_offset, log.log.log_end_offset)
-                logs[node] = (log.log.log_end_offset, log.replica.high_watermark, _digest(b"".join(data for _, _, data in whole)))
+                partition = partition_at(cluster.nodes[node], topic, index)
+                assert partition is not None
+                log = partition.log
+                whole = b"".join(data for _, _, data in batches_of(log, log.log_start_offset, log.log_end_offset))
+                logs[node] = (log.log_end_offset, partition.replica.high_watermark, _digest(whole))
             if len(set(logs.values())) > 1:
                 found.append(f"{topic.name}-{index}: {', '.join(f'node {node} ends at {log[0]}' for node, log in logs.items())}")
     return found
 
 
 def unsettled(cluster: SimCluster) -> list[str]:
-    """What keeps the cluster from being whole: brokers, in-sync sets, high watermarks, open transactions."""
+    """What keeps the cluster from being whole: brokers, in-sync sets, high watermarks, open transactions, replicas that come or go."""
     if not cluster.all_serve():
-        return [f"node {node.node_id} does not serve" for node in cluster.nodes.values() if not node.serves] or ["a broker is fenced"]
-    found = []
+        return [f"{node.host} does not serve" for node in cluster.everyone.values() if not node.serves] or ["a broker is fenced"]
+    found = differing(cluster)
     for topic in cluster.image.topics.values():
         for index, now in topic.partitions.items():
-            place: Place = (topic.name, index)
-            if len(now.isr) != len(now.replicas):
-                found.append(f"{place}: in sync are {now.isr} of {now.replicas}")
-            found += [f"{place}: {why}" for node in now.replicas if (why := _unsettled_replica(cluster, node, place, now))]
+            place = f"{topic.name}-{index}"
+            if len(now.isr) != len(now.replicas) or now.adding_replicas or now.removing_replicas:
+                found.append(f"{place}: in sync are {now.isr} of {now.replicas}, coming {now.adding_replicas}")
+            for node in cluster.nodes.values():
+                why = _unsettled_replica(partition_at(node, topic, index), node.node_id, now)
+                found += [f"{place}: node {node.node_id} {why}"] if why else []
+    for node in cluster.nodes.values():
+        assert node.broker is not None
+        there = {partition.log.topic_id for partition in node.broker.services.partitions}
+        found += [f"node {node.node_id} has a topic that is deleted"] if there - cluster.image.topics.keys() else []
     return found
 
 
-def _unsettled_replica(cluster: SimCluster, node: int, place: Place, now: PartitionRegistration) -> str:
-    broker = cluster.nodes[node].broker
-    assert broker is not None
-    if broker.services.topics.topic(place[0]) is None:
-        return f"node {node} does not know it"
-    partition = broker.services.partitions.get(*place)
+def _unsettled_replica(partition: Partition | None, node: int, now: PartitionRegistration) -> str:
+    if node not in now.replicas or partition is None:
+        return "" if (node in now.replicas) == (partition is not None) else "has it, or lacks it"
     log, replica = partition.log, partition.replica
     if replica.leader_epoch != now.leader_epoch or replica.leads != (now.leader == node):
-        return f"node {node} is in leader epoch {replica.leader_epoch} of {now.leader_epoch}"
+        return f"is in leader epoch {replica.leader_epoch} of {now.leader_epoch}"
     if replica.high_watermark != log.log_end_offset:
-        return f"node {node} has committed {replica.high_watermark} of {log.log_end_offset}"
+        return f"has committed {replica.high_watermark} of {log.log_end_offset}"
     if replica.leads and log.last_stable_offset != log.log_end_offset:
-        return f"node {node} has a transaction open since {log.last_stable_offset}"
+        return f"has a transaction open since {log.last_stable_offset}"
     return ""
 
 

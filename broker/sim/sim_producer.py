@@ -53,11 +53,13 @@ class ClientHistory:
 
 
 class SimProducer(SimClient):
-    """Sends without transactions: idempotent where `acks` is -1; with acks=1 and no producer id else."""
+    """Sends without transactions; only idempotently with a producer id."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1) -> None:
+    def __init__(
+        self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1, idempotent: bool = True
+    ) -> None:
         super().__init__(name, cluster, random)
-        self.history, self.acks = history, acks
+        self.history, self.acks, self.idempotent = history, acks, idempotent
         self.producer_id = self.epoch = -1
         self.transactional_id: str | None = None
         self.values = 0
@@ -65,7 +67,7 @@ class SimProducer(SimClient):
 
     async def produce(self, places: list[Place], count: int, pause_ms: int) -> None:
         """So many batches to each partition."""
-        if self.acks == -1:
+        if self.idempotent:
             await self.init()
         await asyncio.gather(*(self._lane(place, count, pause_ms) for place in places))
         self.finished = True

@@ -13,19 +13,22 @@ from random import Random
 from typing import Final
 
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
-from ottla.broker.sim.metadata_judge import differing
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, Fault, Nemesis, drawn
+from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
+from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import MIN_ISR, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
-from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_judge import UNCLEAN_SETTING, Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupGiven, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
 from ottla.broker.sim.violation import Violation
 from ottla.broker.testing.anomalies import Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
+from ottla.broker.testing.history import Send
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 START_MS: Final = 20_000
@@ -35,9 +38,12 @@ REST_MS: Final = 180_000
 LOOK_US: Final = 10_000
 """The invariants are looked at whenever so much time has passed since the last look."""
 NODES: Final = 3
-SOURCE, COPY, LOOSE = "t", "copy", "loose"
-TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 1}
-"""Idempotent producers write the source; copiers copy it, in transactions; to what is loose acks=1 is good enough."""
+SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
+TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 1, RISKY: 1}
+"""Idempotent producers write the source; copiers copy it, in transactions; to what is loose acks=1 is good enough; what is risky has two
+replicas, of which one is enough, and may be led by whoever is left."""
+AUDIT_EVERY: Final = 20
+"""Of so many seeds one ends with an audit of all disks."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
@@ -52,19 +58,22 @@ SMALL: Final = {
 @dataclass(frozen=True)
 class Plan:
     """All that a run follows from. `synced`: everything acknowledged is on a disk (flush.messages=1); clients work, and things go wrong,
-    for `work_ms`."""
+    for `work_ms`; an administrator does something every `admin_ms`; `audits`: the audit judges the disks, too."""
 
     seed: int
     synced: bool
     work_ms: int
     faults: tuple[Fault, ...]
+    admin_ms: int = 1_000
+    audits: bool = False
 
     @staticmethod
     def of(seed: int) -> Plan:
         """What the seed stands for."""
         random = Random(seed)
-        synced, work_ms = random.random() < 0.3, random.choice([6_000, 12_000, 25_000])
-        return Plan(seed, synced, work_ms, tuple(drawn(random, 500, work_ms, NODES)))
+        synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
+        faults = tuple(drawn(random, 500, work_ms, NODES))
+        return Plan(seed, synced, work_ms, faults, random.choice([300, 1_000, 3_000]), audits=seed % AUDIT_EVERY == 0)
 
 
 @dataclass
@@ -77,6 +86,12 @@ class Outcome:
     virtual_ms: int = 0
     turns: int = 0
     acknowledged: int = 0
+    administered: int = 0
+    """Requests of the administrator that were carried out."""
+    unclean: int = 0
+    """Unclean elections, where those are allowed, and"""
+    lost: int = 0
+    """acknowledged records that they lost."""
     digest: str = ""
     """Of all that clients were told, and of all logs."""
 
@@ -93,7 +108,8 @@ def simulate(plan: Plan) -> Outcome:
         Simulation(plan).run(outcome)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gc.collect()
+            while gc.collect():  # what cleans up makes new garbage, of which a test that comes later would be blamed
+                pass
     finally:
         logging.disable(logging.NOTSET)
         sys.unraisablehook = hook
@@ -115,27 +131,32 @@ class Simulation:
         self.nemesis.on_client = self._client_fault
         self.history = ClientHistory()
         self.watch = Watch(self.cluster)
+        self._random = Random(random.getrandbits(64))
         self.producers: list[SimProducer] = []
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
         self.group = GroupGiven()
+        self.admin = SimAdmin("admin", self.cluster, self._chance(), fixed=TOPICS, unclean=(RISKY,), pause_ms=plan.admin_ms)
         self._gone: list[SimCopier] = []
         self._members: list[SimMember] = []
-        self._random = Random(random.getrandbits(64))
         self._looked_us = 0
+        self._lost = 0
 
     def run(self, outcome: Outcome) -> None:
         """Runs it, and writes down what came of it."""
         try:
             outcome.violations = run(self.loop, self._whole())
+            outcome.lost = self._lost
         except (Violation, Stuck) as error:
             outcome.violations = [str(error)]
         except Exception as error:  # noqa: BLE001 # one seed in which the judge itself stumbles must not end a campaign
             outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.told
+        outcome.unclean = self.watch.unclean_elections
+        outcome.administered = self.admin.done
         outcome.acknowledged = sum(send.acked for send in self.history.sends)
-        disks = [(path, bytes(found.data)) for node in self.cluster.nodes.values() for path, found in sorted(node.files.nodes.items())]
+        disks = [(path, bytes(found.data)) for node in self.cluster.everyone.values() for path, found in sorted(node.files.nodes.items())]
         outcome.digest = blake2b(repr((self.history.sends, disks)).encode(), digest_size=8).hexdigest()
 
     async def _whole(self) -> list[str]:
@@ -151,18 +172,21 @@ class Simulation:
         await sleep(self.loop, self.plan.work_ms)
         self._heal()
         if not await until(self.loop, self._at_rest, REST_MS, 200):
-            busy = [*unsettled(cluster), *self._unfinished()]
+            busy = unsettled(cluster) or self._unfinished()
             raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join(busy)}")
         self.watch.look()
         return self._verdict()
 
     async def _create_topics(self) -> None:
-        client = SimClient("admin", self.cluster, Random(1))
-        configs = [CreatableTopicConfig("min.insync.replicas", "2")]
-        request = CreateTopicsRequest([CreatableTopic(name, count, 3, configs=configs) for name, count in TOPICS.items()])
+        usual, risky = {MIN_ISR_SETTING: str(MIN_ISR)}, {MIN_ISR_SETTING: "1", UNCLEAN_SETTING: "true"}
+        wanted = []
+        for name, count in TOPICS.items():
+            configs = [CreatableTopicConfig(*each) for each in (risky if name == RISKY else usual).items()]
+            wanted.append(CreatableTopic(name, count, 2 if name == RISKY else 3, configs=configs))
+        client = SimClient("first", self.cluster, Random(1))
 
         async def create() -> None:
-            await client.anybody(request)
+            await client.anybody(CreateTopicsRequest(wanted))
 
         client.start(create())
         known = [node.broker.services.topics for node in self.cluster.nodes.values() if node.broker is not None]
@@ -174,7 +198,10 @@ class Simulation:
         sources: list[Place] = [(SOURCE, index) for index in range(TOPICS[SOURCE])]
         for number in range(2):
             self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
-        self._produces(SimProducer("careless", self.cluster, self._chance(), self.history, acks=1), [(LOOSE, 0)])
+        careless = SimProducer("careless", self.cluster, self._chance(), self.history, acks=1, idempotent=False)
+        self._produces(careless, [(LOOSE, 0)])
+        self._produces(SimProducer("daring", self.cluster, self._chance(), self.history, idempotent=False), [(RISKY, 0)])
+        self.admin.start(self.admin.administer(self.loop.now_us // 1000 + self.plan.work_ms))
         for source in sources:
             self.copiers.append(self._copier(source))
         for number in range(2):
@@ -215,6 +242,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.nemesis.heal()
+        self.loop.spawn(self.admin.process, self.admin.call_off_what_is_stuck())
         for old in self._gone:
             self.loop.resume(old.process)
         for number, copier in enumerate(self.copiers):
@@ -222,7 +250,7 @@ class Simulation:
                 self._replace(number, copier)
 
     def _produces(self, producer: SimProducer, places: list[Place]) -> None:
-        pause_ms = self._random.choice([300, 800, 2_000])
+        pause_ms = self._random.choice([500, 1_000, 2_000])
         self.producers.append(producer)
         producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
 
@@ -237,14 +265,12 @@ class Simulation:
                 raise Violation(self.history.wrong[0])
 
     def _at_rest(self) -> bool:
-        return not (self._unfinished() or unsettled(self.cluster))
+        return not (unsettled(self.cluster) or self._unfinished())
 
     def _unfinished(self) -> list[str]:
         """What clients have yet to do."""
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
-        if not self.cluster.all_serve():
-            return []
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
         waiting += [(each.name, each.place, each.position) for each in self.readers]
         given = self.group.committed
@@ -263,7 +289,7 @@ class Simulation:
         return broker.services.partitions.get(*place)
 
     def _verdict(self) -> list[str]:
-        found = list(self.history.wrong) + unequal_replicas(self.cluster) + differing(self.cluster)
+        found = list(self.history.wrong) + unequal_replicas(self.cluster)
         stored = self._stored()
         values = {each.value for each in stored if each.topic == SOURCE}
         sends = sorted(self.history.sends, key=lambda send: send.number)
@@ -271,12 +297,24 @@ class Simulation:
             of_topic = [each for each in stored if each.topic == topic]
             seen = Observations([send for send in sends if send.topic == topic], [], of_topic, by_value)
             found += [f"{each.kind}: {each.says}" for each in judge(seen, expected)]
+        found += self._lost_of_risky(stored, sends) + self.admin.wrong(self.cluster.image)
+        found += audited(self.cluster, list(TOPICS)) if self.plan.audits else []
         found += [told for reader in self.readers for told in _misread(reader, stored)]
         found += [told for place in self.group.delivered for told in _unseen(self.group, place, stored)]
         full = {fault.node for fault in self.nemesis.told if fault.kind == FULL}
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
         found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]
         return found
+
+    def _lost_of_risky(self, stored: list[Stored], sends: list[Send]) -> list[str]:
+        """What is lost of what was acknowledged, and no unclean election explains."""
+        of_topic = [each for each in stored if each.topic == RISKY]
+        seen = Observations([send for send in sends if send.topic == RISKY], [], of_topic, by_value)
+        lost = [each for each in judge(seen) if each.kind == "lost-write"]
+        may_be_lost_from = self.watch.lost_from(self._leader((RISKY, 0)))
+        wrong = [each for each in lost if each.sends[0].offset < may_be_lost_from]
+        self._lost = len(lost) - len(wrong)
+        return [f"{each.kind}: {each.says}" for each in wrong]
 
     def _stored(self) -> list[Stored]:
         found: list[Stored] = []

@@ -1,0 +1,111 @@
+"""Rules of replication, idempotence and transactions that can be broken on purpose in the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.replication.follower import Follower
+from ottla.broker.replication.leadership import BLOCKED, Leadership
+from ottla.broker.replication.replica import Replica
+from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.sim.mutation import Mutation, nothing
+from ottla.broker.storage.leader_epochs import LeaderEpochs
+from ottla.broker.storage.log_reader import LogReader
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.producer_state import BATCHES_REMEMBERED, ProducerState
+from ottla.protocol.records.batch import BatchHeader
+
+
+def _no_window(original: Any) -> Callable[..., None]:
+    def apply_batch(self: ProducerState, batch: BatchHeader, base_offset: int) -> None:
+        original(self, batch, base_offset)
+        entry = self.get(batch.producer_id)
+        assert entry is not None
+        while len(entry.batches) > 1:
+            entry.batches.popleft()
+
+    return apply_batch
+
+
+def _own_end(original: Any) -> Callable[..., int]:
+    def committable(self: Leadership, own_end: int, log_end: int, now_ms: int) -> int:
+        return BLOCKED if self.below_min_in_sync else own_end
+
+    return committable
+
+
+def _unsynced(original: Any) -> Callable[..., int]:
+    def appended(self: Replica, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
+        effects: int = original(self, log_end, now_ms)
+        return effects
+
+    return appended
+
+
+def _cut_at_high_watermark(original: Any) -> Callable[..., None]:
+    def __init__(self: Follower, *args: Any) -> None:
+        original(self, *args)
+        self.truncating, self.fetch_offset = True, self.log.high_watermark
+
+    return __init__
+
+
+def _never_diverges(original: Any) -> Callable[..., tuple[int, int]]:
+    def end_offset_for(self: LeaderEpochs, epoch: int, end_offset: int) -> tuple[int, int]:
+        return epoch, end_offset
+
+    return end_offset_for
+
+
+def _joins_at_once(original: Any) -> Callable[..., frozenset[int] | None]:
+    def expansion(self: Leadership, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
+        current = self.in_sync
+        return None if current.proposal is not None or node in current.committed else current.committed | {node}
+
+    return expansion
+
+
+def _to_the_end(original: Any) -> Callable[..., int]:
+    def bound(self: PartitionLog, isolation: Isolation) -> int:
+        return self.log_end_offset
+
+    return bound
+
+
+def _up_to_the_high_watermark(original: Any) -> Callable[..., int]:
+    return lambda self: self.high_watermark
+
+
+def _no_aborted(original: Any) -> Callable[..., list[tuple[int, int]]]:
+    return lambda *_: []
+
+
+def _complete_at_once(original: Any) -> Callable[..., None]:
+    def send_all(self: Any, work: Any) -> None:
+        for place in sorted(work.left)[1:]:
+            work.left.discard(place)
+        original(self, work)
+
+    return send_all
+
+
+OF_BROKERS: Final = (
+    Mutation(f"a partition keeps the last {BATCHES_REMEMBERED} batches of a producer", ProducerState, "apply_batch", _no_window),
+    Mutation("a repeated batch is known again", ProducerState, "find_duplicate", nothing),
+    Mutation("a batch has the sequence that is next", ProducerState, "check_batch", nothing),
+    Mutation("the high watermark waits for all that are in sync", Leadership, "committable", _own_end),
+    Mutation("acks=all waits for the high watermark", Partition, "when", nothing),
+    Mutation("with flush.messages=1 nothing is acknowledged that is not on a disk", Replica, "appended", _unsynced),
+    Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
+    Mutation("a log that diverges is cut", LeaderEpochs, "end_offset_for", _never_diverges),
+    Mutation("a fetch of another leader epoch is refused", Replica, "check_epoch", nothing),
+    Mutation("who joins the in-sync set has all that is committed", Leadership, "expansion", _joins_at_once),
+    Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
+    Mutation("read_committed ends where the first open transaction begins", PartitionLog, "last_stable_offset", _up_to_the_high_watermark),
+    Mutation("readers are told which transactions were aborted", LogReader, "aborted", _no_aborted),
+    Mutation("a transaction is complete when every partition has its marker", TxnCompletion, "_send_all", _complete_at_once),
+)

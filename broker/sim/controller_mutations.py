@@ -1,0 +1,122 @@
+"""Rules of the controller that can be broken on purpose: who is in sync and who leads, who is fenced, what is on disk before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.broker.api import controller_brokers
+from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.controller import alter_partition, partition_change, registrations
+from ottla.broker.controller.broker_sessions import BrokerSessions
+from ottla.broker.controller.partition_change import PartitionRules
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+from ottla.broker.replication.leadership import Leadership
+from ottla.broker.runtime.nodes import snapshot_maker
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+from ottla.broker.sim.mutation import Mutation
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k56_alter_partition import BrokerState, PartitionData
+
+
+def _of_any_epoch(original: Any) -> Callable[..., ErrorCode]:
+    def _problem(
+        state: ControllerState, topic: TopicImage, broker_id: int, asked: PartitionData, members: Sequence[BrokerState]
+    ) -> ErrorCode:
+        now = topic.partitions.get(asked.partition_index)
+        if now is not None:
+            asked = replace(asked, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+            members = [replace(member, broker_epoch=-1) for member in members]
+        error: ErrorCode = original(state, topic, broker_id, asked, members)
+        return error
+
+    return _problem
+
+
+def _whoever(original: Any) -> Callable[..., bool]:
+    return lambda state, member: member.broker_id in state.image.brokers
+
+
+def _first_alive(original: Any) -> Callable[..., tuple[int, bool]]:
+    def _elected(sets: Any, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
+        leader, unclean = original(sets, before, rules)
+        alive = next((replica for replica in sets.replicas if rules.may_lead(replica)), leader)
+        return (leader, unclean) if leader >= 0 else (alive, False)
+
+    return _elected
+
+
+def _all_eligible(original: Any) -> Callable[..., Any]:
+    def _with_elr(sets: Any, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> Any:
+        found = original(sets, before, lost, rules)
+        if not rules.has_elr or len(found.isr) >= rules.min_isr:
+            return found
+        return found._replace(elr=[replica for replica in found.replicas if replica not in found.isr])
+
+    return _with_elr
+
+
+def _ends_at_once(original: Any) -> Callable[..., Any]:
+    def _reassigned(sets: Any) -> Any:
+        if not sets.removing and not sets.adding:
+            return sets
+        replicas = [replica for replica in sets.replicas if replica not in sets.removing]
+        return sets._replace(isr=replicas, replicas=replicas, removing=(), adding=())
+
+    return _reassigned
+
+
+def _still_there(original: Any) -> Callable[..., list[MetadataRecord]]:
+    return lambda *_, **__: []
+
+
+def _never_silent(original: Any) -> Callable[..., None]:
+    return lambda *_: None
+
+
+def _same_block(original: Any) -> Callable[..., Effects[MetadataRecord, range]]:
+    def allocate_block_to(state: ControllerState, broker_id: int, broker_epoch: int) -> Effects[MetadataRecord, range]:
+        effects: Effects[MetadataRecord, range] = original(state, broker_id, broker_epoch)
+        return replace(effects, response=range(effects.response.stop))
+
+    return allocate_block_to
+
+
+def _told_before_it_is_synced(original: Any) -> Callable[..., None]:
+    def _sync(self: SoleVoter) -> None:
+        self._on_disk(self.end_offset)
+
+    return _sync
+
+
+def _without_the_last(original: Any) -> Callable[..., list[MetadataRecord]]:
+    return lambda image: list(original(image))[:-1]
+
+
+def _never_too_few(original: Any) -> Callable[..., bool]:
+    def below_min_in_sync(self: Leadership) -> bool:
+        return False
+
+    return below_min_in_sync
+
+
+OF_THE_CONTROLLER: Final = (
+    Mutation(
+        "an in-sync set is changed only from the newest epochs of partition, leader and brokers", alter_partition, "_problem", _of_any_epoch
+    ),
+    Mutation("nobody who is fenced, or was another process then, joins an in-sync set", alter_partition, "_is_eligible", _whoever),
+    Mutation("only who is in sync, or eligible, is elected", partition_change, "_elected", _first_alive),
+    Mutation("eligible to lead is who left when too few were in sync, and nobody else", partition_change, "_with_elr", _all_eligible),
+    Mutation(
+        "below min.insync.replicas nothing is committed, so that who is eligible has all", Leadership, "below_min_in_sync", _never_too_few
+    ),
+    Mutation("a move ends when all that come are in sync", partition_change, "_reassigned", _ends_at_once),
+    Mutation("who starts again is in sync no more until it has caught up", registrations, "broker_restarted", _still_there),
+    Mutation("who is silent is fenced", BrokerSessions, "expired", _never_silent),
+    Mutation("a block of producer ids is given once", controller_brokers, "allocate_block_to", _same_block),
+    Mutation("metadata is on disk before anybody is told", SoleVoter, "_sync", _told_before_it_is_synced),
+    Mutation("a snapshot says everything that the log before it said", snapshot_maker, "to_records", _without_the_last),
+)

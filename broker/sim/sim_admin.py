@@ -1,0 +1,186 @@
+"""Who administers a simulated cluster while it breaks: topics are created, extended, deleted and set, replicas moved, leaders elected.
+
+Rule: what an answer said for sure has to be so in the end. A request that nobody answered may be carried out at any later time, and so
+may one that was sent again in between: only the topic of one id is known to be gone, and of a setting that it has a value that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from ottla.broker.cluster.image import MetadataImage, ResourceType
+from ottla.broker.runtime.nodes.link import LinkBroken
+from ottla.broker.sim.sim_client import SimClient
+from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k43_elect_leaders as k43
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.schema import Message
+
+MIN_ISR: Final = "min.insync.replicas"
+RETENTION: Final = "retention.ms"
+_EXTRA_MAX: Final = 4
+_PARTITIONS_MAX: Final = 4
+_PREFERRED, _UNCLEAN = 0, 1
+_TIMEOUT_MS: Final = 5_000
+_REFUSED_ONLY: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REPLICATION_FACTOR})
+"""Who is told this knows that nothing was done."""
+
+
+@dataclass
+class Managed:
+    """What is known for sure of a topic that the administrator made."""
+
+    topic_id: bytes
+    partitions: int
+    deleted: bool = False
+
+
+class SimAdmin(SimClient):
+    """`fixed` are topics that stay, with their partitions, which are moved and set all the same; of `unclean` anybody may lead."""
+
+    def __init__(
+        self, name: str, cluster: SimCluster, random: Random, *, fixed: dict[str, int], unclean: tuple[str, ...], pause_ms: int
+    ) -> None:
+        super().__init__(name, cluster, random)
+        self.fixed, self.unclean, self.pause_ms = fixed, unclean, pause_ms
+        self.known: dict[str, Managed] = {}
+        self._sent: dict[tuple[str, str], list[str]] = {}
+        self._set_for_sure: dict[tuple[str, str], None] = {}
+        self.done = 0
+        """Requests that were carried out."""
+        self._made = 0
+
+    async def administer(self, until_ms: int) -> None:
+        """One request after the other until that time."""
+        deeds: list[Callable[[], Awaitable[None]]] = [
+            self._create, self._create, self._delete, self._extend, self._set, self._set, self._move, self._move, self._move, self._elect
+        ]  # fmt: skip
+        while self.loop.now_us < until_ms * 1000:
+            await self.random.choice(deeds)()
+            await self.pause(self.random.randint(1, 2 * self.pause_ms))
+
+    async def call_off_what_is_stuck(self) -> None:
+        """A replica that comes by one move and goes by the next one keeps both from ending, as in Kafka (changePartitionReassignment)."""
+        while True:
+            for topic in self.cluster.image.topics.values():
+                for index, now in topic.partitions.items():
+                    if set(now.adding_replicas) & set(now.removing_replicas):
+                        moves = [ReassignableTopic(topic.name, [ReassignablePartition(index, None)])]
+                        await self._asked(AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=moves))
+            await self.pause(1_000)
+
+    def wrong(self, image: MetadataImage) -> list[str]:
+        """What was said for sure, and is not so."""
+        found = []
+        for name, known in self.known.items():
+            topic = image.topics.get(known.topic_id)
+            if known.deleted != (topic is None):
+                found.append(f"topic {name}, of which it was said that it is {'deleted' if known.deleted else 'there'}, is not")
+            elif topic is not None and len(topic.partitions) < known.partitions:
+                found.append(f"topic {name} has {len(topic.partitions)} of {known.partitions} partitions")
+        for name, setting in self._set_for_sure:
+            now = image.configs.get((ResourceType.TOPIC, name), {}).get(setting)
+            if image.topic(name) is not None and now not in self._sent[name, setting]:
+                found.append(f"{setting} of {name} was set, and is {now}")
+        return found
+
+    # --- what it does --------------------------------------------------------------------------------------------------------------
+
+    async def _create(self) -> None:
+        if len(self._there()) >= _EXTRA_MAX:
+            return
+        self._made += 1
+        name, count = f"extra{self._made}", self.random.randint(1, 3)
+        configs = [CreatableTopicConfig(RETENTION, "86400000")] if self.random.random() < 0.5 else []
+        topic = CreatableTopic(name, count, self.random.choice([2, 3]), configs=configs)
+        answer = await self._asked(CreateTopicsRequest([topic], _TIMEOUT_MS))
+        if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
+            self.known[name] = Managed(answer.topics[0].topic_id, count)
+            self.done += 1
+
+    async def _delete(self) -> None:
+        if name := self._any_extra():
+            answer = await self._asked(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=_TIMEOUT_MS))
+            if self._settled(name, None if answer is None else answer.responses[0].error_code):
+                self.known[name].deleted = True
+
+    async def _extend(self) -> None:
+        name = self._any_extra()
+        if not name or self.known[name].partitions >= _PARTITIONS_MAX:
+            return
+        count = self.known[name].partitions + 1
+        answer = await self._asked(CreatePartitionsRequest([CreatePartitionsTopic(name, count)], _TIMEOUT_MS))
+        if self._settled(name, None if answer is None else answer.results[0].error_code):
+            self.known[name].partitions = count
+
+    async def _set(self) -> None:
+        """Of a fixed topic how many have to be in sync; of another how long it is kept."""
+        name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
+        if not name or name in self.unclean:
+            return
+        setting, value = (MIN_ISR, str(self.random.randint(1, 2))) if name in self.fixed else (RETENTION, str(10**8 + self._made))
+        self._sent.setdefault((name, setting), []).append(value)
+        resource = AlterConfigsResource(ResourceType.TOPIC, name, [AlterableConfig(setting, 0, value)])
+        answer = await self._asked(IncrementalAlterConfigsRequest([resource]))
+        if answer is not None and answer.responses[0].error_code == ErrorCode.NONE:
+            self._set_for_sure[name, setting] = None
+            self.done += 1
+
+    async def _move(self) -> None:
+        """Some partition's replicas to other brokers, or in another order; now and then what is under way is given up."""
+        there = {**self.fixed, **{name: self.known[name].partitions for name in self._there()}}
+        name = self.random.choice(list(there))
+        replicas = self.random.sample(list(self.cluster.nodes), self.random.choice([2, 2, 3]))
+        wanted = None if self.random.random() < 0.2 else replicas
+        partition = ReassignablePartition(self.random.randrange(there[name]), wanted)
+        request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=[ReassignableTopic(name, [partition])])
+        answer = await self._asked(request)
+        if answer is not None and answer.responses and answer.responses[0].partitions[0].error_code == ErrorCode.NONE:
+            self.done += 1
+
+    async def _elect(self) -> None:
+        """The preferred leaders of all partitions; or of one topic anybody, where nobody leads."""
+        if self.unclean and self.random.random() < 0.5:
+            wanted = [k43.TopicPartitions(name, list(range(self.fixed[name]))) for name in self.unclean]
+            answer = await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
+        else:
+            answer = await self._asked(k43.ElectLeadersRequest(_PREFERRED, None, _TIMEOUT_MS))
+        self.done += answer is not None and answer.error_code == ErrorCode.NONE
+
+    # --- what it knows -------------------------------------------------------------------------------------------------------------
+
+    def _there(self) -> list[str]:
+        return [name for name, known in self.known.items() if not known.deleted]
+
+    def _any_extra(self) -> str | None:
+        there = self._there()
+        return self.random.choice(there) if there else None
+
+    def _settled(self, name: str, error: int | None) -> bool:
+        """Whether it is done. Of a topic of which that cannot be said nothing more is claimed."""
+        if error == ErrorCode.NONE:
+            self.done += 1
+            return True
+        if error is None or error not in _REFUSED_ONLY:
+            del self.known[name]
+        return False
+
+    async def _asked(self, request: Message) -> Any:
+        """Some broker's answer; None where there was none."""
+        try:
+            return await self.call(self.random.choice(list(self.cluster.nodes)), request)
+        except LinkBroken:
+            await self.pause()
+            return None
