@@ -14,6 +14,7 @@ from ottla.broker.controller.broker_sessions import BrokerSessions
 from ottla.broker.controller.partition_change import PartitionRules
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
+from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Leadership
 from ottla.broker.runtime.nodes import snapshot_maker
 from ottla.broker.runtime.quorum.sole_voter import SoleVoter
@@ -40,11 +41,15 @@ def _whoever(original: Any) -> Callable[..., bool]:
     return lambda state, member: member.broker_id in state.image.brokers
 
 
+def _whoever_fetches(original: Any) -> Callable[..., bool]:
+    return lambda self, node, epoch: epoch is not None
+
+
 def _first_alive(original: Any) -> Callable[..., tuple[int, bool]]:
     def _elected(sets: Any, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
         leader, unclean = original(sets, before, rules)
         alive = next((replica for replica in sets.replicas if rules.may_lead(replica)), leader)
-        return (leader, unclean) if leader >= 0 else (alive, False)
+        return (leader, unclean) if leader == before.leader else (alive, False)
 
     return _elected
 
@@ -107,7 +112,13 @@ OF_THE_CONTROLLER: Final = (
     Mutation(
         "an in-sync set is changed only from the newest epochs of partition, leader and brokers", alter_partition, "_problem", _of_any_epoch
     ),
-    Mutation("nobody who is fenced, or was another process then, joins an in-sync set", alter_partition, "_is_eligible", _whoever),
+    Mutation(
+        "nobody who is fenced joins an in-sync set: by the controller, nor by the leader",
+        alter_partition,
+        "_is_eligible",
+        _whoever,
+        also=Mutation("the same at the leader", Brokers, "may_join", _whoever_fetches),
+    ),
     Mutation("only who is in sync, or eligible, is elected", partition_change, "_elected", _first_alive),
     Mutation("eligible to lead is who left when too few were in sync, and nobody else", partition_change, "_with_elr", _all_eligible),
     Mutation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -17,10 +17,17 @@ class Mutation:
     owner: type | ModuleType
     name: str
     instead: Callable[[Any], Callable[..., Any]]
+    also: Mutation | None = None
+    """Where two watch over one rule: the other one."""
 
     @contextmanager
     def made(self) -> Iterator[None]:
         """The rule is broken as long as this lasts."""
+        with self._replaced(), nullcontext() if self.also is None else self.also.made():
+            yield
+
+    @contextmanager
+    def _replaced(self) -> Iterator[None]:
         original = self.owner.__dict__[self.name]
         is_property = isinstance(original, property)
         changed = self.instead(original.fget if is_property else original)

@@ -35,6 +35,8 @@ CONTROLLER_HOST: Final = f"c{CONTROLLER_ID}"
 CONTROLLER_PORT: Final = 9093
 MIN_ISR: Final = 2
 """min.insync.replicas of every node."""
+SESSION_MS: Final = 4_000
+"""How long a broker may be silent, and a replica behind: much less than faults last."""
 RESTART_US: Final = 500_000
 SYNC_US: Final = (50, 5_000)
 """How long a step of a thread takes, from and to: an fsync is two."""

@@ -16,11 +16,11 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.log_batches import batches_of
 from ottla.broker.sim.metadata_judge import MetadataWatch, differing
-from ottla.broker.sim.sim_cluster import SimBroker, SimCluster
+from ottla.broker.sim.sim_cluster import SESSION_MS, SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
 
-FENCED_AFTER_US: Final = 12_000_000
-"""A session of 9 s, until the controller looks, and until what it decides is on disk."""
+FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
+"""Its session, until the controller looks, and until what that decides is on disk."""
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 

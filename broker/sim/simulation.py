@@ -19,7 +19,7 @@ from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import Place, SimClient
-from ottla.broker.sim.sim_cluster import MIN_ISR, SimCluster, run, sleep, until
+from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import UNCLEAN_SETTING, Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupGiven, SimMember
@@ -51,6 +51,9 @@ SMALL: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": str(MIN_ISR),
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
+    "replica.lag.time.max.ms": str(SESSION_MS),
     "replica.fetch.max.bytes": "1024",  # who comes back takes several fetches to have all
 }
 
