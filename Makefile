@@ -165,7 +165,7 @@ streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker te
 sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what must hold (SEEDS=1000 JOBS=2, or ARGS="--seed 17")
 	@$(PY) -m ottla.broker.sim --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 
-sim-mutations: $(STAMP) ## Break rules of replication, idempotence and transactions on purpose: the simulation has to find each
+sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and of the controller on purpose: the simulation has to find each
 	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes

@@ -110,7 +110,11 @@ def _never_too_few(original: Any) -> Callable[..., bool]:
 
 OF_THE_CONTROLLER: Final = (
     Mutation(
-        "an in-sync set is changed only from the newest epochs of partition, leader and brokers", alter_partition, "_problem", _of_any_epoch
+        "an in-sync set is changed only from the newest epochs of partition and leader, and of brokers that live",
+        alter_partition,
+        "_problem",
+        _of_any_epoch,
+        also=Mutation("the same of those who join", alter_partition, "_is_eligible", _whoever),
     ),
     Mutation(
         "nobody who is fenced joins an in-sync set: by the controller, nor by the leader",
