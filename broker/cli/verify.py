@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from ottla.broker.cli.common import CliError, command, print_json, print_table
-from ottla.broker.cli.logs import quiet_client_logs
+from ottla.broker.cli.logs import quiet_broker_logs, quiet_client_logs
 from ottla.broker.exam.candidate import Candidate, CannotStart, Role
 from ottla.broker.exam.exam import CannotExamine, Exam
 from ottla.broker.exam.judge import Result, Standing, identity_of
@@ -75,6 +75,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         raise CliError(f"--junit: there is no directory {junit.parent}", COULD_NOT_JUDGE)
     _check_extra()
     quiet_client_logs()
+    quiet_broker_logs()
     candidate = Candidate(program, role, records=records, result=None if result is None else shlex.split(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:

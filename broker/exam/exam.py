@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.broker.exam.candidate import Candidate, Role
-from ottla.broker.exam.judge import Breach, Guarantee, Result, Standing, achieved, breaches, calm_breaches, exposed
+from ottla.broker.exam.judge import SETTINGS_LOST_IT, Breach, Guarantee, Result, Standing, achieved, breaches, calm_breaches, exposed
 from ottla.broker.exam.scenario import Calm, Scenario
 from ottla.broker.exam.stage import Script, Stage, Terms
 from ottla.broker.testing.anomalies import Identity, by_value
@@ -81,12 +81,14 @@ class Exam:
 
     def _run(self, scenario: Scenario, calm: Calm) -> Result:
         directory = self.directory / (f"{scenario.name}-from-the-start" if calm.from_the_start else scenario.name)
-        with Stage(self.candidate, directory, self.terms) as stage:
+        with Stage(self.candidate, directory, self.terms, scenario.brokers) as stage:
             ending = stage.play(scenario.script(stage, calm))
             stage.settle()
             broken = breaches(stage, calm, self.by)
             reason = exposed(stage)
-        result = Result(scenario.name, scenario.happens, _outcome(broken, reason, met=ending.met), reason or "", broken, ending)
+        standing = _outcome(broken, reason, met=ending.met)
+        note = SETTINGS_LOST_IT if any(each.by_setting for each in broken) else reason or ""
+        result = Result(scenario.name, scenario.happens, standing, note, broken, ending)
         self._clear(directory, result)
         return result
 
@@ -105,8 +107,10 @@ def _just_run(stage: Stage) -> Script:
 def _outcome(broken: Sequence[Breach], reason: str | None, *, met: bool) -> Standing:
     if reason:
         return Standing.EXPOSED
-    if broken:
+    if any(not each.by_setting for each in broken):
         return Standing.BROKEN
+    if broken:
+        return Standing.LOST_BY_SETTING
     return Standing.HELD if met else Standing.NOT_MET
 
 

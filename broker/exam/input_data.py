@@ -7,15 +7,11 @@ last step has another step to commit; aborted values begin with `aborted-`, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-from ottla.broker.exam.witness import EXAMINER
-from ottla.protocol.client import Client
-from ottla.protocol.error_codes import ErrorCode
+from ottla.broker.exam.examiner import BY_GROUP, BY_TRANSACTION, Examiner
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
@@ -27,18 +23,10 @@ REST_RECORDS = 2
 """So many of each partition come at the end."""
 _ABORTED = ("ottla-verify-input", 3)
 """The transactional id of the aborted records, and how many there are in a transaction."""
-_BY_TRANSACTION = 1
-_TRIES = 1_000
-_PRODUCE, _ADD, _END, _OFFSET_FETCH = 9, 3, 3, 8
+_PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
 
 
-def connect(address: str) -> Client:
-    """The exam's own connection."""
-    host, _, port = address.rpartition(":")
-    return Client(host, int(port), client_id=EXAMINER)
-
-
-def fill(client: Client, topic: str, records: int, now_ms: int) -> None:
+def fill(examiner: Examiner, topic: str, records: int, now_ms: int) -> None:
     """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, but for the rest of each; aborted transactions lie
     between the batches.
     """
@@ -47,68 +35,54 @@ def fill(client: Client, topic: str, records: int, now_ms: int) -> None:
         for first in range(0, len(numbers), BATCH_RECORDS):
             mine = numbers[first : first + BATCH_RECORDS]
             if first:
-                _abort_some(client, topic, partition, mine[0], now_ms)
-            _write(client, topic, partition, mine, now_ms)
+                _abort_some(examiner, topic, partition, mine[0], now_ms)
+            _write(examiner, topic, partition, mine, now_ms)
 
 
-def fill_rest(client: Client, topic: str, partition: int, records: int, now_ms: int) -> None:
+def fill_rest(examiner: Examiner, topic: str, partition: int, records: int, now_ms: int) -> None:
     """Write the last records of a partition."""
-    _write(client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
+    _write(examiner, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
 
 
-def committed_to_the_end(client: Client, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
-    """Whether some group has committed the end offset of every partition of `topic`."""
-    asked = [OffsetFetchRequestGroup(group) for group in groups]
-    for group in asked:
-        group.topics = None
-    if not asked:
-        return False
-    response = client.call(OffsetFetchRequest(groups=asked, require_stable=False), _OFFSET_FETCH)
-    for group in response.groups:
+def committed_to_the_end(examiner: Examiner, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
+    """Whether some group has committed the end offset of every partition of `topic`. Raises OSError."""
+    for name in groups:
+        asked = OffsetFetchRequestGroup(name)
+        asked.topics = None
+        request = OffsetFetchRequest(groups=[asked], require_stable=False)
+        (group,) = examiner.call(examiner.coordinator(BY_GROUP, name), request, _OFFSET_FETCH).groups
         found = {part.partition_index: part.committed_offset for each in group.topics if each.name == topic for part in each.partitions}
         if all(found.get(partition, -1) >= end for partition, end in ends.items()):
             return True
     return False
 
 
-def find_transaction_coordinator(client: Client, transactional_id: str) -> None:
+def find_transaction_coordinator(examiner: Examiner, transactional_id: str) -> None:
     """Make `__transaction_state` if need be, and wait until it serves."""
-    _done(lambda: client.call(FindCoordinatorRequest(key=transactional_id, key_type=_BY_TRANSACTION), 3))
+    examiner.coordinator(BY_TRANSACTION, transactional_id)()
 
 
-def _write(client: Client, topic: str, partition: int, numbers: Iterable[int], now_ms: int) -> None:
+def _write(examiner: Examiner, topic: str, partition: int, numbers: Iterable[int], now_ms: int) -> None:
     values = [SimpleRecord(b"key-%d" % number, b"in-%d" % number, now_ms) for number in numbers]
-    _produce(client, topic, partition, None, build_batch(values))
+    _produce(examiner, topic, partition, None, build_batch(values))
 
 
-def _abort_some(client: Client, topic: str, partition: int, number: int, now_ms: int) -> None:
+def _abort_some(examiner: Examiner, topic: str, partition: int, number: int, now_ms: int) -> None:
     name, count = _ABORTED
-    find_transaction_coordinator(client, name)
-    holder = _done(lambda: client.call(InitProducerIdRequest(name, 60_000), 4))
+    at = examiner.coordinator(BY_TRANSACTION, name)
+    holder = examiner.ask(at, InitProducerIdRequest(name, 60_000), _INIT)
     request = AddPartitionsToTxnRequest()
     request.v3_and_below_transactional_id = name
     request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = holder.producer_id, holder.producer_epoch
     request.v3_and_below_topics = [AddPartitionsToTxnTopic(topic, [partition])]
-    _done(lambda: client.call(request, _ADD).results_by_topic_v3_and_below[0].results_by_partition[0])
+    examiner.ask(at, request, _ADD, lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0])
     values = [SimpleRecord(b"key-%d" % number, b"aborted-%d-%d" % (number, each), now_ms) for each in range(count)]
     batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
-    _produce(client, topic, partition, name, batch)
-    _done(lambda: client.call(EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END))
+    _produce(examiner, topic, partition, name, batch)
+    examiner.ask(at, EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END)
 
 
-def _produce(client: Client, topic: str, partition: int, transactional_id: str | None, batch: bytes) -> None:
+def _produce(examiner: Examiner, topic: str, partition: int, transactional_id: str | None, batch: bytes) -> None:
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])]
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=data)
-    _done(lambda: client.call(request, _PRODUCE).responses[0].partition_responses[0])
-
-
-def _done(ask: Callable[[], Any]) -> Any:
-    """The answer without an error; asks again while the coordinator is busy. Raises RuntimeError."""
-    for _ in range(_TRIES):
-        answer = ask()
-        error = ErrorCode(getattr(answer, "error_code", 0) or getattr(answer, "partition_error_code", 0))
-        if not error:
-            return answer
-        if not error.retriable:
-            break
-    raise RuntimeError(f"the exam's own input was refused: {error.name}")
+    examiner.ask(examiner.leader(topic, partition), request, _PRODUCE, lambda answer: answer.responses[0].partition_responses[0])

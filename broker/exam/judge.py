@@ -20,9 +20,9 @@ from ottla.broker.exam.scenarios.transactions import EPOCH_BUMPING_END, LATE
 from ottla.broker.exam.stage import Ending, Stage
 from ottla.broker.exam.witness import EXAMINER
 from ottla.broker.testing.anomalies import Anomaly, Identity, by_key, by_value
-from ottla.broker.testing.contents import Stored, Visibility, contents
+from ottla.broker.testing.contents import Stored, Visibility
 from ottla.broker.testing.story import story
-from ottla.broker.testing.verdict import Examined, examine
+from ottla.broker.testing.verdict import Examined
 from ottla.protocol.error_codes import ErrorCode
 
 EVIDENCE_MAX: Final = 10
@@ -52,6 +52,8 @@ class Standing(StrEnum):
     BROKEN = "broken"
     EXPOSED = "exposed"
     """Broken, by something that no program can avoid over this client: it speaks a protocol version without the defence."""
+    LOST_BY_SETTING = "lost by a setting"
+    """Acknowledged records are gone, by a setting of the cluster that lets it lose them; the program did what can be done."""
     NOT_MET = "not met"
     """The program never met the mishap; nothing was shown."""
     DOES_NOT_APPLY = "does not apply"
@@ -68,6 +70,10 @@ _OF_ANOMALY: Final = {
 }
 
 
+_OF_LOST: Final = frozenset({"missing", "lost-write", "inconsistent-offsets"})
+"""What an unclean election does by itself. Whatever is there twice, or in another order, is the program's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Breach:
     """One guarantee that did not hold. `says` counts, `story` tells the worst cases in full."""
@@ -75,6 +81,8 @@ class Breach:
     guarantee: Guarantee
     says: str
     story: str = ""
+    by_setting: bool = False
+    """Whether the cluster's settings did it, and no program could have avoided it."""
 
 
 @dataclass(slots=True)
@@ -107,8 +115,13 @@ def identity_of(by: str) -> Identity:
 
 def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     """All guarantees that did not hold in a run that is over. Raises RuntimeError when that cannot be told."""
-    found = examine(stage.broker, stage.broker.history, calm.topics, by=by, expected=None if calm.role is Role.CONSUMER else calm.achieved)
-    told = list(_by_guarantee(found))
+    found = stage.ground.examine(calm.topics, by=by, expected=None if calm.role is Role.CONSUMER else calm.achieved)
+    lost = _lost_by_setting(stage, found)
+    told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
+    excused = [each for each in found.anomalies if _is_of(each, lost)]
+    if excused:
+        says = f"{len(lost)} acknowledged records were lost by the election: {_counted(excused)}"
+        told.append(Breach(Guarantee.COMPLETE, says, story(excused), by_setting=True))
     if calm.role is Role.CONSUMER:
         told += _of_effects(stage, calm)
     told += _aborted_data(stage)
@@ -116,10 +129,29 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     return told
 
 
+def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
+    """The places of what only the dead leader had."""
+    there = {(each.topic, each.partition, each.offset): _content(each) for each in found.stored}
+    return {place for each in stage.doomed if there.get(place := (each.topic, each.partition, each.offset)) != _content(each)}
+
+
+def _content(stored: Stored) -> tuple[object, ...]:
+    return stored.key, stored.value, stored.producer_id, stored.producer_epoch, stored.sequence
+
+
+def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
+    """Whether it is what remains of an acknowledgement, or of a read, of one of these places."""
+    if not lost:
+        return False
+    sent = ((send.topic, send.partition, send.offset + delta) for send in anomaly.sends if send.acked for delta in range(len(send.records)))
+    read = ((each.topic, each.partition, at) for each in anomaly.reads for _, records in each.batches for at, _ in records)
+    return anomaly.kind in _OF_LOST and not lost.isdisjoint([*sent, *read])
+
+
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
     """The topics that the program wrote without faults, what it achieved and how often, and what was wrong already. Raises RuntimeError."""
-    topics = frozenset(send.topic for send in stage.broker.history.sends if send.client_id != EXAMINER and not send.topic.startswith("__"))
-    found = examine(stage.broker, stage.broker.history, topics, by=by)
+    topics = frozenset(send.topic for send in stage.ground.sends if send.client_id != EXAMINER and not send.topic.startswith("__"))
+    found = stage.ground.examine(topics, by=by)
     if stage.candidate.role is Role.CONSUMER:
         effects: Counter[Hashable] = Counter(_effects(stage))
     else:
@@ -137,6 +169,12 @@ def exposed(stage: Stage) -> str | None:
                 f"{EPOCH_BUMPING_END} (KIP-890, transaction.version=2) nothing in the protocol can tell"
             )
     return None
+
+
+SETTINGS_LOST_IT: Final = (
+    "it is not the program's fault: unclean.leader.election.enable=true let a replica lead that lacked acknowledged records, and "
+    "min.insync.replicas=1 let the leader acknowledge alone what only it had. Set false and 2 (of 3 replicas) for what must not be lost"
+)
 
 
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
@@ -172,7 +210,7 @@ def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) 
 
 
 def _effects(stage: Stage) -> list[str]:
-    return programs.effects(stage.candidate, stage.broker.bootstrap, stage.directory, stage.instances)
+    return programs.effects(stage.candidate, stage.ground.bootstrap, stage.directory, stage.instances)
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
@@ -192,7 +230,7 @@ def _aborted_data(stage: Stage) -> Iterator[Breach]:
     aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
-        for read in stage.broker.history.reads
+        for read in stage.ground.reads
         if not read.committed_only
         for _, records in read.batches
         for offset, _ in records
@@ -205,7 +243,7 @@ def _aborted_data(stage: Stage) -> Iterator[Breach]:
 
 
 def _input(stage: Stage) -> list[Stored]:
-    return stage.broker.call(lambda running: contents(running, {stage.candidate.input}))
+    return stage.ground.examine({stage.candidate.input}, audit=False).stored
 
 
 def _unfinished(stage: Stage) -> Iterator[Breach]:

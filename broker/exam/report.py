@@ -12,15 +12,16 @@ from ottla.broker.exam.judge import Guarantee, Result, Standing
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Values of records hold anything; XML 1.0 does not."""
+_NOT_ITS_FAULT = frozenset({Standing.EXPOSED, Standing.LOST_BY_SETTING})
 _NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
-    """A row a scenario: ✓ held, ✗ broken, ! exposed, – nothing shown."""
+    """A row a scenario: ✓ held, ✗ broken, ! broken, and not by the program, – nothing shown."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
         ran = result.standing is not Standing.DOES_NOT_APPLY
-        note = result.standing.value if result.standing in _NOTHING_SHOWN or result.standing is Standing.EXPOSED else ""
+        note = result.standing.value if result.standing in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
         told = ": ".join(part for part in (note, result.note if not ran else "") if part)
         yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", told]
 
@@ -101,5 +102,5 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
 
 def _cell(result: Result, guarantee: Guarantee) -> str:
     if result.of(guarantee) is not None:
-        return "!" if result.standing is Standing.EXPOSED else "✗"
+        return "!" if result.standing in _NOT_ITS_FAULT else "✗"
     return "–" if result.standing in _NOTHING_SHOWN else "✓"

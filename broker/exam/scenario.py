@@ -71,12 +71,13 @@ Applies = Callable[[Calm], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One mishap. `happens` tells it for people; `script` starts the program and breaks things."""
+    """One mishap. `happens` tells it for people; `script` starts the program and breaks things, on so many `brokers`."""
 
     name: str
     happens: str
     script: Callable[[Stage, Calm], Script]
     applies: Applies
+    brokers: int = 1
 
 
 def always(_: Calm) -> str | None:

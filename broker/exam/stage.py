@@ -1,4 +1,5 @@
-"""Where one scenario plays: a fresh broker in this process, the program beside it, and a script that breaks things at the right moment.
+"""Where one scenario plays: a fresh broker or cluster in this process, the program beside it, and a script that breaks things at the right
+moment.
 
 Rules: a script is a generator that yields conditions; it goes on when its condition holds, and what it breaks, it breaks at a moment that
 the broker holds still for it (a held response, a step of the coordinator), not at a guessed time; an instance that fails by itself is
@@ -12,16 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.exam import candidate as programs
 from ottla.broker.exam.candidate import Candidate, Instance, Role
-from ottla.broker.exam.input_data import PARTITIONS, committed_to_the_end, connect, fill, fill_rest, find_transaction_coordinator
-from ottla.broker.exam.witness import EXAMINER, Witness
+from ottla.broker.exam.ground import Cluster, ground_of
+from ottla.broker.exam.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest, find_transaction_coordinator
+from ottla.broker.exam.witness import Witness
 from ottla.broker.faults.rules import FaultRule
-from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.contents import Stored
 from ottla.broker.txns.transaction import EPOCH_MAX
-from ottla.protocol.client import Client
+
+if TYPE_CHECKING:
+    from ottla.broker.testing.in_process import InProcessBroker
 
 POLL_S = 0.01
 PROGRESS_POLL_S = 0.1
@@ -29,10 +33,6 @@ GRACE_S = 5.0
 AFTER_ALL_MS = 1_000_000
 """Put forward before the verdict: longer than any transaction may stay open (transaction.max.timeout.ms, 15 minutes)."""
 _BUMPS_A_TURN = 500
-SETTINGS: Final = {
-    "log.retention.ms": "-1",  # the clock is put forward, and programs write timestamps of their own
-    "fetch.max.bytes": "1024",  # a few batches of the input: its reading has a middle
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,60 +72,65 @@ class Ending:
 
 
 class Stage:
-    """One run of the program. Use as a context manager; `directory` gets the broker's data and the program's output."""
+    """One run of the program, on one broker or on a cluster of so many. Use as a context manager; `directory` gets the brokers' data and
+    the program's output."""
 
-    def __init__(self, candidate: Candidate, directory: Path, terms: Terms) -> None:
+    def __init__(self, candidate: Candidate, directory: Path, terms: Terms, brokers: int = 1) -> None:
         self.candidate = candidate
         self.directory = directory.resolve()  # the program may go elsewhere
         self.directory.mkdir(parents=True, exist_ok=True)
         self.terms = terms
-        self.broker = InProcessBroker(self.directory / "data", SETTINGS)
+        self.ground = ground_of(brokers, self.directory / "data")
         self.witness = Witness()
         self.instances: list[Instance] = []
         self.ending = Ending()
-        self._crashed = False
+        self.doomed: list[Stored] = []
+        """What was acknowledged and lost by the cluster's settings, whatever the program did: what an unclean election left behind."""
         self._ends: dict[int, int] = {}
-        self._client: Client | None = None
         self._looked_at = 0.0
         self._rest_is_there = candidate.role is Role.PRODUCER
         self._all_read = False
 
     def __enter__(self) -> Stage:
-        self.broker.start()
+        self.ground.start()
         try:
             self._set()
         except BaseException:
-            self.broker.stop()
+            self.ground.stop()
             raise
         return self
 
     def _set(self) -> None:
         """Topics, input and observers."""
-        self.broker.script.on_crash = self.crash
-        self.broker.script.spared = EXAMINER
         for topic in (self.candidate.input, self.candidate.output):
-            self.broker.topics.create(topic, PARTITIONS)
+            self.ground.create(topic, PARTITIONS)
         if self.candidate.role is not Role.PRODUCER:
-            with connect(self.broker.bootstrap) as client:
-                fill(client, self.candidate.input, self.candidate.records, self.broker.clock.now_ms())
+            fill(self.ground.examiner, self.candidate.input, self.candidate.records, self.ground.host.clock.now_ms())
             self._ends = self._input_ends()
-        self.broker.record()
-        self.broker.call(lambda _: self.broker.script.observe(self.witness))
+        self.ground.watch(self.witness)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for instance in self.instances:
             instance.kill()
-        self._forget_connection()
-        if self._crashed:
-            self.broker.end_loop()
-        elif self.broker.running:
-            self.broker.stop()
+        self.ground.stop()
+
+    @property
+    def broker(self) -> InProcessBroker:
+        """The broker of a stage of one."""
+        (only,) = self.ground.brokers
+        return only
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of a stage of several."""
+        assert isinstance(self.ground, Cluster), "this scenario is one of a cluster"
+        return self.ground
 
     # --- what a script does -----------------------------------------------------------------------------------------------------
 
     def start(self, number: int = 1) -> Instance:
         """Start the program as that member."""
-        started = programs.start(self.candidate, self.broker.bootstrap, self.directory, number, len(self.instances) + 1)
+        started = programs.start(self.candidate, self.ground.bootstrap, self.directory, number, len(self.instances) + 1)
         self.instances.append(started)
         return started
 
@@ -135,15 +140,15 @@ class Stage:
 
     def fault(self, rule: str) -> FaultRule:
         """Load a rule (docs/faults.md)."""
-        return self.broker.faults.add(rule)
+        return self.ground.fault(rule)
 
     def release(self, name: str) -> None:
         """Let go what the rule holds."""
-        self.broker.faults.release(name)
+        self.ground.release(name)
 
     def pass_time(self, ms: int) -> None:
-        """Put the broker's clock forward."""
-        self.broker.clock.advance(ms / 1_000)
+        """Put the brokers' clock forward."""
+        self.ground.host.clock.advance(ms / 1_000)
 
     def exhaust_epoch(self, transactional_id: str, left: int) -> int:
         """Take epochs of the transactional id until `left` are left before its producer id has to change; that producer id."""
@@ -157,8 +162,7 @@ class Stage:
                     break
             return found.producer_epoch, found.producer_id
 
-        with connect(self.broker.bootstrap) as client:
-            find_transaction_coordinator(client, transactional_id)
+        find_transaction_coordinator(self.ground.examiner, transactional_id)
         epoch = -1
         while epoch < EPOCH_MAX - 1 - left:
             epoch, producer_id = self.broker.call_async(take(_BUMPS_A_TURN))
@@ -166,13 +170,13 @@ class Stage:
 
     def members(self) -> int:
         """How many members all groups have."""
-        return self.broker.call(lambda broker: sum(len(group.members) for group in broker.services.groups.all_groups()))
+        return self.ground.members()
 
     # --- what a script waits for ------------------------------------------------------------------------------------------------
 
     def held(self, name: str) -> Wait:
         """That the rule holds something."""
-        return Wait(lambda: any(held.rule.name == name for held in self.broker.script.held))
+        return Wait(lambda: bool(self.ground.held(name)))
 
     def hit(self, *rules: FaultRule) -> Wait:
         """That each of the rules hit something."""
@@ -202,13 +206,13 @@ class Stage:
         began = time.monotonic()
         wait = next(script, None)
         while True:
-            self._bring_back_the_broker()
+            self.ground.bring_back()
             self._look_at_the_group(script_is_done=wait is None)
             if wait is not None and wait.holds():
                 wait = next(script, None)
                 continue
             if self._only_the_rest_is_left(wait):
-                self.broker.faults.reset()
+                self.ground.reset()
                 wait = NEVER
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
@@ -224,10 +228,8 @@ class Stage:
         return self.ending
 
     def settle(self) -> None:
-        """After the program: let what is held go, and open transactions time out."""
-        self._bring_back_the_broker()
-        self.broker.faults.reset()
-        self.pass_time(AFTER_ALL_MS)
+        """After the program: who is away comes back, what is held goes, and open transactions time out."""
+        self.ground.settle(AFTER_ALL_MS)
 
     def _supervise(self) -> None:
         for instance in self.instances:
@@ -255,33 +257,29 @@ class Stage:
         """Whether the input is read to its end, asked now and then; gives it its rest."""
         if self.candidate.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
+        if not self.ground.is_whole:
+            return
         self._looked_at = time.monotonic()
         try:
-            if self._client is None:
-                self._client = connect(self.broker.bootstrap)
-            read = committed_to_the_end(self._client, sorted(self.witness.groups), self.candidate.input, self._ends)
+            read = committed_to_the_end(self.ground.examiner, sorted(self.witness.groups), self.candidate.input, self._ends)
             if self._rest_is_there:
                 self._all_read = read
             elif read or script_is_done:
-                self._give_the_rest(self._client)
-        except OSError:  # the broker crashed meanwhile, as a scenario wanted
-            self._forget_connection()
+                self._give_the_rest()
+        except OSError:  # a broker is away meanwhile, as a scenario wanted
+            self.ground.examiner.close()
 
-    def _give_the_rest(self, client: Client) -> None:
+    def _give_the_rest(self) -> None:
         self.witness.work_is_done = True
         for partition, end in self._input_ends().items():
             if end == self._ends[partition]:  # else it was written, and the broker crashed before it said so
-                fill_rest(client, self.candidate.input, partition, self.candidate.records, self.broker.clock.now_ms())
+                now_ms = self.ground.host.clock.now_ms()
+                fill_rest(self.ground.examiner, self.candidate.input, partition, self.candidate.records, now_ms)
         self._ends = self._input_ends()
         self._rest_is_there = True
 
     def _input_ends(self) -> dict[int, int]:
-        return {partition: self.broker.topics.end_offset(self.candidate.input, partition) for partition in range(PARTITIONS)}
-
-    def _forget_connection(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        return {partition: self.ground.host.topics.end_offset(self.candidate.input, partition) for partition in range(PARTITIONS)}
 
     def _end_all(self) -> None:
         """Whoever reads may end in order; then all are killed, so that nobody who was left behind writes while the run is judged."""
@@ -293,15 +291,3 @@ class Stage:
                 self.ending.failures.append(f"instance {instance.number} did not end within {GRACE_S:.0f} s of SIGTERM")
         for instance in self.instances:
             instance.kill()
-
-    def crash(self) -> None:
-        self.broker.broker.crash()
-        self._crashed = True
-
-    def _bring_back_the_broker(self) -> None:
-        if not self._crashed:
-            return
-        self._forget_connection()
-        self.broker.end_loop()
-        self.broker.start()
-        self._crashed = False

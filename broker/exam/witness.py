@@ -1,13 +1,14 @@
 """What a program asked of the broker, counted: by it the exam knows what to break, and where the middle of its work is.
 
-Rule: it runs on the broker's loop and only counts; the exam's thread reads.
+Rule: it runs on the loops of all brokers and only counts; the exam's thread reads.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ottla.broker.faults.engine import Exchange
 from ottla.protocol.api_keys import ApiKey
@@ -15,6 +16,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 EXAMINER = "ottla-verify"
 """The client id of the exam's own requests."""
+
+
+ACKS_ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,26 @@ class Witness:
     transaction_timeout_ms: int = 0
     session_timeout_ms: int = 0
     idempotent: bool = False
+    acks: set[int] = field(default_factory=set)
+    """What it asked for in Produce requests."""
+    refusals: Counter[ErrorCode] = field(default_factory=Counter)
+    """Produce requests by the errors that they were answered."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The producer ids that each transactional id was given."""
+    others: frozenset[str] = frozenset({EXAMINER})
+    """The client ids of those who are not the program."""
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one exchange."""
-        subject, request = exchange.subject, exchange.request
-        if subject.client_id == EXAMINER or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
+        subject = exchange.subject
+        if subject.client_id in self.others or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
             return
+        with self._counting:
+            self._count(exchange)
+
+    def _count(self, exchange: Exchange) -> None:
+        subject, request = exchange.subject, exchange.request
         self.calls[subject.api] += not self.work_is_done
         self.groups |= subject.groups
         self.transactional_ids |= subject.transactional_ids
@@ -56,6 +72,9 @@ class Witness:
             error = None if exchange.response is None else ErrorCode(exchange.response.error_code)
             self.ends.append(Ended(exchange.version, request.committed, error, exchange.faults))
             self._take_producer_id(request.transactional_id, exchange.response)
+        elif subject.api is ApiKey.PRODUCE:
+            self.acks.add(request.acks)
+            self.refusals.update(_errors(exchange.response))
         elif subject.api is ApiKey.INIT_PRODUCER_ID:
             self.idempotent = True
             self.transaction_timeout_ms = max(self.transaction_timeout_ms, request.transaction_timeout_ms)
@@ -72,6 +91,17 @@ class Witness:
         """The highest version of EndTxn that was used, -1 without transactions."""
         return max((each.version for each in self.ends), default=-1)
 
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether an acknowledgement tells it that all in-sync replicas have what it wrote: acks=all."""
+        return self.acks <= {ACKS_ALL}
+
 
 def _brought_records(response: Any) -> bool:
     return response is not None and any(part.records for topic in response.responses for part in topic.partitions)
+
+
+def _errors(response: Any) -> set[ErrorCode]:
+    """The errors of a Produce response, which acks=0 has not."""
+    parts = () if response is None else (part for topic in response.responses for part in topic.partition_responses)
+    return {ErrorCode.of(part.error_code) for part in parts if part.error_code}

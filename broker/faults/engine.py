@@ -67,8 +67,8 @@ class Faults:
         self.on_disk_rules: Continue | None = None
         """Told when rules came or went, by which the files learn whether writes may fail."""
         self.on_crash: Continue = on_crash or _kill_this_process
-        self.spared: str | None = None
-        """The client id whose requests meet no rule: of whoever works beside the clients under test."""
+        self.spared: frozenset[str] = frozenset()
+        """The client ids whose requests meet no rule but one that names a client: of whoever works beside the clients under test."""
         self.numbers = count()
         """Of all requests that are observed, over restarts of the broker."""
         self.waiting: set[asyncio.Future[None]] = set()
@@ -161,11 +161,12 @@ class Faults:
 
     def met_by(self, subject: Subject) -> list[FaultRule]:
         """The rules that hit this request; of those that exclude each other the first, so that each hit that is counted was one."""
-        if self.spared is not None and subject.client_id == self.spared:
-            return []
+        spared = subject.client_id in self.spared
         hit: list[FaultRule] = []
         taken: set[str] = set()
         for rule in self.rules:
+            if spared and rule.client_id is None:
+                continue
             wanted = EXCLUSIVE.get(rule.action, frozenset())
             if rule.hits_request(subject, may_hit=taken.isdisjoint(wanted)):
                 hit.append(rule)

@@ -7,6 +7,7 @@ counts what it saw and what it hit, so a test can ask whether it was consumed.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -122,6 +123,8 @@ class FaultRule:
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
     _random: random.Random = field(init=False, repr=False, compare=False)
+    _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    """One rule may be loaded on several brokers of a process: it counts over all of them."""
 
     def __post_init__(self) -> None:
         needed = _NEEDED.get(self.action)
@@ -188,13 +191,14 @@ class FaultRule:
 
     def draw(self, *, may_hit: bool = True) -> bool:
         """Whether this match is hit, of those that remain; counts it."""
-        if self.spent:
-            return False
-        self.seen += 1
-        if not may_hit or self.seen <= self.after or (self.share < 1 and self._random.random() >= self.share):
-            return False
-        self.hits += 1
-        return True
+        with self._counting:
+            if self.spent:
+                return False
+            self.seen += 1
+            if not may_hit or self.seen <= self.after or (self.share < 1 and self._random.random() >= self.share):
+                return False
+            self.hits += 1
+            return True
 
     def to_json(self) -> dict[str, Any]:
         """What was given, and what was counted."""

@@ -26,6 +26,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.leader_changes import broker_fenced
+from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
@@ -152,6 +155,18 @@ class InProcessCluster(ClusterNodes):
             broker.kill()
         broker.restart()
 
+    def miss(self, n: int) -> None:
+        """The controller gives it up at once, as after `broker.session.timeout.ms` of silence, and elects others. One that still beats is
+        let in again."""
+        self.controller.call_async(self._miss(n))
+
+    async def _miss(self, n: int) -> None:
+        def fenced(state: ControllerState) -> SoftEffects[None]:
+            epoch = state.image.brokers[n].epoch
+            return SoftEffects(broker_fenced(state, n), None, lambda _: state.sessions.forget(Contact(n, epoch)))
+
+        await self.controller.node.role.active.run(fenced)
+
     # --- what happens between them ---------------------------------------------------------------------------------------------------
 
     def partition(self, *groups: Collection[int]) -> None:
@@ -168,6 +183,11 @@ class InProcessCluster(ClusterNodes):
     def slow_link(self, a: int, b: int, ms: float) -> None:
         """Whatever one of the two sends to the other takes so long, each way."""
         self._links.slow(self._links.between({a}, {b}), ms)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is a link on which nothing gets through."""
+        return bool(self._links.blocked)
 
     def heal(self) -> None:
         """All links are as in the beginning, and what was held back arrives."""

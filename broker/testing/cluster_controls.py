@@ -12,6 +12,7 @@ from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k19_create_topics as k19
 from ottla.protocol.messages import k43_elect_leaders as k43
+from ottla.protocol.messages import k44_incremental_alter_configs as k44
 from ottla.protocol.messages import k45_alter_partition_reassignments as k45
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Message
 
 _PREFERRED: Final = 0
+_TOPIC: Final = 2
 _DEFAULT: Final = -1
 
 
@@ -40,6 +42,13 @@ class ClusterTopicControl:
         for index in range(made.num_partitions):
             self._cluster.wait_until_led(name, index)
         return name
+
+    def configure(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set these of the topic's settings. Raises Rejected."""
+        given = [k44.AlterableConfig(name, value=value) for name, value in configs.items()]
+        asked = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
+        (changed,) = self._ask(asked).responses
+        _check(changed.error_code, changed.error_message)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """The offset of the leader's next record, control records counted. Raises KeyError where there is no such partition."""

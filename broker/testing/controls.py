@@ -23,9 +23,13 @@ class FaultControl:
         self._owner = owner
         self._faults = faults
 
-    def add(self, rule: str, **fields: Any) -> FaultRule:
-        """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax."""
-        made = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
+    def add(self, rule: str | FaultRule, **fields: Any) -> FaultRule:
+        """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax.
+
+        One that another broker of this process has, too, counts and hits as one."""
+        if not isinstance(rule, FaultRule):
+            rule = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
+        made = rule
         if not self._owner.running:
             return self._faults.add(made)
         return self._owner.call(lambda _: self._faults.add(made))

@@ -1,7 +1,8 @@
 """What clients did: the batches that producers sent, what each was answered, and the batches that consumers were given.
 
-Rules: only facts of the wire are kept, in the order in which they were answered; a record is kept by its key and value; more than
-`BYTES_MAX` of keys and values is not kept, and then `complete` is False, so that nobody judges half a history.
+Rules: only facts of the wire are kept, in the order in which they were answered; a follower is no consumer, and may be given what is lost
+with its leader; a record is kept by its key and value; more than `BYTES_MAX` of keys and values is not kept, and then `complete` is False,
+so that nobody judges half a history.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import iter_records
 
 BYTES_MAX: Final = 256 << 20
+NO_REPLICA: Final = -1
+"""What a consumer says instead of a broker's id."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -100,7 +103,7 @@ class History:
         """Take note of one exchange."""
         if exchange.subject.api is ApiKey.PRODUCE:
             self._take_sends(exchange)
-        elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen:
+        elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen and not _of_replica(exchange.request):
             self._take_reads(exchange)
         elif exchange.subject.api is ApiKey.END_TXN:
             self._take_end(exchange)
@@ -189,6 +192,11 @@ class History:
                 yield header, found
         except RecordsError:
             return
+
+
+def _of_replica(request: Any) -> bool:
+    asks: int = max(request.replica_id, request.replica_state.replica_id)
+    return asks != NO_REPLICA  # by the version, the one or the other
 
 
 def _answers(response: Any, topics: str, partitions: str, topic_name: TopicName) -> dict[tuple[str, int], Any]:

@@ -20,13 +20,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.errors import KafkaError, KafkaTimeoutError, ProducerFenced
 
 from client_compat.samples.common import Job, Record, chunks, job_of, records_of
 
 ATTEMPTS_MAX = 10
 STOP_S = 2.0
-WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-and-forget")
 
 
 def settings(job: Job) -> dict[str, Any]:
@@ -34,10 +34,12 @@ def settings(job: Job) -> dict[str, Any]:
     own: dict[str, Any] = {"bootstrap_servers": job.bootstrap, "acks": "all", "request_timeout_ms": 2000, "retry_backoff_ms": 50}
     if job.makes("no-idempotence"):
         return own  # MISTAKE: enable_idempotence is False unless one says otherwise
+    if job.makes("acks-one"):
+        return own | {"acks": 1}  # MISTAKE: and it is the default
     if job.makes("idempotence-only"):
         return own | {"enable_idempotence": True}  # MISTAKE: and nothing that outlives the process
     if job.makes("fire-and-forget"):
-        return own | {"acks": 1, "request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
+        return own | {"request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
         name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
@@ -75,6 +77,9 @@ async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
 
 async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
     """One transaction. Raises KafkaError; it is aborted then, unless the producer has been fenced."""
+    if job.makes("redo-in-doubt"):
+        await write_in_haste(producer, job, chunk)
+        return
     async with producer.transaction():
         sent = [await producer.send(job.output, value, key) for key, value in chunk]
         if job.makes("resend-on-timeout"):
@@ -82,6 +87,18 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
             again = [record for record, future in zip(chunk, sent, strict=True) if future in late]
             sent = [await producer.send(job.output, value, key) for key, value in again]  # MISTAKE: the first ones are still under way
         await asyncio.gather(*sent)
+
+
+async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
+    """One transaction, whose commit may take a second. Raises KafkaError."""
+    await producer.begin_transaction()
+    await asyncio.gather(*[await producer.send(job.output, value, key) for key, value in chunk])
+    try:
+        await asyncio.wait_for(producer.commit_transaction(), 1)
+    except TimeoutError:
+        async with producing(job) as another, another.transaction():
+            await asyncio.gather(*[await another.send(job.output, value, key) for key, value in chunk])  # MISTAKE: it was committed
+        raise KafkaTimeoutError from None
 
 
 async def write_missing(job: Job, given_up: set[bytes]) -> bool:

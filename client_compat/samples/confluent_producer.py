@@ -23,7 +23,7 @@ from client_compat.samples.common import Job, Record, chunks, job_of, records_of
 
 ATTEMPTS_MAX = 10
 ANSWER_S = 10.0
-WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-and-forget")
 
 
 def settings(job: Job) -> dict[str, Any]:
@@ -40,10 +40,12 @@ def settings(job: Job) -> dict[str, Any]:
     }
     if job.makes("no-idempotence"):
         return own  # MISTAKE: enable.idempotence is false unless one says otherwise
+    if job.makes("acks-one"):
+        return own | {"acks": 1}  # MISTAKE: faster, and as good as acks=all until a leader dies
     if job.makes("idempotence-only"):
         return own | {"enable.idempotence": True}  # MISTAKE: and nothing that outlives the process
     if job.makes("fire-and-forget"):
-        return own | {"acks": 1, "retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
+        return own | {"retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
         name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
@@ -101,7 +103,10 @@ def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
     if job.makes("resend-on-timeout") and (late := producer.flush(1)):
         for key, value in chunk[-late:]:
             producer.produce(job.output, value, key)  # MISTAKE: the first ones are still under way
-    insist(producer.commit_transaction)
+    if job.makes("redo-in-doubt"):
+        producer.commit_transaction(1)  # MISTAKE: a commit that takes too long is one that failed, see write_missing
+    else:
+        insist(producer.commit_transaction)
 
 
 def open_producer(job: Job) -> Producer:
@@ -123,6 +128,9 @@ def write_missing(job: Job) -> None:
         except KafkaException as error:
             print("transaction failed:", error, file=sys.stderr)
             failures += 1
+            if job.makes("redo-in-doubt") and error.args[0].retriable():
+                producer = open_producer(job)  # MISTAKE: nobody knows whether it was committed, and nobody looks
+                continue
             if job.makes("ignore-aborts"):
                 producer = open_producer(job)  # MISTAKE: and on to the next chunk; this one is in the log file, is it not?
             elif error.args[0].txn_requires_abort() and failures < ATTEMPTS_MAX:

@@ -5,17 +5,20 @@ How:
   it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
 - What has been written already is read from the topic itself, after `init_transactions` and read_committed. The topic is this producer's
   own, so no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source with offsets).
-- `commit_transaction` flushes and fails when a record in the transaction has failed.
-- After an error the transaction is aborted, and a new producer looks again at what is missing; that settles a commit in doubt, too.
+- Each future is asked before the commit: kafka-python 3.0 commits a transaction even when a send in it has failed (it takes a new epoch
+  after OUT_OF_ORDER_SEQUENCE_NUMBER, as outside of transactions, and goes on).
+- After an error a new producer ends the transaction of the old one (`abort_transaction` may wait for ever after a refused send), and
+  looks again at what is missing; that settles a commit in doubt, too.
   One that was fenced ends: it has a successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import uuid
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -24,7 +27,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from client_compat.samples.common import Job, Record, chunks, job_of, records_of
 
 ATTEMPTS_MAX = 10
-WITHOUT_TRANSACTIONS = ("no-idempotence", "idempotence-only", "fire-and-forget")
+ANSWER_S = 30.0
+CLOSE_S = 1.0
+WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-and-forget")
 
 
 def settings(job: Job) -> dict[str, Any]:
@@ -38,10 +43,12 @@ def settings(job: Job) -> dict[str, Any]:
     }
     if job.makes("no-idempotence"):
         return own | {"enable_idempotence": False}  # MISTAKE: as in all the examples from before 3.0
+    if job.makes("acks-one"):
+        return own | {"enable_idempotence": False, "acks": 1}  # MISTAKE: as in all the examples from before 3.0
     if job.makes("idempotence-only"):
         return own  # MISTAKE: idempotent, which is the default since 3.0, and nothing that outlives the process
     if job.makes("fire-and-forget"):
-        return own | {"enable_idempotence": False, "acks": 1, "retries": 0}  # MISTAKE: gives up early, see send_plainly
+        return own | {"enable_idempotence": False, "acks": "all", "retries": 0}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
         name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
@@ -72,12 +79,35 @@ def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
                 future.get(timeout=1)
             except KafkaTimeoutError:
                 producer.send(job.output, value, key)  # MISTAKE: the first one is still under way
-    producer.commit_transaction()
+    else:
+        for future in sent:
+            future.get(timeout=ANSWER_S)
+    if job.makes("redo-in-doubt"):
+        commit_in_haste(producer, job, chunk)
+    else:
+        producer.commit_transaction()
+
+
+def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
+    """A commit that may take a second. Raises KafkaError."""
+    committing = threading.Thread(target=producer.commit_transaction, daemon=True)
+    committing.start()
+    committing.join(1)
+    if committing.is_alive():
+        again = KafkaProducer(**settings(job))
+        again.init_transactions()
+        again.begin_transaction()
+        for key, value in chunk:
+            again.send(job.output, value, key)  # MISTAKE: it was committed
+        again.commit_transaction()
+        again.close(timeout=CLOSE_S)
+        raise KafkaTimeoutError("the commit took too long")
 
 
 def write_missing(job: Job, given_up: set[bytes]) -> bool:
     """All that is not in the topic yet. False when it takes another producer to go on. Raises KafkaError."""
-    with closing(KafkaProducer(**settings(job))) as producer:
+    producer = KafkaProducer(**settings(job))
+    try:
         producer.init_transactions()
         done = written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
@@ -89,9 +119,9 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
                     given_up.update(value for _, value in chunk)  # MISTAKE: it is in the log file, is it not?
                 elif isinstance(error, ProducerFencedError):
                     raise
-                with suppress(KafkaError):
-                    producer.abort_transaction()
                 return False
+    finally:
+        producer.close(timeout=CLOSE_S)
     return True
 
 
@@ -103,7 +133,7 @@ def send_plainly(job: Job) -> None:
             producer.flush()
             if not job.makes("fire-and-forget"):  # MISTAKE: the futures know what failed, and nobody asks them
                 for future in sent:
-                    future.get(timeout=30)
+                    future.get(timeout=ANSWER_S)
 
 
 def main() -> int:

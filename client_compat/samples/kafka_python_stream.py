@@ -24,6 +24,7 @@ from kafka.errors import KafkaError, ProducerFencedError
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 
 GROUP = "samples-stream"
+ANSWER_S = 30.0
 Batches = dict[TopicPartition, list[Any]]
 
 
@@ -64,9 +65,13 @@ def open_producer(job: Job) -> KafkaProducer:
 def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
     """One transaction. Raises KafkaError."""
     producer.begin_transaction()
-    for partition, records in batches.items():
-        for record in records:
-            producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
+    sent = [
+        producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
+        for partition, records in batches.items()
+        for record in records
+    ]
+    for future in sent:
+        future.get(timeout=ANSWER_S)  # else the transaction is committed without what was refused
     if not job.makes("auto-commit"):
         ends = {partition: OffsetAndMetadata(records[-1].offset + 1, "", -1) for partition, records in batches.items()}
         producer.send_offsets_to_transaction(ends, consumer.group_metadata())

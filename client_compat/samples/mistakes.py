@@ -11,13 +11,14 @@ Guarantee = Literal["complete", "once", "order", "committed", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """`scenario` is the one that is made for this mistake; others may show it, too."""
+    """`scenario` is the one that is made for this mistake; `also` are those of a cluster that have to show it, too. Others may."""
 
     name: str
     role: Role
     habit: str
     scenario: str
     breaks: Guarantee
+    also: tuple[str, ...] = ()
 
 
 MISTAKES: Final = (
@@ -26,6 +27,22 @@ MISTAKES: Final = (
         "producer",
         "retries without enable.idempotence: a batch whose acknowledgement was lost is appended twice",
         "lost-ack",
+        "once",
+        ("leader-killed-before-ack",),
+    ),
+    Mistake(
+        "acks-one",
+        "producer",
+        "acks=1: the leader alone has what it acknowledges, and nobody when it dies",
+        "leader-killed-unreplicated",
+        "complete",
+        ("zombie-leader",),
+    ),
+    Mistake(
+        "redo-in-doubt",
+        "producer",
+        "a commit that is not answered in time is taken for failed, and the transaction done again: it was committed",
+        "coordinator-moved",
         "once",
     ),
     Mistake(
@@ -41,6 +58,7 @@ MISTAKES: Final = (
         "few retries, and nobody looks at what became of a send: the program ends well whatever was lost",
         "leader-unavailable",
         "complete",
+        ("not-enough-replicas",),
     ),
     Mistake(
         "idempotence-only",

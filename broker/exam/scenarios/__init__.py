@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ottla.broker.exam.scenario import Scenario
-from ottla.broker.exam.scenarios import delivery, groups, restarts, transactions
+from ottla.broker.exam.scenarios import delivery, groups, leaders, restarts, transactions
 
 SCENARIOS: tuple[Scenario, ...] = (
     *delivery.SCENARIOS,
     *transactions.SCENARIOS,
     *restarts.SCENARIOS,
     *groups.SCENARIOS,
+    *leaders.SCENARIOS,
 )
 
 __all__ = ["SCENARIOS"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.exam.examiner import Examiner
 from ottla.broker.exam.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest
 from ottla.broker.testing.contents import Visibility, contents
 from ottla.protocol.client import Client
@@ -30,13 +31,20 @@ def client(broker: RunningBroker) -> Iterator[Client]:
         yield connected
 
 
+@pytest.fixture
+def examiner(broker: RunningBroker) -> Iterator[Examiner]:
+    asking = Examiner(lambda: [broker.bootstrap])
+    yield asking
+    asking.close()
+
+
 @pytest.mark.parametrize("records", [20, 51])
-def test_the_input_holds_each_record_once_and_aborted_ones_between(broker: RunningBroker, client: Client, records: int) -> None:
-    fill(client, "input", records, NOW_MS)
+def test_the_input_holds_each_record_once_and_aborted_ones_between(broker: RunningBroker, examiner: Examiner, records: int) -> None:
+    fill(examiner, "input", records, NOW_MS)
     before = broker.call(contents)
     assert len([each for each in before if each.outcome.readable]) == records - 2 * PARTITIONS
     for partition in range(PARTITIONS):
-        fill_rest(client, "input", partition, records, NOW_MS)
+        fill_rest(examiner, "input", partition, records, NOW_MS)
     stored = broker.call(contents)
     readable = [each for each in stored if each.outcome.readable]
     assert sorted(each.value or b"" for each in readable) == sorted(b"in-%d" % number for number in range(records))
@@ -47,16 +55,16 @@ def test_the_input_holds_each_record_once_and_aborted_ones_between(broker: Runni
     assert len(stored) == len(readable) + len(aborted)
 
 
-def test_each_part_ends_in_a_plain_record(broker: RunningBroker, client: Client) -> None:
-    fill(client, "input", 40, NOW_MS)
+def test_each_part_ends_in_a_plain_record(broker: RunningBroker, examiner: Examiner) -> None:
+    fill(examiner, "input", 40, NOW_MS)
     for partition in range(PARTITIONS):
         for step in ("most", "rest"):
             last = max((each for each in broker.call(contents) if each.partition == partition), key=lambda each: each.offset)
             assert (last.outcome, last.offset) == (Visibility.PLAIN, broker.topics.end_offset("input", partition) - 1), step
-            fill_rest(client, "input", partition, 40, NOW_MS)
+            fill_rest(examiner, "input", partition, 40, NOW_MS)
 
 
-def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client: Client) -> None:
+def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client: Client, examiner: Examiner) -> None:
     ends = {0: 7, 1: 9}
 
     for group in ("g", "h"):
@@ -64,7 +72,7 @@ def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client
             pass
 
     def read(*groups: str) -> bool:
-        return committed_to_the_end(client, groups, "input", ends)
+        return committed_to_the_end(examiner, groups, "input", ends)
 
     def commit(group: str, partition: int, offset: int) -> None:
         part = OffsetCommitRequestPartition(partition, offset)

@@ -112,7 +112,7 @@ def test_nothing_is_left_of_a_stage_that_an_error_ended(tmp_path: Path) -> None:
     before = len(broker_threads())
     with pytest.raises(KeyboardInterrupt), stage(tmp_path, candidate("hangs")) as on:  # noqa: PT012 # the program runs, then the error
         started = on.start()
-        on.broker.call(lambda broker: on.crash())
+        on.broker.call(lambda _: on.broker.script.on_crash())
         raise KeyboardInterrupt
     assert not psutil.pid_exists(started.process.pid)
     assert len(broker_threads()) == before

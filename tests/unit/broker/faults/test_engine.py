@@ -126,7 +126,7 @@ def test_an_observer_sees_every_exchange() -> None:
 
 def test_the_client_that_is_spared_meets_no_rule_and_is_not_counted() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
-    faults.spared = "examiner"
+    faults.spared = frozenset({"examiner"})
     assert faults.met_by(Subject(ApiKey.PRODUCE, "examiner", 1)) == []
     assert faults.get("lost").seen == 0
     assert [rule.name for rule in faults.met_by(END)] == ["lost"]
