@@ -62,7 +62,8 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
                 if result.standing not in _NOTHING_SHOWN
                 else {},
                 "breaches": [
-                    {"guarantee": each.guarantee.value, "says": each.says, "story": each.story.splitlines()} for each in result.breaches
+                    {"guarantee": each.guarantee.value, "says": each.says, "by_setting": each.by_setting, "story": each.story.splitlines()}
+                    for each in result.breaches
                 ],
                 "restarts": result.ending.restarts,
                 "seconds": round(result.ending.seconds, 3),
@@ -73,7 +74,7 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
 
 
 def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
-    """A suite of one case a scenario: broken is a failure, exposed and not met are skipped; an exam that could not judge to its end
+    """A suite of one case a scenario: broken is a failure, whatever else did not hold is skipped; an exam that could not judge to its end
     is an error of its own. ImportError without the extra `audit`, OSError.
     """
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`

@@ -49,6 +49,14 @@ def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) 
     }
 
 
+@pytest.mark.parametrize(("client", "role"), [("confluent", "producer"), ("aiokafka", "stream"), ("kafka_python", "consumer")])
+def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Role) -> None:
+    said = verify(client, role, ["leader-killed-before-ack", "zombie-leader"])
+    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
+        name: ("held", []) for name in ("calm", "leader-killed-before-ack", "zombie-leader")
+    }
+
+
 @pytest.mark.parametrize(
     ("mistake", "client"),
     [(mistake, CLIENTS[number % len(CLIENTS)]) for number, mistake in enumerate(MISTAKES)],

@@ -22,10 +22,12 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
@@ -38,6 +40,10 @@ PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
 
 
+MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})
+OF_GROUP, OF_TRANSACTION = -2, -1
+
+
 class Refused(Exception):
     """An answer with an error that nobody can do anything about at once."""
 
@@ -47,25 +53,60 @@ class Refused(Exception):
 
 
 class Link:
-    """A connection that is made anew after it was lost."""
+    """The connections, each made anew after it was lost. In a cluster each request goes to the broker that leads or coordinates."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self.topic = os.environ["OTTLA_OUTPUT"]
         self._timeout_s = timeout_s
-        self._client: Client | None = None
+        self._bootstrap = os.environ["OTTLA_BOOTSTRAP_SERVERS"].split(",")
+        self._clients: dict[str, Client] = {}
+        self._places: dict[object, str] = {}
 
     def once(self, request: Any, version: int) -> Any:
         """One attempt. Raises OSError where no answer came."""
-        host, _, port = os.environ["OTTLA_BOOTSTRAP_SERVERS"].rpartition(":")
         try:
-            if self._client is None:
-                self._client = Client(host, int(port), client_id="program", timeout_s=self._timeout_s)
-            return self._client.call(request, version)
+            return self._client(self._place(request)).call(request, version)
         except (OSError, ProtocolError):
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+            self.forget()
             raise
+
+    def forget(self) -> None:
+        """Who leads and coordinates may be others now; another broker is asked."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        self._places.clear()
+        self._bootstrap.append(self._bootstrap.pop(0))
+
+    def _client(self, address: str) -> Client:
+        if address not in self._clients:
+            host, _, port = address.rpartition(":")
+            self._clients[address] = Client(host, int(port), client_id="program", timeout_s=self._timeout_s)
+        return self._clients[address]
+
+    def _place(self, request: Any) -> str:
+        """The address of whoever has to be asked. Raises OSError where nobody knows."""
+        wanted = None if len(self._bootstrap) == 1 else _wanted(request)
+        if wanted is None:
+            return self._bootstrap[0]
+        if wanted not in self._places:
+            self._places[wanted] = self._found(wanted)
+        return self._places[wanted]
+
+    def _found(self, wanted: tuple[str, int]) -> str:
+        name, number = wanted
+        client = self._client(self._bootstrap[0])
+        if number < 0:
+            found = client.call(FindCoordinatorRequest(key=name, key_type=number + 2), 3)
+            if found.error_code:
+                raise OSError(ErrorCode.of(found.error_code).name)
+            return f"{found.host}:{found.port}"
+        told = client.call(MetadataRequest([MetadataRequestTopic(name=name)], False), 8)
+        leader = next(each.leader_id for each in told.topics[0].partitions if each.partition_index == number)
+        for broker in told.brokers:
+            if broker.node_id == leader:
+                return f"{broker.host}:{broker.port}"
+        raise OSError(f"nobody leads {name}-{number}")
 
     def ask(self, request: Any, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
         """Until it is answered without an error that a retry may heal. `pick` takes the part with the error code. Raises Refused."""
@@ -80,8 +121,23 @@ class Link:
                 return answer
             if not error.retriable:
                 raise Refused(error)
+            if error in MOVED:
+                self.forget()
             time.sleep(PAUSE_S)
         raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _wanted(request: Any) -> tuple[str, int] | None:
+    """The topic and partition whose leader has to be asked, or a name and which coordinator; None: anybody."""
+    if isinstance(request, ProduceRequest):
+        return request.topic_data[0].name, request.topic_data[0].partition_data[0].index
+    if isinstance(request, FetchRequest):
+        return request.topics[0].topic, request.topics[0].partitions[0].partition
+    if isinstance(request, TxnOffsetCommitRequest):
+        return request.group_id, OF_GROUP
+    if (name := getattr(request, "transactional_id", "") or getattr(request, "v3_and_below_transactional_id", "")) != "":
+        return (name, OF_TRANSACTION) if name else None
+    return (request.group_id, OF_GROUP) if hasattr(request, "group_id") else None
 
 
 @dataclass
@@ -94,6 +150,7 @@ class Writer:
     keep_id: bool = False
     producer_id: int = -1
     epoch: int = -1
+    acks: int = -1
 
     def __post_init__(self) -> None:
         self.sequences = [0] * PARTITIONS
@@ -124,7 +181,7 @@ class Writer:
             transactional=self.transactional_id is not None,
         )
         data = [TopicProduceData(self.link.topic, partition_data=[PartitionProduceData(partition, batch)])]
-        return ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=5_000, topic_data=data)
+        return ProduceRequest(transactional_id=self.transactional_id, acks=self.acks, timeout_ms=5_000, topic_data=data)
 
     def end(self, *, commit: bool = True, once: bool = False) -> None:
         """EndTxn, asked until it is answered; `once`: OSError where no answer came."""
@@ -215,9 +272,9 @@ def idempotent(_: argparse.Namespace) -> int:
     return 0
 
 
-def plain(_: argparse.Namespace) -> int:
-    """Retries without a producer id."""
-    writer = Writer(Link())
+def plain(options: argparse.Namespace) -> int:
+    """Retries without a producer id; `acks-one`: and without followers."""
+    writer = Writer(Link(), acks=1 if options.acks_one else -1)
     for partition, values in batches():
         writer.write(partition, values)
     return 0
@@ -360,7 +417,7 @@ MODES: dict[str, Callable[[argparse.Namespace], int]] = {
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=MODES)
-    for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts"):
+    for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts", "acks-one"):
         parser.add_argument(f"--{flag}", action="store_true")
     options = parser.parse_args()
     try:

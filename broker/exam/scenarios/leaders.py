@@ -17,6 +17,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 
 HELD: Final = "in-hand"
+NEXT: Final = "next"
 REFUSALS: Final = 3
 """So often the program is refused before the replicas are back."""
 GOES_ON_S: Final = 1.0
@@ -53,6 +54,7 @@ def zombie_leader(stage: Stage, calm: Calm) -> Script:
     stage.cluster.replace(leader)
     yield from _written_by(stage, calm, leader, acknowledges=not calm.witness.waits_for_all)
     stage.cluster.host.heal()
+    stage.release(NEXT)
 
 
 def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
@@ -108,16 +110,20 @@ def _in_hand(stage: Stage, calm: Calm, action: str) -> Broker:
 
 
 def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
-    """Let go what this broker has in hand, and wait until it is written; `acknowledges`: and until the program has heard so."""
+    """Let go what this broker has in hand, and wait until it is written; `acknowledges`: and until the program has heard so and goes on,
+    by which its next request is held.
+    """
     cluster, mark = stage.cluster, calm.mark
     ends, answered, acked = cluster.ends_of(broker), stage.witness.calls[mark], cluster.acked_by(broker)
+    if calm.writes and acknowledges:
+        stage.fault(f"hold-request:api=Produce,times=1,name={NEXT}")
     stage.release(HELD)
     if mark is not ApiKey.FETCH:
         cluster.host.wait_until(lambda: cluster.ends_of(broker) != ends or stage.witness.calls[mark] > answered, "the request is handled")
     if calm.writes and acknowledges:
         yield Wait(lambda: cluster.acked_by(broker) > acked)
         until = stage.now() + GOES_ON_S
-        yield Wait(lambda: cluster.acked_by(broker) > acked + 1 or not stage.running() or stage.now() >= until, sure=True)
+        yield Wait(lambda: stage.held(NEXT).holds() or not stage.running() or stage.now() >= until, sure=True)
 
 
 def _to_committers(calm: Calm) -> str | None:

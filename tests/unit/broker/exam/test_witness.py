@@ -9,7 +9,7 @@ from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.subject import subject_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k00_produce import ProduceRequest, ProduceResponse
+from ottla.protocol.messages.k00_produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -30,6 +30,17 @@ def test_the_exams_own_requests_are_not_the_programs() -> None:
     assert not witness.calls
     tell(witness, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse())
     assert witness.calls[ApiKey.PRODUCE] == 1
+
+
+def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
+    witness = Witness()
+    assert witness.waits_for_all
+    parts = [PartitionProduceResponse(0, int(error)) for error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)]
+    answer = ProduceResponse(responses=[TopicProduceResponse("t", partition_responses=parts)])
+    tell(witness, ApiKey.PRODUCE, ProduceRequest(acks=-1), answer)
+    assert (witness.waits_for_all, dict(witness.refusals)) == (True, {ErrorCode.NOT_ENOUGH_REPLICAS: 1})
+    tell(witness, ApiKey.PRODUCE, ProduceRequest(acks=1), None)
+    assert not witness.waits_for_all
 
 
 def test_fetches_count_when_they_bring_records() -> None:

@@ -130,3 +130,5 @@ def test_the_client_that_is_spared_meets_no_rule_and_is_not_counted() -> None:
     assert faults.met_by(Subject(ApiKey.PRODUCE, "examiner", 1)) == []
     assert faults.get("lost").seen == 0
     assert [rule.name for rule in faults.met_by(END)] == ["lost"]
+    faults.add(parse_rule("drop-request:client_id=exam*,name=meant"))
+    assert [rule.name for rule in faults.met_by(Subject(ApiKey.PRODUCE, "examiner", 1))] == ["meant"]

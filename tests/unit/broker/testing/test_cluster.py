@@ -60,6 +60,19 @@ def test_a_broker_that_dies_is_missed_without_a_clock_that_is_moved(cluster: InP
     cluster.wait_until(lambda: cluster.leader_of("t") != leader, "another broker leads")
 
 
+def test_a_broker_that_is_given_up_leads_nothing_and_is_let_in_again_when_it_beats(cluster: InProcessCluster) -> None:
+    leader = cluster.leader_of("t")
+    cluster.isolate_from_controller(leader)
+    before = cluster.clock.now_ms()
+    cluster.miss(leader)
+    assert cluster.leader_of("t") in others(cluster, leader)
+    assert cluster.clock.now_ms() - before < 60_000, "no clock was moved"
+    assert cluster.is_cut
+    cluster.heal()
+    cluster.wait_in_sync("t")
+    assert (cluster.in_sync_of("t"), cluster.is_cut) == ([1, 2, 3], False)
+
+
 def test_a_restart_keeps_the_port_and_moves_the_leadership_before_it_ends(cluster: InProcessCluster) -> None:
     leader = cluster.leader_of("t")
     port = cluster.brokers[leader].port

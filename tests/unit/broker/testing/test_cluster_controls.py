@@ -26,6 +26,15 @@ def test_a_topic_has_the_replicas_and_configs_that_it_is_made_with_and_is_known_
     assert all(broker.call(lambda node: node.services.topics.topic("two") is not None) for broker in cluster.brokers.values())
 
 
+def test_a_topics_settings_are_changed_or_refused(cluster: InProcessCluster) -> None:
+    cluster.topics.create("set", configs={"min.insync.replicas": "2"})
+    cluster.topics.configure("set", {"min.insync.replicas": "4"})
+    leader = cluster.brokers[cluster.leader_of("set")]
+    cluster.wait_until(lambda: produce_to(leader, b"a", "set").error_code != ErrorCode.NONE, "the setting is in force")
+    with pytest.raises(Rejected):
+        cluster.topics.configure("set", {"min.insync.replicas": "none"})
+
+
 def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> None:
     cluster.topics.create("once")
     with pytest.raises(Rejected) as refused:
