@@ -267,8 +267,9 @@ class Cluster(Ground):
     def leave_alone(self, leader: int) -> None:
         """Nobody gets anything more from this leader, and it is alone in sync, as after `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
-        self.brokers[leader - 1].call(_miss_followers)
-        self.host.wait_until(lambda: all(isr == [leader] for isr in self._in_sync_with(leader)), f"broker {leader} is alone in sync")
+        broker = self.brokers[leader - 1]
+        broker.call(_miss_followers)
+        self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is alone in sync, and knows")
 
     def replace(self, leader: int) -> None:
         """It stands still until others lead what it led; then it goes on and does not hear of it until the cluster is healed."""
@@ -276,7 +277,7 @@ class Cluster(Ground):
         cluster.pause(leader)
         cluster.isolate_from_controller(leader)
         cluster.miss(leader)
-        cluster.wait_until(lambda: not self._in_sync_with(leader), f"others lead what broker {leader} led")
+        cluster.wait_until(lambda: not self._leads(leader), f"others lead what broker {leader} led")
         cluster.resume(leader)
 
     def ends_of(self, number: int) -> dict[Place, int]:
@@ -292,10 +293,10 @@ class Cluster(Ground):
     def _held_fetches(self, number: int) -> int:
         return sum(held.rule.name == FOLLOWERS for held in list(self.brokers[number - 1].script.held))
 
-    def _in_sync_with(self, leader: int) -> list[list[int]]:
-        """The in-sync sets of the partitions that it leads by the controller's word."""
+    def _leads(self, number: int) -> bool:
+        """Whether it leads anything by the controller's word."""
         topics = self.host.controller.image.topics.values()
-        return [sorted(each.isr) for topic in topics for each in topic.partitions.values() if each.leader == leader]
+        return any(each.leader == number for topic in topics for each in topic.partitions.values())
 
     def _wait_in_sync(self) -> None:
         for topic in self.host.topic_names:
@@ -318,6 +319,10 @@ def _miss_followers(node: Broker) -> None:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
         partition.look_for_laggards()
+
+
+def _is_alone(node: Broker) -> bool:
+    return all(each.replica.others.in_sync.committed == {node.settings.node_id} for each in node.services.partitions if each.leads)
 
 
 def _have_patience(node: Broker) -> None:

@@ -27,12 +27,12 @@ def test_a_topic_has_the_replicas_and_configs_that_it_is_made_with_and_is_known_
 
 
 def test_a_topics_settings_are_changed_or_refused(cluster: InProcessCluster) -> None:
-    cluster.topics.create("set", configs={"min.insync.replicas": "2"})
-    cluster.topics.configure("set", {"min.insync.replicas": "4"})
+    cluster.topics.create("set")
+    cluster.topics.configure("set", {"max.message.bytes": "10"})
     leader = cluster.brokers[cluster.leader_of("set")]
-    cluster.wait_until(lambda: produce_to(leader, b"a", "set").error_code != ErrorCode.NONE, "the setting is in force")
+    cluster.wait_until(lambda: produce_to(leader, b"a", "set").error_code == ErrorCode.MESSAGE_TOO_LARGE, "the setting is in force")
     with pytest.raises(Rejected):
-        cluster.topics.configure("set", {"min.insync.replicas": "none"})
+        cluster.topics.configure("set", {"max.message.bytes": "none"})
 
 
 def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> None:
