@@ -92,7 +92,7 @@ class Stage:
 
     def wait_served(self) -> None:
         """Until every client was answered anew. Raises `RunFailed` or `TruthFailed`."""
-        before = self.load.answered
+        before = list(self.load.answered)
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
@@ -164,7 +164,7 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.wait_served()
     stage.calm()
     stage.load.hold()
-    stage.until("everything is acknowledged", lambda: stage.load.answered == stage.load.sent)
+    stage.until("everything is acknowledged", lambda: list(stage.load.answered) == list(stage.load.sent))
     stage.until("both have noted on disk that all of it is committed", lambda: _all_committed(stage, [first, second]))
     stage.calm()
     stage.watch.tell(Kind.NOTE, None, "the clients pause: all that they sent is acknowledged, on two disks, and committed")

@@ -111,9 +111,9 @@ class Watch:
             {broker.node_id: self._state(broker, fenced, before.states.get(broker.node_id)) for broker in self.cluster.brokers},
             [self._view(index, found, ends[index], marks.get(index), before) for index in range(self.partitions)],
             [Window(*who, sequences) for who, sequences in sorted(windows.items())] or before.windows,
-            before.sent if load is None else load.sent,
-            before.answered if load is None else load.answered,
-            before.repeated if load is None else load.repeated,
+            before.sent if load is None else tuple(load.sent),
+            before.answered if load is None else tuple(load.answered),
+            before.repeated if load is None else tuple(load.repeated),
             sum(broker.process.output.read_bytes().count(ABSORBED) for broker in self.cluster.brokers if broker.process.output.exists()),
         )
 

@@ -183,24 +183,27 @@ def _confluent_settings(load: Load) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class RunningLoad:
-    """The producer processes at work; counts are by client."""
+    """The producer processes at work; counts are by client, and are always those of now."""
 
     shared: Shared
     _clients: Workers
 
     @property
     def sent(self) -> Sequence[int]:
-        return list(self.shared.sent)
+        counts: Sequence[int] = self.shared.sent
+        return counts
 
     @property
     def answered(self) -> Sequence[int]:
         """Acknowledgements."""
-        return list(self.shared.answered)
+        counts: Sequence[int] = self.shared.answered
+        return counts
 
     @property
     def repeated(self) -> Sequence[int]:
         """Records sent again; `NOT_TOLD` where the client does not say."""
-        return list(self.shared.repeated)
+        counts: Sequence[int] = self.shared.repeated
+        return counts
 
     def hold(self) -> None:
         """Send nothing new, until `go_on`; what is out is waited for by the clients."""
