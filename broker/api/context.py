@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
     from ottla.broker.runtime.coordination.txn_service import TxnService
     from ottla.broker.runtime.coordination.txn_verification import TxnVerification
+    from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
@@ -136,6 +137,11 @@ class Services:
     """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
     authorizer: Authorizer | None = None
     """Who may do what; None where everybody may do everything."""
+
+    @property
+    def active(self) -> LoneController:
+        """As a controller's services have one, where this process decides."""
+        return self.topic_service.active
 
     @property
     def topic_service(self) -> TopicService:

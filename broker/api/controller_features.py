@@ -29,5 +29,5 @@ async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> Upda
         await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
     except Rejected as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=_REFUSED + error.message)
-    results = [UpdatableFeatureResult(each.feature, error_message=None) for each in request.feature_updates]
+    results = [UpdatableFeatureResult(each.feature, error_message="NONE") for each in request.feature_updates]
     return UpdateFeaturesResponse(error_message=None, results=results)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.runtime.quorum import refusals
+from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added, no_voter_removed
 
 if TYPE_CHECKING:
     from ottla.broker.api.controller_context import ControllerContext
@@ -52,16 +53,21 @@ def end_epoch(ctx: ControllerContext, request: EndQuorumEpochRequest) -> EndQuor
     return refusals.no_other_end(ctx.services.voter, request)
 
 
-def add_voter(_: ControllerContext, __: AddRaftVoterRequest) -> AddRaftVoterResponse:
+def add_voter(ctx: ControllerContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """No."""
-    return refusals.no_voter_added()
+    return no_voter_added(_only_voter(ctx), request)
 
 
-def remove_voter(_: ControllerContext, __: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+def remove_voter(ctx: ControllerContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """No."""
-    return refusals.no_voter_removed()
+    return no_voter_removed(_only_voter(ctx), request)
 
 
 def update_voter(_: ControllerContext, __: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
     """No."""
     return refusals.no_voter_updated()
+
+
+def _only_voter(ctx: ControllerContext) -> OnlyVoter:
+    me = ctx.services.voter.me
+    return OnlyVoter(me.cluster_id, me.node_id, me.directory_id)

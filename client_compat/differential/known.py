@@ -76,6 +76,8 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
+    KnownDifference(OTHER, "DESCRIBE_QUORUM", r".*(leader_epoch|high_watermark|log_end_offset)"),
+    KnownDifference(OTHER, "DESCRIBE_QUORUM", r"nodes.*listeners\[(CONTROLLER|PLAINTEXT)\]"),
 )
 
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (

@@ -28,7 +28,18 @@ AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
 SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"})
 """Brokers in the order in which they happened to come."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
-WORDED = frozenset({"k48_describe_client_quotas", "k49_alter_client_quotas"})
+WORDED = frozenset(
+    {
+        "k43_elect_leaders",
+        "k45_alter_partition_reassignments",
+        "k46_list_partition_reassignments",
+        "k48_describe_client_quotas",
+        "k49_alter_client_quotas",
+        "k55_describe_quorum",
+        "k57_update_features",
+        "k64_unregister_broker",
+    }
+)
 """Modules of messages whose texts are compared, too."""
 SORT_KEYS = (
     "name",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.image import ResourceType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.effects import Effects
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.metadata.metadata_log import MetadataLog
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.protocol.messages.k30_create_acls import AclCreation
@@ -61,6 +63,13 @@ class TopicService:
     def settings(self) -> BrokerSettings:
         """The settings in force."""
         return self.broker_configs.settings
+
+    @cached_property
+    def active(self) -> LoneController:
+        """Decides what else only the controllers of clusters decide."""
+        from ottla.broker.runtime.metadata.cluster_of_one import LoneController  # noqa: PLC0415 # a start does not pay for it
+
+        return LoneController(self.controller, self.catalog, lambda: self.settings)
 
     # --- operations of clients ---------------------------------------------------------------------------------------------------
 

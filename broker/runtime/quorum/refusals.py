@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
-from ottla.broker.core.membership import MORE_VOTERS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k52_vote as k52
 from ottla.protocol.messages import k53_begin_quorum_epoch as k53
 from ottla.protocol.messages import k54_end_quorum_epoch as k54
-from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterResponse
-from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterResponse
 from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
 
 if TYPE_CHECKING:
@@ -64,16 +61,8 @@ def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.En
     )
 
 
-def no_voter_added() -> AddRaftVoterResponse:
-    """The same for all that asks for another set of voters."""
-    return AddRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MORE_VOTERS)
-
-
-def no_voter_removed() -> RemoveRaftVoterResponse:
-    return RemoveRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MORE_VOTERS)
-
-
 def no_voter_updated() -> UpdateRaftVoterResponse:
+    """Nor is anything else of a voter changed."""
     return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -180,12 +180,7 @@ class QuorumServing:
         """Leader, voter and observers."""
         places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
         if places != [(CLUSTER_METADATA, 0)]:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topics = [
-                k55.TopicResult(topic.topic_name, [k55.PartitionResult(each.partition_index, error) for each in topic.partitions])
-                for topic in request.topics
-            ]
-            return k55.DescribeQuorumResponse(topics=topics)
+            return not_the_metadata(request)
         voter, me, now_ms = self._voter, self._voter.me, self._clock.now_ms()
         directory = me.directory_id if voter.quorum.kraft_version else bytes(16)
         leader = k55.ReplicaState(me.node_id, directory, voter.high_watermark, now_ms, now_ms)
@@ -204,6 +199,16 @@ class QuorumServing:
         for key in silent:
             del self._readers[key]
         return list(self._readers.items())
+
+
+def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
+    """There is no other quorum: every partition that is asked for is unknown."""
+    code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    topics = [
+        k55.TopicResult(topic.topic_name, [k55.PartitionResult(each.partition_index, code, text) for each in topic.partitions])
+        for topic in request.topics
+    ]
+    return k55.DescribeQuorumResponse(topics=topics)
 
 
 def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:

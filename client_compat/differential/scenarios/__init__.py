@@ -9,6 +9,7 @@ from client_compat.differential.scenarios import (
     beginning,
     configs,
     consumer_groups,
+    controlling,
     describe,
     fetch,
     group_changes,
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Scenario] = {
         transactions,
         quotas,
         users,
+        controlling,
     )
     for name, scenario in module.SCENARIOS.items()
 }

@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs (key 34), versions 1-2: replicas move to another directory of this broker (KIP-113).
+
+Promise: there is one directory, so a replica that is here is where it is to be, and any other directory is not found.
+
+Source: KAFKA ReplicaManager.alterReplicaLogDirs, whose order of checks this is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+_NAME_BYTES_MAX: Final = 255
+_SUFFIX_BYTES: Final = len("-.-future") + 32
+"""Of the name of a directory that is being filled, with the id that is in it."""
+
+
+def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """One result for each partition; of one that is named in two directories, the last counts."""
+    wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), path in wanted.items():
+        found = results.setdefault(name, AlterReplicaLogDirTopicResult(name))
+        found.partitions.append(AlterReplicaLogDirPartitionResult(index, _error(ctx, name, index, path)))
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _error(ctx: Context, name: str, index: int, path: str) -> ErrorCode:
+    if len(name) + len(str(index)) + _SUFFIX_BYTES > _NAME_BYTES_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if Path(path) != ctx.services.log_dir.path.resolve():
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    try:
+        ctx.services.partitions.get(name, index)
+    except Rejected as error:
+        return error.code
+    return ErrorCode.NONE

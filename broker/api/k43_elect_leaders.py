@@ -1,0 +1,7 @@
+"""ElectLeaders (key 43), versions 0-2, on a node of its own: it leads every partition, so no election is needed (KIP-460)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_partitions import elect as handle
+
+__all__ = ["handle"]

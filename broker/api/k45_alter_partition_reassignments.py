@@ -1,0 +1,7 @@
+"""AlterPartitionReassignments (key 45), versions 0-1, on a node of its own: a partition can be nowhere but here (KIP-455)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_partitions import reassign as handle
+
+__all__ = ["handle"]

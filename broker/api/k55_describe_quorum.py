@@ -1,0 +1,35 @@
+"""DescribeQuorum (key 55), versions 0-2, on a node of its own: it is the quorum of its metadata log, and has read all of it (KIP-595).
+
+The listeners of its controller are told as those of the broker, for there are no others.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.context import Context
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.runtime.quorum.serving import not_the_metadata
+from ottla.protocol.messages.k55_describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionResult,
+    ReplicaState,
+    TopicResult,
+)
+
+
+def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """One leader, which is the one voter."""
+    places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    if places != [(CLUSTER_METADATA, 0)]:
+        return not_the_metadata(request)
+    services = ctx.services
+    log, now_ms, me = services.topic_service.metadata_log.log, services.clock.now_ms(), services.node_id
+    voter = ReplicaState(me, services.log_dir.meta.directory_id, log.log_end_offset, now_ms, now_ms)
+    partition = PartitionResult(
+        leader_id=me, leader_epoch=log.leader_epoch, high_watermark=log.log_end_offset, current_voters=[voter], observers=[]
+    )
+    dialled = ctx.peer.dialled
+    nodes = [Node(me, [Listener(dialled.listener, dialled.host, dialled.port)])]
+    return DescribeQuorumResponse(topics=[TopicResult(CLUSTER_METADATA, [partition])], nodes=nodes)

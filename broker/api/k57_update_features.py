@@ -1,0 +1,10 @@
+"""UpdateFeatures (key 57), versions 0-2, on a node of its own: by the rules of a cluster's controller (KIP-584, KIP-778).
+
+A level that is changed is in force at once, and kept; where the setting `transaction.version` is given, that holds again at the next start.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_features import update as handle
+
+__all__ = ["handle"]

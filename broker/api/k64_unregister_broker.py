@@ -1,0 +1,18 @@
+"""UnregisterBroker (key 64), version 0, on a node of its own (KIP-631).
+
+Deviation: Kafka forgets the only broker, too, which then leads nothing until it is started again; here it is refused.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.context import Context
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+def handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    """No."""
+    if request.broker_id == ctx.services.node_id:
+        return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
+    message = f"Broker ID {request.broker_id} is not currently registered"
+    return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)

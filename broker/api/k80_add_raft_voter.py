@@ -1,0 +1,13 @@
+"""AddRaftVoter (key 80), versions 0-1, on a node of its own: refused, as by Ottla's controller (KIP-853)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.context import Context
+from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+
+def handle(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """No."""
+    services = ctx.services
+    return no_voter_added(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)

@@ -1,0 +1,13 @@
+"""RemoveRaftVoter (key 81), version 0, on a node of its own: refused, as by Ottla's controller (KIP-853)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.context import Context
+from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_removed
+from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+
+def handle(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """No."""
+    services = ctx.services
+    return no_voter_removed(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)

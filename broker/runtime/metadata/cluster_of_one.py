@@ -1,0 +1,56 @@
+"""A node of its own as what it is in a cluster: its controller, and the only broker. So what clients ask a controller is decided by the
+same rules (`broker/controller`) as in a cluster, and comes to what one broker can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import SUPPORTED
+from ottla.broker.cluster.image import EMPTY, BrokerRegistration
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_records import FeatureRange
+from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.controller.state import ControllerState
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.metadata_records import MetadataRecord
+    from ottla.broker.core.effects import Effects
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.runtime.metadata.controller import Controller
+
+T = TypeVar("T")
+
+
+class LoneController:
+    """What `ActiveController` is in a cluster. `settings` are those in force when it is asked."""
+
+    def __init__(self, controller: Controller, catalog: Catalog, settings: Callable[[], BrokerSettings]) -> None:
+        self._controller, self._catalog, self._settings = controller, catalog, settings
+
+    async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
+        """The answer of a decision, when what it decided is on disk and in force. Raises what `decide` raises."""
+        return await self._controller.run(lambda: decide(self._state()), lambda answer, _: answer, validate_only=validate_only)
+
+    def _state(self) -> ControllerState:
+        settings, image = self._settings(), self._catalog.image
+        features = {name: FeatureRange(name, low, high) for name, (low, high) in SUPPORTED.items()}
+        me = BrokerRegistration(
+            broker_id=settings.node_id,
+            epoch=0,
+            incarnation_id=ZERO_ID,
+            listeners={},
+            features=features,
+            rack=settings.broker_rack,
+            fenced=False,
+            in_controlled_shutdown=False,
+            is_migrating_zk_broker=False,
+            directories=(),
+            cordoned_directories=None,
+        )
+        catalog = Catalog()
+        alone = image._replace(brokers={settings.node_id: me}, controllers={})
+        catalog.publish(alone, difference(EMPTY, alone))
+        return ControllerState("", settings, Random(0), [settings.node_id], catalog=catalog)  # nothing random is decided so

@@ -1,0 +1,32 @@
+"""The list of what Kafka serves is that of the schemas that Kafka generates its messages from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ottla.protocol.api_keys import ApiKey
+from tests.golden.test_message_schemas import schemas, versions
+
+GOLDEN = Path(__file__).parent / "kafka-4.3.1-apis.txt"
+ONLY_WITH_A_PLUGIN: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Kafka lists them where a metrics reporter takes what clients send."""
+PRODUCE_FROM_THE_FIRST: Final = ApiKey.PRODUCE
+"""Versions are listed that are not served, for librdkafka (KAFKA-18659)."""
+
+
+def test_the_list_of_kafkas_apis_is_that_of_its_schemas() -> None:
+    listed = {}
+    for line in GOLDEN.read_text().splitlines():
+        if not line.startswith("#"):
+            key, _, span = line.split()
+            listed[ApiKey(int(key))] = versions(span)
+    of_brokers = [schema for schema in schemas().values() if schema["type"] == "request" and "broker" in schema.get("listeners", [])]
+    served = {ApiKey(schema["apiKey"]): versions(schema["validVersions"]) for schema in of_brokers if schema["validVersions"] != "none"}
+    for schema in of_brokers:
+        if schema.get("latestVersionUnstable", False):
+            found = served[ApiKey(schema["apiKey"])]
+            served[ApiKey(schema["apiKey"])] = found[:-1]
+    assert {key for key in served if served[key]} - ONLY_WITH_A_PLUGIN == set(listed)
+    differing = {key.name: (listed[key], served[key]) for key in listed if listed[key] != served[key]}
+    assert set(differing) <= {PRODUCE_FROM_THE_FIRST.name}, differing

@@ -1,0 +1,42 @@
+"""Who would change the voters of a quorum of one, and is told why not; the checks before are compared with Kafka's in the differential."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added, no_voter_removed
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+
+OWN, OTHER, NONE = b"o" * 16, b"x" * 16, bytes(16)
+ME = OnlyVoter("cluster", 1, OWN)
+AT = [Listener("CONTROLLER", "h", 1)]
+
+
+def test_who_would_join_or_leave_is_told_where_a_quorum_is_to_be_had() -> None:
+    answers = [
+        no_voter_added(ME, AddRaftVoterRequest("cluster", 1, 2, OTHER, AT)),
+        no_voter_removed(ME, RemoveRaftVoterRequest(None, 1, OWN)),
+    ]
+    assert {answer.error_code for answer in answers} == {ErrorCode.UNSUPPORTED_VERSION}
+    assert all("Apache Kafka's controllers" in (answer.error_message or "") for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "voter", "directory", "added", "removed"),
+    [
+        ("another", 2, OTHER, ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (None, -1, OTHER, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (None, 2, NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (None, 1, OTHER, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND),
+        (None, 2, OTHER, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.VOTER_NOT_FOUND),
+    ],
+)
+def test_the_checks_are_kafkas(cluster: str | None, voter: int, directory: bytes, added: ErrorCode, removed: ErrorCode) -> None:
+    assert no_voter_added(ME, AddRaftVoterRequest(cluster, 1, voter, directory, AT)).error_code == added
+    assert no_voter_removed(ME, RemoveRaftVoterRequest(cluster, voter, directory)).error_code == removed
+
+
+def test_a_voter_has_to_be_reached() -> None:
+    assert no_voter_added(ME, AddRaftVoterRequest(None, 1, 2, OTHER, [])).error_code == ErrorCode.INVALID_REQUEST
