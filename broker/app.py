@@ -122,6 +122,26 @@ class Broker:
         return len(self._shared.connections)
 
     @property
+    def connections_made(self) -> int:
+        """Connections that ever were."""
+        return self._shared.made
+
+    @property
+    def connections_by_listener(self) -> Mapping[str, int]:
+        """Connections at present, by the name of their listener."""
+        return self._shared.per_listener
+
+    @property
+    def requests(self) -> dict[tuple[int, int], int]:
+        """Requests since the start, by API key and version."""
+        return self._dispatcher.requests
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether what is decided about the cluster is decided here."""
+        return self.services.deciding is not None or self._controller is not None
+
+    @property
     def buffered_bytes(self) -> int:
         """What all connections hold: partly read requests and unsent responses."""
         return self._shared.budget.used

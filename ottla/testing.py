@@ -16,6 +16,7 @@ __all__ = [
     "ClockControl",
     "ClusterClockControl",
     "ClusterTopicControl",
+    "Counters",
     "FaultControl",
     "FaultSyntax",
     "History",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
     from ottla.broker.testing.container import OttlaContainer
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+    from ottla.broker.testing.counters import Counters
     from ottla.broker.testing.history import History
     from ottla.broker.testing.in_process import InProcessBroker
     from ottla.broker.testing.verdict import NotExactlyOnce
@@ -44,6 +46,7 @@ else:  # with a __getattr__, type checkers would take any name for one of these
             "ClockControl": "broker.testing.controls",
             "ClusterClockControl": "broker.testing.cluster_controls",
             "ClusterTopicControl": "broker.testing.cluster_controls",
+            "Counters": "broker.testing.counters",
             "FaultControl": "broker.testing.controls",
             "FaultSyntax": "broker.faults.rules",
             "History": "broker.testing.history",

@@ -101,3 +101,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+
+    @property
+    def camel_case(self) -> str:
+        """`Produce`, `DescribeLogDirs`: as Kafka's schemas and metrics name requests."""
+        return "".join(word.capitalize() for word in self.name.split("_"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query
+from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ottla.broker.admin.metrics import CONTENT_TYPE, Metrics
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
@@ -107,6 +109,16 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
             partitions=len(broker.services.partitions),
             connections=broker.connection_count,
         )
+
+    metrics = Metrics(broker)
+
+    @api.get("/metrics", response_class=PlainTextResponse)
+    async def scrape() -> Response:
+        """What Prometheus collects: under the names that dashboards for Kafka's jmx_exporter chart, and the lag of groups."""
+        try:
+            return Response(await metrics.text(), media_type=CONTENT_TYPE)
+        except ImportError as error:
+            raise HTTPException(501, f"metrics need prometheus-client: pip install 'ottla[admin]' ({error})") from error
 
     @api.get("/clock")
     async def clock_state() -> ClockState:

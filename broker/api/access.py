@@ -11,7 +11,7 @@ Source: KAFKA AuthHelper.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.broker.cluster.image import ResourceType
@@ -84,6 +84,15 @@ def check_cluster(ctx: Guarded, operation: Operation) -> None:
     """Raises Rejected(CLUSTER_AUTHORIZATION_FAILED) where the client may not do this with the cluster."""
     if not allowed_of_cluster(ctx, operation):
         raise Rejected(*_DENIALS[Resource.CLUSTER])
+
+
+def for_cluster(operation: Operation, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The handler, for those who may do this with the cluster; others are refused whole."""
+
+    def guarded(ctx: Guarded, request: Any) -> Any:
+        return handle(ctx, request) if allowed_of_cluster(ctx, operation) else refused(request)
+
+    return guarded
 
 
 def operations(ctx: Guarded, resource: Resource, name: str) -> int:

@@ -100,6 +100,14 @@ class Peer:
 
 
 @dataclass(slots=True)
+class Traffic:
+    """Bytes of records that were sent since the start, by topic: its name, or its id where the request named it so."""
+
+    to_consumers: dict[str | bytes, int] = field(default_factory=dict)
+    to_followers: dict[str | bytes, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Services:
     """The long-lived objects that handlers use."""
 
@@ -129,6 +137,7 @@ class Services:
     stop_at_once: Callable[[BaseException], None]
     """The disk cannot be trusted any more: end the process without answering anything else."""
     listeners: Sequence[Listener] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
     quotas: Quotas | None = None
     """Made for the first quota that there is."""
     deciding: TopicService | None = None

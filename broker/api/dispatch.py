@@ -81,8 +81,22 @@ class Dispatcher:
         self._faults = faults
         self._routes: Mapping[int, Served] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
         self._tasks: set[asyncio.Task[Reply]] = set()
+        self._counts: dict[int, int] = {}
+        """Requests by key and version, but for those of the lane."""
         self.throttling: Throttling | None = None
         """While there are quotas for clients."""
+
+    @property
+    def requests(self) -> dict[tuple[int, int], int]:
+        """How many requests of each API key and version were handled since the start."""
+        found = {(kind >> 8, kind & 0xFF): count for kind, count in self._counts.items()}
+        lane = self.__dict__.get("_lane")  # there is none before the first Produce
+        if lane is not None:
+            for version, count in enumerate(lane.answered):
+                if count:
+                    key = int(ApiKey.PRODUCE), version
+                    found[key] = found.get(key, 0) + count
+        return found
 
     @property
     def waiting(self) -> int:
@@ -101,6 +115,8 @@ class Dispatcher:
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
+        counts, kind = self._counts, header.api_key << 8 | header.api_version
+        counts[kind] = counts.get(kind, 0) + 1
         context = self._context(header.api_version, header.client_id, peer, self._services, header.api_key)
         try:
             if self._faults.active or self.throttling is not None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k34_alter_replica_log_dirs import (
@@ -28,10 +30,12 @@ _SUFFIX_BYTES: Final = len("-.-future") + 32
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """One result for each partition; of one that is named in two directories, the last counts."""
     wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
+    denied = not allowed_of_cluster(ctx, Operation.ALTER)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, index), path in wanted.items():
         found = results.setdefault(name, AlterReplicaLogDirTopicResult(name))
-        found.partitions.append(AlterReplicaLogDirPartitionResult(index, _error(ctx, name, index, path)))
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if denied else _error(ctx, name, index, path)
+        found.partitions.append(AlterReplicaLogDirPartitionResult(index, error))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 

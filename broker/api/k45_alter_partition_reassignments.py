@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.api.controller_partitions import reassign as handle
+from ottla.broker.api.access import for_cluster
+from ottla.broker.api.controller_partitions import reassign
+from ottla.broker.core.acl import Operation
 
-__all__ = ["handle"]
+handle = for_cluster(Operation.ALTER, reassign)

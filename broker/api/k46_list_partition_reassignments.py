@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.api.controller_partitions import reassignments as handle
+from ottla.broker.api.access import for_cluster
+from ottla.broker.api.controller_partitions import reassignments
+from ottla.broker.core.acl import Operation
 
-__all__ = ["handle"]
+handle = for_cluster(Operation.DESCRIBE, reassignments)

@@ -5,9 +5,12 @@ The listeners of its controller are told as those of the broker, for there are n
 
 from __future__ import annotations
 
+from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -21,6 +24,8 @@ from ottla.protocol.messages.k55_describe_quorum import (
 
 def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """One leader, which is the one voter."""
+    if not allowed_of_cluster(ctx, Operation.DESCRIBE):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if places != [(CLUSTER_METADATA, 0)]:
         return not_the_metadata(request)

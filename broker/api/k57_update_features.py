@@ -5,6 +5,8 @@ A level that is changed is in force at once, and kept; where the setting `transa
 
 from __future__ import annotations
 
-from ottla.broker.api.controller_features import update as handle
+from ottla.broker.api.access import for_cluster
+from ottla.broker.api.controller_features import update
+from ottla.broker.core.acl import Operation
 
-__all__ = ["handle"]
+handle = for_cluster(Operation.ALTER, update)

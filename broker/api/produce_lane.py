@@ -62,12 +62,14 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 class ProduceLane:
     """One for all connections; `max_bytes` is the most that a request may have (socket.request.max.bytes)."""
 
-    __slots__ = ("_max_bytes", "_partitions", "_verification")
+    __slots__ = ("_max_bytes", "_partitions", "_verification", "answered")
 
     def __init__(self, partitions: Partitions, verification: TxnVerification, max_bytes: int) -> None:
         self._partitions = partitions
         self._verification = verification
         self._max_bytes = max_bytes
+        self.answered = [0] * (_LAST_VERSION + 1)
+        """Requests by version, since the start."""
 
     def answer(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         """The answer to the frame whose size is at `at`, and where the next one begins; None for a frame that is not the lane's."""
@@ -112,6 +114,7 @@ class ProduceLane:
         except (Rejected, UnicodeDecodeError):
             return None
         head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
+        self.answered[version] += 1
         tail = _ANSWER.pack(_ONE, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 1, 0, 0, 0, 0, 0)
         return [head + data[topic_at:topic_end] + tail], stop
 

@@ -33,6 +33,7 @@ from ottla.broker.security.client_properties import Entrance, client_properties
 from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
 from ottla.broker.world import World
 
@@ -163,6 +164,12 @@ class InProcessBroker(NodeThread[Broker]):
     def _topic_name(self, topic_id: bytes) -> str | None:
         found = self.broker.services.partitions.by_topic_id(topic_id)
         return None if found is None else found.name
+
+    def counters(self) -> Counters:
+        """What clients have done since the broker's start. Taken before and after, the difference is what a test did:
+        `(broker.counters() - before).requests["Produce"]`.
+        """
+        return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
         """Keep the history of requests from now on, for `assert_exactly_once`."""

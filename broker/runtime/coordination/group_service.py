@@ -176,6 +176,11 @@ class GroupService:
         for shard in self.shards.all():
             yield from shard.machine.groups.values()
 
+    def machines(self) -> Iterator[GroupCoordinator]:
+        """Each with the groups of a partition that is served."""
+        for shard in self.shards.serving():
+            yield shard.machine
+
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:

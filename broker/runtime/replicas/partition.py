@@ -81,9 +81,11 @@ class Partition:
         "_membership",
         "_unsynced_since_ms",
         "_waits",
+        "bytes_in",
         "end_watchers",
         "index",
         "log",
+        "messages_in",
         "removed",
         "replica",
         "topic",
@@ -95,6 +97,8 @@ class Partition:
         self.index = log.partition
         self.log = log
         self.removed = False
+        self.bytes_in = self.messages_in = 0
+        """What was appended as the leader, since the start."""
         self.watchers: dict[object, Woken] = {}
         self.end_watchers: dict[object, Woken] = {}
         self._flusher = flusher
@@ -152,7 +156,10 @@ class Partition:
         if info.duplicate:
             retries.debug("Retry absorbed: %s-%d has offsets %d to %d already", self.topic, self.index, info.first_offset, info.last_offset)
         else:
-            self._grew(len(batch))
+            size = len(batch)
+            self.bytes_in += size
+            self.messages_in += info.last_offset - info.first_offset + 1
+            self._grew(size)
         return info
 
     def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:

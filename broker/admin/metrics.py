@@ -1,0 +1,227 @@
+"""What `/metrics` tells, under the names that dashboards for Kafka's jmx_exporter chart, and the lag of groups as kafka_exporter tells it.
+
+Rules that hold inside:
+- Everything is read when it is asked for: from logs, metadata and groups, and from counters that requests keep anyway.
+- What a broker of Kafka's counts since its start is counted since the start of this one. A topic's series ends with the topic.
+- A scrape holds the loop only while it reads; the text is made on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ottla.broker.cluster.metadata_records import NO_LEADER
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.runtime.replicas.partition import Partition
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_RUNNING: Final = 3
+_TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
+
+
+class _Samples:
+    """Metrics by name, as they are found: of which kind, and their series with names, labels and values."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[str, list[tuple[str, dict[str, str], float]]]] = {}
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        self._of(name, "gauge").append((name, labels, value))
+
+    def counter(self, name: str, value: float, **labels: str) -> None:
+        """`name` without `_total`."""
+        self._of(name, "counter").append((f"{name}_total", labels, value))
+
+    def _of(self, name: str, kind: str) -> list[tuple[str, dict[str, str], float]]:
+        return self.found.setdefault(name, (kind, []))[1]
+
+
+class Metrics:
+    """Of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def text(self) -> bytes:
+        """All of them, in the format of `CONTENT_TYPE`. Raises ImportError where prometheus-client is not installed."""
+        return await asyncio.to_thread(_written, self._samples())
+
+    def _samples(self) -> _Samples:
+        samples = _Samples()
+        partitions = list(self._broker.services.partitions)
+        self._of_requests(samples)
+        self._of_topics(samples, partitions)
+        self._of_replicas(samples, partitions)
+        self._of_the_cluster(samples)
+        self._of_groups(samples)
+        self._of_quotas(samples)
+        return samples
+
+    def _of_requests(self, samples: _Samples) -> None:
+        broker = self._broker
+        for (key, version), count in sorted(broker.requests.items()):
+            samples.counter("kafka_network_requestmetrics_requests", count, request=ApiKey(key).camel_case, version=str(version))
+        for listener, count in broker.connections_by_listener.items():
+            samples.gauge("kafka_server_socket_server_metrics_connection_count", count, listener=listener, networkProcessor="0")
+        samples.counter("kafka_server_socket_server_metrics_connection_creation", broker.connections_made)
+        samples.gauge("kafka_network_requestchannel_requestqueuesize", broker.waiting_requests)
+        samples.gauge("kafka_server_kafkaserver_brokerstate", _RUNNING)
+
+    def _of_topics(self, samples: _Samples, partitions: Iterable[Partition]) -> None:
+        messages, bytes_in = Counter[str](), Counter[str]()
+        for partition in partitions:
+            messages[partition.topic] += partition.messages_in
+            bytes_in[partition.topic] += partition.bytes_in
+        traffic = self._broker.services.traffic
+        for name, found in (
+            ("messagesin", messages),
+            ("bytesin", bytes_in),
+            ("bytesout", self._by_name(traffic.to_consumers)),
+            ("replicationbytesout", self._by_name(traffic.to_followers)),
+        ):
+            samples.counter(_TOPIC_METRICS + name, found.total())
+            for topic, count in found.items():
+                samples.counter(_TOPIC_METRICS + name, count, topic=topic)
+        requests = Counter[int]()
+        for (key, _), count in self._broker.requests.items():
+            requests[key] += count
+        samples.counter(f"{_TOPIC_METRICS}totalproducerequests", requests[ApiKey.PRODUCE])
+        samples.counter(f"{_TOPIC_METRICS}totalfetchrequests", requests[ApiKey.FETCH])
+
+    def _by_name(self, found: dict[str | bytes, int]) -> Counter[str]:
+        """Of topics that are there: requests may have named them by their ids."""
+        image, named = self._broker.services.topics.image, Counter[str]()
+        for key, count in found.items():
+            topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
+            if topic is not None:
+                named[topic.name] += count
+        return named
+
+    def _of_replicas(self, samples: _Samples, partitions: list[Partition]) -> None:
+        services = self._broker.services
+        image, leaders, behind, too_few = services.topics.image, 0, 0, 0
+        for partition in partitions:
+            log, labels = partition.log, {"topic": partition.topic, "partition": str(partition.index)}
+            samples.gauge("kafka_log_log_size", log.size_bytes, **labels)
+            samples.gauge("kafka_log_log_logstartoffset", log.log_start_offset, **labels)
+            samples.gauge("kafka_log_log_logendoffset", log.log_end_offset, **labels)
+            samples.gauge("kafka_log_log_numlogsegments", len(log.segments), **labels)
+            topic = image.topic(partition.topic)
+            known = None if topic is None else topic.partitions.get(partition.index)
+            if known is None or not partition.leads:
+                continue
+            leaders += 1
+            under, below = len(known.isr) < len(known.replicas), len(known.isr) < log.config.min_insync_replicas
+            behind, too_few = behind + under, too_few + below
+            samples.gauge("kafka_cluster_partition_replicascount", len(known.replicas), **labels)
+            samples.gauge("kafka_cluster_partition_insyncreplicascount", len(known.isr), **labels)
+            samples.gauge("kafka_cluster_partition_underreplicated", under, **labels)
+            samples.gauge("kafka_cluster_partition_underminisr", below, **labels)
+        offline = sum(len(found.offline) for name in services.partitions.topic_names() if (found := services.partitions.by_name(name)))
+        for name, value in (
+            ("leadercount", leaders),
+            ("partitioncount", len(partitions)),
+            ("underreplicatedpartitions", behind),
+            ("underminisrpartitioncount", too_few),
+            ("offlinereplicacount", offline),
+        ):
+            samples.gauge(f"kafka_server_replicamanager_{name}", value)
+        samples.gauge("kafka_log_logmanager_offlinelogdirectorycount", 0)
+
+    def _of_the_cluster(self, samples: _Samples) -> None:
+        broker = self._broker
+        samples.gauge("kafka_controller_kafkacontroller_activecontrollercount", broker.is_controller)
+        if broker.is_controller:
+            for name, value in _as_controller(broker.services.topics.image):
+                samples.gauge(f"kafka_controller_kafkacontroller_{name}", value)
+        if broker.services.deciding is not None:
+            log = broker.services.deciding.metadata_log.log
+            samples.gauge("kafka_server_raftmetrics_current_leader", broker.services.node_id)
+            samples.gauge("kafka_server_raftmetrics_current_epoch", log.leader_epoch)
+            samples.gauge("kafka_server_raftmetrics_high_watermark", log.log_end_offset)
+            samples.gauge("kafka_server_raftmetrics_log_end_offset", log.log_end_offset)
+
+    def _of_groups(self, samples: _Samples) -> None:
+        """Lag is known of partitions that have a replica here."""
+        services, groups, offsets = self._broker.services, 0, 0
+        for machine in services.groups.machines():
+            groups += len(machine.groups)
+            for name, group in machine.groups.items():
+                samples.gauge("kafka_consumergroup_members", len(group.members), consumergroup=name)
+            sums: dict[tuple[str, str], int] = {}
+            for name, topic, index, committed in machine.offsets.committed:
+                offsets += 1
+                labels = {"consumergroup": name, "topic": topic, "partition": str(index)}
+                samples.gauge("kafka_consumergroup_current_offset", committed.value.offset, **labels)
+                try:
+                    end = services.partitions.get(topic, index).log.high_watermark
+                except Rejected:
+                    continue
+                lag = max(0, end - committed.value.offset)
+                samples.gauge("kafka_consumergroup_lag", lag, **labels)
+                sums[name, topic] = sums.get((name, topic), 0) + lag
+            for (name, topic), lag in sums.items():
+                samples.gauge("kafka_consumergroup_lag_sum", lag, consumergroup=name, topic=topic)
+        samples.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
+        samples.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
+
+    def _of_quotas(self, samples: _Samples) -> None:
+        quotas = self._broker.services.quotas
+        if quotas is None:
+            return
+        for each in (quotas.produce, quotas.fetch, quotas.request, quotas.mutation):
+            samples.counter("ottla_quota_throttled", each.throttled, quota=each.key)
+            samples.counter("ottla_quota_throttle_time_seconds", each.waited_ms / 1000, quota=each.key)
+
+
+def _as_controller(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
+    fenced = sum(broker.fenced for broker in image.brokers.values())
+    yield "activebrokercount", len(image.brokers) - fenced if image.brokers else 1
+    yield "fencedbrokercount", fenced
+    yield "globaltopiccount", len(image.topics)
+    yield "globalpartitioncount", len(partitions)
+    yield "offlinepartitionscount", sum(partition.leader == NO_LEADER for partition in partitions)
+    yield "preferredreplicaimbalancecount", sum(partition.leader != partition.replicas[0] for partition in partitions)
+
+
+def _written(samples: _Samples) -> bytes:
+    from prometheus_client import generate_latest  # noqa: PLC0415 # an extra, imported with the first scrape
+    from prometheus_client.core import CollectorRegistry, Metric  # noqa: PLC0415 # the same
+
+    class Found:
+        def collect(self) -> Iterator[Any]:
+            for name, (kind, series) in samples.found.items():
+                metric = Metric(name, "See docs/metrics.md", kind)
+                for each in series:
+                    metric.add_sample(*each)
+                yield metric
+
+    registry, found = CollectorRegistry(), cast(Any, Found())
+    registry.register(found)
+    return b"".join(map(generate_latest, (registry, _of_the_process())))
+
+
+@cache
+def _of_the_process() -> Any:
+    """The registry of what prometheus-client tells of any process in Python."""
+    from prometheus_client import (  # noqa: PLC0415 # as above
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+    )
+
+    registry = CollectorRegistry()
+    for make in (ProcessCollector, PlatformCollector, GCCollector):
+        make(registry=registry)
+    return registry

@@ -1,0 +1,150 @@
+"""What `/metrics` tells, read as Prometheus reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from ottla.broker.admin.server import admin_port
+from ottla.broker.core.clock import MovableClock
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.support.quota_calls import set_quota
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create, produce
+from tests.support.web import get_text
+
+pytest.importorskip("prometheus_client", reason="an extra: pip install 'ottla[admin]'")
+
+DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "ottla-dashboard.json"
+Labels: TypeAlias = frozenset[tuple[str, str]]
+
+
+class Scraped:
+    """One broker's metrics over HTTP."""
+
+    def __init__(self, broker: RunningBroker, port: int) -> None:
+        self.broker, self._port = broker, port
+
+    def __call__(self) -> dict[tuple[str, Labels], float]:
+        """By name and labels."""
+        from prometheus_client.parser import text_string_to_metric_families
+
+        text = get_text(self._port, "/metrics")
+        found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in found}
+        assert len(values) == len(found), "no series is there twice"
+        return values
+
+
+@pytest.fixture
+def scrape() -> Iterator[Scraped]:
+    moving = MovableClock()
+    with RunningBroker(None, clock=moving) as running:
+        serving = admin_port(running.broker, running.script, moving, 0)
+        yield Scraped(running, running.call_async(serving.__aenter__()))
+        running.call_async(serving.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def client(scrape: Scraped) -> Iterator[Client]:
+    with scrape.broker.client() as client:
+        yield client
+
+
+def of(**labels: str) -> Labels:
+    return frozenset(labels.items())
+
+
+def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scraped, client: Client) -> None:
+    create(client, "t")
+    create(client, "u")
+    for _ in range(3):
+        produce(client, "t", b"a", b"b")
+    produce(client, "u", b"c")
+    topics = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])]
+    fetched = client.call(FetchRequest(max_bytes=1 << 20, session_epoch=-1, topics=topics), 11)
+    data = fetched.responses[0].partitions[0].records
+    seen = scrape()
+    name = "kafka_server_brokertopicmetrics_"
+    assert seen[f"{name}messagesin_total", of(topic="t")] == 6
+    assert seen[f"{name}messagesin_total", of(topic="u")] == 1
+    assert seen[f"{name}messagesin_total", of()] == 7
+    assert seen[f"{name}bytesin_total", of(topic="t")] == len(data) == seen[f"{name}bytesout_total", of(topic="t")]
+    assert seen[f"{name}bytesout_total", of()] == len(data)
+    assert seen[f"{name}totalproducerequests_total", of()] == 4
+    assert seen["kafka_network_requestmetrics_requests_total", of(request="Produce", version="9")] == 4
+    assert seen["kafka_network_requestmetrics_requests_total", of(request="Fetch", version="11")] == 1
+
+
+def test_topics_that_are_gone_are_told_no_longer(scrape: Scraped, client: Client) -> None:
+    from tests.support.topic_calls import delete
+
+    create(client, "t")
+    produce(client, "t", b"a")
+    delete(client, "t")
+    assert not [key for key in scrape() if ("topic", "t") in key[1]]
+
+
+def test_partitions_and_the_cluster_are_told(scrape: Scraped, client: Client) -> None:
+    create(client, "t", 3)
+    produce(client, "t", b"a", b"b", partition=1)
+    seen = scrape()
+    assert seen["kafka_server_replicamanager_partitioncount", of()] == seen["kafka_server_replicamanager_leadercount", of()] == 3
+    assert seen["kafka_server_replicamanager_underreplicatedpartitions", of()] == 0
+    assert seen["kafka_log_log_logendoffset", of(topic="t", partition="1")] == 2
+    assert seen["kafka_log_log_size", of(topic="t", partition="1")] > 0
+    assert seen["kafka_cluster_partition_insyncreplicascount", of(topic="t", partition="2")] == 1
+    assert seen["kafka_controller_kafkacontroller_activecontrollercount", of()] == 1
+    assert seen["kafka_controller_kafkacontroller_activebrokercount", of()] == 1
+    assert seen["kafka_controller_kafkacontroller_globaltopiccount", of()] == 1
+    assert seen["kafka_controller_kafkacontroller_globalpartitioncount", of()] == 3
+    assert seen["kafka_server_raftmetrics_current_leader", of()] == 1
+    assert seen["kafka_server_socket_server_metrics_connection_count", of(listener="PLAINTEXT", networkProcessor="0")] == 1
+    assert seen["process_resident_memory_bytes", of()] > 0
+
+
+def test_the_lag_of_a_group_is_told(scrape: Scraped, client: Client) -> None:
+    create(client, "t", 2)
+    produce(client, "t", b"a", b"b", b"c")
+    client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
+    partitions = [OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(1, 0)]
+    client.call(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)]), 8)
+    seen = scrape()
+    assert seen["kafka_consumergroup_lag", of(consumergroup="g", topic="t", partition="0")] == 2
+    assert seen["kafka_consumergroup_lag", of(consumergroup="g", topic="t", partition="1")] == 0
+    assert seen["kafka_consumergroup_lag_sum", of(consumergroup="g", topic="t")] == 2
+    assert seen["kafka_consumergroup_members", of(consumergroup="g")] == 0
+    assert seen["kafka_coordinator_group_groupmetadatamanager_numgroups", of()] == 1
+
+
+def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client: Client) -> None:
+    create(client, "t")
+    client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)
+    commit = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 0)])
+    client.call(OffsetCommitRequest("g", topics=[commit]), 8)
+    produce(client, "t", b"a")
+    set_quota(client, (("client-id", "x"),), producer_byte_rate=1.0)
+    told = {name for name, _ in scrape()}
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = {
+        name for panel in panels for target in panel["targets"] for name in re.findall(r"\b(?:kafka|ottla|process)_\w+", target["expr"])
+    }
+    assert len(asked) > 10
+    assert asked - told == set()
+
+
+def test_who_had_to_wait_for_a_quota_is_counted(scrape: Scraped, client: Client) -> None:
+    create(client, "t")
+    set_quota(client, (("client-id", "test"),), producer_byte_rate=1.0)
+    produce(client, "t", b"a")
+    seen = scrape()
+    assert seen["ottla_quota_throttled_total", of(quota="producer_byte_rate")] == 1
+    assert seen["ottla_quota_throttle_time_seconds_total", of(quota="producer_byte_rate")] > 1
