@@ -244,6 +244,8 @@ class Connection(asyncio.Protocol):
 
     def throttle(self, ms: int, at_the_end: Callable[[], None] | None = None) -> None:
         """Handle nothing more for so long, and then go on; the answer in hand is sent (KIP-219)."""
+        if self._transport.is_closing():
+            return
         self._session.throttled = True
         self._throttle_end = self._shared.timers.schedule(self._shared.mono_ms() + ms, at_the_end or self._throttled)
 

@@ -19,6 +19,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
@@ -222,6 +223,15 @@ def test_topics_beyond_the_mutation_quota_are_refused_and_the_client_waits(broke
         assert gone.responses[0].error_code == 0
         again = client.call(DeleteTopicsRequest(topic_names=["b"]), 5)
         assert (again.responses[0].error_code, again.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 12_000)
+
+
+def test_a_topic_that_is_made_by_itself_is_charged_to_nobody(broker: RunningBroker, admin: Client) -> None:
+    set_quota(admin, CLIENT, controller_mutation_rate=1.0)
+    with broker.client() as client:
+        client.call(create_request("a", 11), 7)
+        client.call(MetadataRequest([MetadataRequestTopic(name=f"made-{number}") for number in range(5)], True), 9)
+        broker.call_until(lambda running: running.services.topics.topic("made-4") is not None)
+        assert client.call(create_request("b", 1), 7).topics[0].error_code == 0, "the bucket is empty, and not overdrawn"
 
 
 def test_clients_that_do_not_know_the_error_are_served_and_wait(broker: RunningBroker, admin: Client) -> None:
