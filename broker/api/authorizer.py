@@ -180,7 +180,7 @@ def java_host(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     zone = f"%{address.scope_id}" if address.scope_id else ""
-    return ":".join(f"{int(group, 16):x}" for group in address.exploded.partition("%")[0].split(":")) + zone
+    return ":".join(f"{int(address) >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)) + zone
 
 
 def _shown(name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
@@ -41,6 +42,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
         protocols=tuple(JoinProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         require_known_member_id=ctx.version >= 4,
         can_skip_assignment=ctx.version >= 9,
+        may_describe=describable_topics(ctx),
     )
     return answered(
         lambda: ctx.services.groups.join(request.group_id, joining),

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import Assignment as Partitions
@@ -67,6 +68,7 @@ def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbea
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
+        may_describe=describable_topics(ctx),
     )
 
 

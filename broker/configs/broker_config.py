@@ -64,12 +64,16 @@ class BrokerConfigs:
             found.append((name, text, ConfigSource.DYNAMIC_BROKER))
         if (text := self.cluster_wide().get(name)) is not None:
             found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
-        if name in self.settings.explicit and (text := render(self._started[name])) is not None:
+        if name in self.settings.explicit and (text := render(self._as_started(name))) is not None:
             found.append((name, text, ConfigSource.STATIC_BROKER))
         key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
         if key is not None and key.has_default and (text := render(self.settings.default(name))) is not None:
             found.append((name, text, ConfigSource.DEFAULT))
         return found
+
+    def _as_started(self, name: str) -> Value:
+        secured = self.settings.secured
+        return secured[name] if name in secured else self._started[name]
 
     def names(self) -> set[str]:
         """Every setting that is described: all but the internal ones, and whatever somebody gave."""

@@ -14,6 +14,7 @@ from ottla.broker.groups.answers import JoinAnswer, Reply, Ticket
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
 from ottla.broker.groups.roster import JoinProtocol, Member
 from ottla.broker.groups.states import ClassicState, Now
+from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -35,6 +36,7 @@ class Joining:
     protocols: tuple[JoinProtocol, ...]
     require_known_member_id: bool = False
     can_skip_assignment: bool = False
+    may_describe: MayDescribe = every_topic
 
     def protocol_names(self) -> set[str]:
         return {protocol.name for protocol in self.protocols}

@@ -25,7 +25,7 @@ from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.topics_view import TopicsView, hash_of, topics_matching
+from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, hash_of, topics_matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ class Draft:
 
     # --- what follows from a change -------------------------------------------------------------------------------------------
 
-    def refresh(self, *, subscriptions_changed: bool) -> None:
+    def refresh(self, *, subscriptions_changed: bool, may_describe: MayDescribe = every_topic) -> None:
         """See whether the topics that members subscribe to are still the same, and bump the epoch if anything changed."""
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
-        self._resolve_regexes()
+        self._resolve_regexes(may_describe)
         metadata_hash = self.metadata_hash()
         if subscriptions_changed or metadata_hash != self.group.metadata_hash:
             self.put_epoch(self.group.epoch + 1, metadata_hash)
@@ -205,10 +205,10 @@ class Draft:
         infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
         return hash_of(info for info in infos if info is not None)
 
-    def _resolve_regexes(self) -> None:
+    def _resolve_regexes(self, may_describe: MayDescribe) -> None:
         self._forget_unused_regexes()
         for regex in sorted({member.topic_regex for member in self.group.members.values() if member.topic_regex}):
-            names = topics_matching(regex, self.topics)
+            names = [name for name in topics_matching(regex, self.topics) if may_describe(name)]
             if self.group.resolved.get(regex) != frozenset(names):
                 value = records.ConsumerGroupRegularExpressionValue(names, self.topics.version, self.now.wall_ms)
                 self.put(records.ConsumerGroupRegularExpressionKey(self.group_id, regex), value)

@@ -23,7 +23,7 @@ from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.reconciliation import is_subset
-from ottla.broker.groups.topics_view import check_regex
+from ottla.broker.groups.topics_view import MayDescribe, check_regex, every_topic
 from ottla.protocol.error_codes import ErrorCode
 
 ID_BYTES_MAX = 32_767
@@ -48,6 +48,7 @@ class Heartbeat:
     server_assignor: str | None = None
     owned: Assignment | None = None
     requires_member_id: bool = True
+    may_describe: MayDescribe = every_topic
 
     @property
     def is_full(self) -> bool:
@@ -115,7 +116,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
     if after.topic_regex and after.topic_regex != before.topic_regex:
         check_regex(after.topic_regex)
     draft.put_member(after)
-    draft.refresh(subscriptions_changed=changed)
+    draft.refresh(subscriptions_changed=changed, may_describe=beat.may_describe)
     draft.update_target()
     member = draft.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
     draft.keep_session(member)

@@ -8,7 +8,7 @@ Rules that hold here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -58,6 +58,15 @@ class TopicsView(Protocol):
     def names(self) -> Iterable[str]:
         """All of them."""
         ...
+
+
+MayDescribe = Callable[[str], bool]
+"""Whether who asks may see that topic: an expression stands for no other (KAFKA TopicRegexResolver)."""
+
+
+def every_topic(name: str) -> bool:
+    """Where nobody is asked."""
+    return True
 
 
 class NoTopics:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from client_compat.differential.access import differential_of_access
 from client_compat.differential.cluster_scenarios import SCENARIOS as OF_CLUSTERS
 from client_compat.differential.clusters import differential_of_clusters
 from client_compat.differential.logins import differential_of_logins
@@ -47,6 +48,8 @@ def main(
                 report.add(compare(directory, only or (), on_scenario=on_scenario))
         if not only or "logins" in only:
             report.add(differential_of_logins(directory / "logins"))
+        if not only or "access" in only:
+            report.add(differential_of_access(directory, on_world=lambda _, found: on_scenario("access", found)))
     except (KafkaMissing, BrokerFailed) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None

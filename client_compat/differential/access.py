@@ -198,6 +198,7 @@ class _Comparison:
         for world in range((pairs + ASKS_OF_EACH - 1) // ASKS_OF_EACH):
             self._ask(Random(f"{seed}/{world}"), f"seed {seed}, world {world}")
             self.report.answers += len(self.kafka.user.seen)
+            self.report.denials += sum("AUTHORIZATION_FAILED" in str(seen.response) for seen in self.kafka.user.seen)
             self.report.differences += compare(f"access {world}", self.kafka.user.seen, self.ours.user.seen)
             if on_world is not None:
                 on_world(world, self.report)

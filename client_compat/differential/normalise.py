@@ -61,6 +61,9 @@ SORT_KEYS = (
     "replica_id",
     "entity_type",
     "entity",
+    "principal",
+    "operation",
+    "permission_type",
 )
 UNORDERED = frozenset({("TopicData", "partitions")})
 """More of the same: the partitions of a transaction."""

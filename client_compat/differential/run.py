@@ -56,6 +56,8 @@ class Report:
 
     kafka_version: str
     answers: int = 0
+    denials: int = 0
+    """How many of them deny something, where that is what is compared."""
     scenarios: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
 
@@ -74,6 +76,7 @@ class Report:
     def add(self, other: Report) -> None:
         """What another run found, too."""
         self.answers += other.answers
+        self.denials += other.denials
         self.scenarios += other.scenarios
         self.differences += other.differences
 

@@ -114,6 +114,7 @@ class OttlasController:
             broker_configs=self._decisions.broker_configs,
             topics=self.state.catalog,
             forwarding=None,
+            authorizer=None,
         )
         nobody: Any = None
         answering = CONTROLLER_ROUTES[request.API_KEY].handle(ControllerContext(version, "judge", nobody, services), request)

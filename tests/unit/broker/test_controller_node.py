@@ -21,6 +21,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlt
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster
 
@@ -87,7 +88,7 @@ def test_it_tells_what_it_serves_and_of_which_cluster_it_is_the_controller() -> 
 )
 def test_what_no_envelope_may_hold_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:
     async def scene(cluster: OwnedCluster) -> None:
-        answer = await ask(cluster, EnvelopeRequest(request_data, b"", address))
+        answer = await ask(cluster, EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
         assert (answer.error_code, answer.response_data) == (error, None)
 
     alone(scene)

@@ -18,6 +18,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, in_an_owned_cluster
 
@@ -30,7 +31,7 @@ async def ask(cluster: OwnedCluster, request: Message, version: int, *, forwarde
     client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
     key = request.API_KEY
     frame = b"".join(encode_request(key, version, 7, "test", request))[PREFIX_BYTES:]
-    sent = EnvelopeRequest(frame, None, LOOPBACK) if forwarded else request
+    sent = EnvelopeRequest(frame, principal_bytes("User", "ANONYMOUS"), LOOPBACK) if forwarded else request
     try:
         answer = await cluster.done(client.call(sent, timeout_ms=10_000, version=None if forwarded else version))
     finally:

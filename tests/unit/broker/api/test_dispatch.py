@@ -206,12 +206,15 @@ class Lane(SimpleNamespace):
             raise LookupError("a bug")
 
 
-def with_lane(*faults: str, broken: bool = False, observed: bool = False) -> Dispatcher:
+def with_lane(*faults: str, broken: bool = False, observed: bool = False, asked: bool = False) -> Dispatcher:
     script = Faults(parse_rule(rule) for rule in faults)
     if observed:
         script.observe(lambda exchange: None)
     services = SimpleNamespace(
-        partitions=Lane(broken=broken), txn_verification=None, settings=SimpleNamespace(socket_request_max_bytes=1 << 20)
+        partitions=Lane(broken=broken),
+        txn_verification=None,
+        settings=SimpleNamespace(socket_request_max_bytes=1 << 20),
+        authorizer=object() if asked else None,
     )
     return Dispatcher(cast(Services, services), script)
 
@@ -220,10 +223,11 @@ PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_dat
 ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
 
 
-def test_the_lane_is_closed_where_faults_or_observers_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_lane_is_closed_where_faults_observers_or_an_authorizer_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
     assert with_lane(broken=True).at_once(ORDINARY, 0) == (CLOSE, len(ORDINARY))  # it was asked
     assert with_lane("drop-ack:api=Fetch", broken=True).at_once(ORDINARY, 0) is None
     assert with_lane(broken=True, observed=True).at_once(ORDINARY, 0) is None
+    assert with_lane(broken=True, asked=True).at_once(ORDINARY, 0) is None
     assert len(caplog.records) == 1
 
 

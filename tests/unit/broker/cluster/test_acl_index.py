@@ -55,6 +55,13 @@ def test_a_name_is_meant_literally_as_a_beginning_or_for_all(name: str, pattern:
     assert may([acl(name, pattern_type=pattern)]) is is_meant
 
 
+def test_names_that_begin_before_the_star_are_judged_as_any_other() -> None:
+    acls = [acl("!a"), acl("!", pattern_type=Pattern.PREFIXED, operation=Operation.WRITE)]
+    assert may(acls, "!a")
+    assert not may(acls, "!b")
+    assert may(acls, "!b", Operation.WRITE)
+
+
 def test_everybody_and_every_host_are_stars() -> None:
     assert may([acl(principal="User:*")])
     assert not may([acl(principal="Group:*")])

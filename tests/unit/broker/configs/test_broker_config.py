@@ -6,6 +6,7 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
+from ottla.broker.configs.describe_configs import describe_configs
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
 
@@ -87,3 +88,14 @@ def test_what_one_listener_may_have_goes_back_to_what_it_was_started_with() -> N
 def test_what_one_listener_may_have_is_a_number() -> None:
     with pytest.raises(SettingsError, match=r"listener\.name\.inner\.max\.connections"):
         load({"listener.name.inner.max.connections": "-1"}, {}, None)
+
+
+def test_what_locks_a_listener_is_described_without_its_passwords() -> None:
+    name = "listener.name.secure.plain.sasl.jaas.config"
+    loaded = load(
+        {"listeners": "SECURE://127.0.0.1:0", "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT", name: "secret"}, {}, None
+    )
+    configs = BrokerConfigs(loaded.settings, Catalog())
+    entries = {entry.name: entry for entry in describe_configs(Catalog(), configs, ResourceType.BROKER, str(loaded.settings.node_id), None)}
+    assert (entries[name].value, entries[name].sensitive, entries[name].source) == (None, True, ConfigSource.STATIC_BROKER)
+    assert "secret" not in str(entries)

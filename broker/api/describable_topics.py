@@ -1,0 +1,15 @@
+"""Which topics an expression of a group's member can stand for: those that its client may describe."""
+
+from __future__ import annotations
+
+from ottla.broker.api.access import allowed
+from ottla.broker.api.context import Context
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.groups.topics_view import MayDescribe, every_topic
+
+
+def describable_topics(ctx: Context) -> MayDescribe:
+    """To be asked later, of topics that there are then."""
+    if ctx.services.authorizer is None:
+        return every_topic
+    return lambda name: allowed(ctx, Operation.DESCRIBE, Resource.TOPIC, name, quietly=True)

@@ -1,0 +1,18 @@
+"""Random ACLs and random requests at Apache Kafka and at this broker: every answer to somebody who may do only some of it is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from client_compat.differential.access import differential_of_access
+from tests.support.apache_kafka import jars_or_skip
+
+PAIRS = 2_000
+
+
+def test_what_somebody_may_and_may_not_is_answered_as_kafka_answers_it(tmp_path: Path) -> None:
+    jars_or_skip()
+    report = differential_of_access(tmp_path, PAIRS)
+    assert report.answers >= PAIRS
+    assert report.unexplained == []
+    assert report.denials > PAIRS // 4

@@ -1,0 +1,122 @@
+"""Who is a super user, what is asked quietly, and what stands in the log of a denial."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.broker.api.authorizer import AUDIT, Authorizer, java_host
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
+from ottla.broker.core import limits
+from ottla.broker.core.acl import SUPPORTED, Operation, Pattern, Permission, Resource, bits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.principal import Principal
+from ottla.protocol.api_keys import ApiKey
+
+ANN = Principal("User", "ann")
+
+
+@dataclass
+class Somebody:
+    principal: Principal = ANN
+    host: str = "10.0.0.9"
+
+
+@dataclass
+class Asking:
+    peer: Somebody = field(default_factory=Somebody)
+    api_key: int = ApiKey.LIST_OFFSETS
+
+
+def acl(operation: Operation, permission: Permission = Permission.ALLOW, name: str = "orders") -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        bytes([operation, permission] * 8), Resource.TOPIC, name, Pattern.LITERAL, "User:ann", "*", operation, permission
+    )
+
+
+class Scene:
+    """An authorizer whose ACLs can change."""
+
+    def __init__(self, *acls: AccessControlEntryRecord, super_users: tuple[str, ...] = (), is_open: bool = False) -> None:
+        self.clock = VirtualClock()
+        self.rule(*acls)
+        self.authorizer = Authorizer(super_users, is_open, lambda: self._acls, self.clock)
+
+    def rule(self, *acls: AccessControlEntryRecord) -> None:
+        self._acls = {one.id: one for one in acls}
+
+    def may(self, operation: Operation = Operation.READ, name: str = "orders", *, quietly: bool = False, count: int = 1) -> bool:
+        return self.authorizer.allowed(Asking(), operation, Resource.TOPIC, name, quietly=quietly, count=count)
+
+
+def test_super_users_may_do_what_acls_deny() -> None:
+    assert Scene(acl(Operation.ALL, Permission.DENY), super_users=("User:ann",)).may()
+    assert not Scene(super_users=("User:Ann",)).may()
+
+
+def test_where_everybody_may_what_no_acl_is_about_an_acl_closes_its_resource() -> None:
+    scene = Scene(acl(Operation.WRITE), is_open=True)
+    assert scene.may(name="others")
+    assert not scene.may()
+
+
+def test_a_change_of_the_acls_counts_for_the_next_question() -> None:
+    scene = Scene()
+    assert not scene.may()
+    scene.rule(acl(Operation.READ))
+    assert scene.may()
+    scene.rule()
+    assert not scene.may()
+
+
+def test_what_somebody_may_do_is_told_in_bits_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    scene = Scene(acl(Operation.READ), acl(Operation.ALTER_CONFIGS))
+    expected = bits([Operation.READ, Operation.DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS])
+    assert scene.authorizer.operations(Asking(), Resource.TOPIC, "orders") == expected
+    assert Scene(super_users=("User:ann",)).authorizer.operations(Asking(), Resource.TOPIC, "t") == bits(SUPPORTED[Resource.TOPIC])
+    assert not scene.may(Operation.WRITE, quietly=True)
+    assert caplog.messages == []
+
+
+def test_a_denial_is_told_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    scene = Scene(acl(Operation.READ, Permission.DENY))
+    scene.may(count=3)
+    scene.may(name="others\nPrincipal = User:eve")
+    head = "Principal = User:ann is Denied operation = READ from host = 10.0.0.9 on resource = Topic:LITERAL:"
+    assert caplog.messages == [
+        f"{head}orders for request = ListOffsets with resourceRefCount = 3 based on rule MatchingAcl(acl=StandardAcl[resourceType=TOPIC, "
+        "resourceName=orders, patternType=LITERAL, principal=User:ann, host=*, operation=READ, permissionType=DENY])",
+        f"{head}'others\\nPrincipal = User:eve' for request = ListOffsets with resourceRefCount = 1 based on rule DefaultDeny",
+    ]
+
+
+def test_a_client_that_is_denied_all_day_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    scene = Scene()
+    for number in range(10 * limits.DENIAL_LINES):
+        scene.may(name=f"topic-{number}")
+        scene.may(name="topic-0")
+    assert len(caplog.messages) == limits.DENIAL_LINES
+    scene.clock.advance(limits.DENIAL_LINES_WINDOW_MS)
+    scene.may(name="topic-0")
+    assert caplog.messages[-2:-1] == [f"{19 * limits.DENIAL_LINES} denials were not written in the 60 s before"]
+    assert "topic-0 " in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("host", "written"),
+    [
+        ("10.0.0.9", "10.0.0.9"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("2001:db8::ff00:42:8329", "2001:db8:0:0:0:ff00:42:8329"),
+        ("::ffff:10.0.0.9", "10.0.0.9"),
+        ("b1", "b1"),
+    ],
+)
+def test_an_address_is_written_as_java_writes_it(host: str, written: str) -> None:
+    assert java_host(host) == written

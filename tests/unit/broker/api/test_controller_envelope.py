@@ -1,0 +1,89 @@
+"""A controller that asks: who may hand on requests of clients, and for whom what is in them is judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.principal import principal_bytes
+from ottla.protocol.schema import Message
+from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+
+LOOPBACK = bytes([127, 0, 0, 1])
+CREATE_ACLS_VERSION = 3
+
+
+def guarded(super_users: str) -> dict[str, str]:
+    return {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
+
+
+async def call(cluster: OwnedCluster, request: Message) -> Any:
+    node = Node(CONTROLLER, "c3000", 9093)
+    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
+    try:
+        return await cluster.done(client.call(request, timeout_ms=10_000, version=None))
+    finally:
+        client.close()
+
+
+async def handed_on(cluster: OwnedCluster, request: Message, user: str, version: int) -> Any:
+    """The answer to what `user` sent to a broker."""
+    frame = b"".join(encode_request(request.API_KEY, version, 7, "test", request))[PREFIX_BYTES:]
+    answer = await call(cluster, EnvelopeRequest(frame, principal_bytes("User", user), LOOPBACK))
+    assert answer.error_code == 0
+    return decode_response(request.API_KEY, version, answer.response_data)[1]
+
+
+def test_what_is_handed_on_is_judged_for_the_client_and_not_for_the_broker() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        acl = AclCreation(2, "t", 3, "User:ann", "127.0.0.1", 5, 3)
+        wanted = CreateTopicsRequest([CreatableTopic("t", 1, 1)], validate_only=True)
+
+        async def created() -> int:
+            (topic,) = (await handed_on(cluster, wanted, "ann", 7)).topics
+            return int(topic.error_code)
+
+        assert await created() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        (refused,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ann", CREATE_ACLS_VERSION)).results
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
+        assert made.error_code == 0
+        assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # there is no broker for it
+        told = await call(cluster, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+        assert [resource.resource_name for resource in told.resources] == ["t"]
+
+    run_owned(scene, 0, guarded("User:ANONYMOUS"))
+
+
+@pytest.mark.parametrize(
+    "request_", [EnvelopeRequest(b"", principal_bytes("User", "root"), LOOPBACK), BrokerHeartbeatRequest(1, 1), ElectLeadersRequest()]
+)
+def test_who_is_no_broker_and_no_super_user_is_refused(request_: Message) -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        assert (await call(cluster, request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert (await call(cluster, DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    run_owned(scene, 0, guarded("User:root"))
+
+
+@pytest.mark.parametrize("principal", [None, b"", b"\0\7abc", b"\0\0\xff"])
+def test_a_principal_that_cannot_be_read_is_refused(principal: bytes | None) -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
+        assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+    run_owned(scene, 0)

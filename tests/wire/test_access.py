@@ -1,0 +1,110 @@
+"""What ACLs mean for several topics at once, for requests in mid-flight, and for those who cannot be told.
+
+That every API asks for what Kafka asks for is in tests/scenario/test_kafka_differential_of_access.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.core.acl import Operation, Permission, Resource
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.access import GUARDED, acl, allow, ann, bob, take_all_back
+from tests.support.consumer_calls import beat
+from tests.support.group_calls import find_coordinator
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create
+
+LOCKED = pytest.mark.broker_settings({**GUARDED, "group.consumer.assignment.interval.ms": "0"})
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def produce(client: Client, *names: str, acks: int = 1) -> list[int]:
+    """The errors, topic by topic."""
+    records = build_batch([SimpleRecord(None, b"v")])
+    request = ProduceRequest(
+        None, acks, 5_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, records)]) for name in names]
+    )
+    if acks == 0:
+        client.send(request, 9)
+        return []
+    return [each.partition_responses[0].error_code for each in client.call(request, 9).responses]
+
+
+@LOCKED
+def test_of_several_topics_each_is_refused_or_written_in_the_order_of_the_request(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        for name in ("a", "b", "c"):
+            create(admin, name)
+        allow(admin, acl(Resource.TOPIC, "a", WRITE), acl(Resource.TOPIC, "c", WRITE))
+        assert produce(client, "b", "a", "nowhere", "c") == [DENIED, 0, DENIED, 0]
+        assert produce(client, "a") == [0]
+    assert [broker.topics.end_offset(name) for name in ("a", "b", "c")] == [2, 0, 1]
+
+
+@LOCKED
+def test_who_asks_for_no_answer_is_cut_off_and_what_it_may_write_is_written(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        create(admin, "a")
+        create(admin, "b")
+        allow(admin, acl(Resource.TOPIC, "a", WRITE))
+        produce(client, "a", "b", acks=0)
+        with pytest.raises(ConnectionError):
+            client.read_frame()
+    assert [broker.topics.end_offset(name) for name in ("a", "b")] == [1, 0]
+
+
+@LOCKED
+def test_a_permission_taken_away_in_a_fetch_session_counts_until_it_is_given_back(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        create(admin, "a")
+        allow(admin, acl(Resource.TOPIC, "a", READ))
+        first = client.call(_fetch(0, 0, "a"), 12)
+        assert first.responses[0].partitions[0].error_code == 0
+        take_all_back(admin)
+        for epoch in (1, 2):
+            (again,) = client.call(_fetch(first.session_id, epoch), 12).responses
+            assert again.partitions[0].error_code == DENIED
+        allow(admin, acl(Resource.TOPIC, "a", READ))
+        (given_back,) = client.call(_fetch(first.session_id, 3), 12).responses
+        assert given_back.partitions[0].error_code == 0
+
+
+def _fetch(session_id: int, epoch: int, *names: str) -> FetchRequest:
+    topics = [FetchTopic(name, partitions=[FetchPartition(0, -1, 0, -1, -1, 1 << 20)]) for name in names]
+    return FetchRequest(None, max_wait_ms=0, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics)
+
+
+@LOCKED
+def test_an_expression_stands_for_the_topics_that_its_member_may_see(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        ids = [bytes(create(admin, name).topic_id) for name in ("a1", "a2")]
+        find_coordinator(admin)
+        allow(admin, acl(Resource.GROUP, "g", READ), acl(Resource.TOPIC, "a1", DESCRIBE))
+        joined = beat(client, "m", 0, subscribed_topic_regex="a.*", rebalance_timeout_ms=30_000, topic_partitions=[])
+        assert joined.error_code == 0
+        assert [bytes(each.topic_id) for each in joined.assignment.topic_partitions] == ids[:1]
+        allow(admin, acl(Resource.TOPIC, "a2", DESCRIBE))
+        create(admin, "another")
+        wider = beat(client, "m", joined.member_epoch)
+        assert {bytes(each.topic_id) for each in wider.assignment.topic_partitions} == set(ids)
+
+
+@LOCKED
+def test_a_producer_gets_an_id_where_it_may_write_to_some_topic(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+
+        def error() -> int:
+            return int(client.call(InitProducerIdRequest(None, 60_000), 4).error_code)
+
+        assert error() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        allow(admin, acl(Resource.TOPIC, "any", WRITE))
+        assert error() == 0
+        allow(admin, acl(Resource.TOPIC, "*", WRITE, Permission.DENY))
+        assert error() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
