@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from client_compat.differential.access_requests import FIRST_PARTITIONS, MAKERS, TOPICS, Draw, Side
+from client_compat.differential.access_requests import FIRST_PARTITIONS, MAKERS, OF_NOBODY, TOPICS, Draw, Side
 from client_compat.differential.probe import Probe, Versions
 from client_compat.differential.run import SHARED, Report, common_versions, compare
 from client_compat.differential.scenarios.common import batch as batch_of
@@ -106,6 +106,8 @@ class Judged:
             self.side.ids[name] = create(self.admin, name, partitions)
             self.user.names.learn(self.side.ids[name], f"id of {name}")
             produce(self.admin, "first", name, batch_of(b"1", b"2"))
+        for name, topic_id in OF_NOBODY.items():
+            self.user.names.learn(topic_id, f"nobody's id for {name}")
         self.commit_offsets()
 
     def commit_offsets(self) -> None:

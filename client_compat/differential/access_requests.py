@@ -65,6 +65,8 @@ TOPICS: Final = tuple(FIRST_PARTITIONS)
 ASKED: Final = (*TOPICS, "a1", "b1", "nope", "__consumer_offsets")
 GROUPS: Final = ("g1", "g2", "g3", "")
 TRANSACTIONAL: Final = ("x1", "x2", "y")
+OF_NOBODY: Final[Mapping[str, bytes]] = {"nope": UNKNOWN_ID, "__consumer_offsets": b"\x08" * 16}
+"""An id of its own for each topic that no id is known of."""
 NO_ID: Final = bytes(16)
 
 
@@ -76,7 +78,7 @@ class Side:
 
     def id(self, name: str) -> bytes:
         """Nobody's for a topic that is not there."""
-        return self.ids.get(name, UNKNOWN_ID)
+        return self.ids.get(name, OF_NOBODY.get(name, UNKNOWN_ID))
 
 
 Changes = Callable[[Probe, Side, Any], None]
